@@ -1,0 +1,5 @@
+"""`python -m osler`: the same as the `osler` command."""
+
+from osler.cli.main import main
+
+main()

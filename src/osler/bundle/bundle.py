@@ -1,0 +1,123 @@
+"""A bundle: one encoder, its tokenizer and many heads, loaded from one folder, with raw text in and records out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from osler.bundle.infer import run_heads
+from osler.bundle.spec import BundleSpec, HeadSpec
+from osler.core.errors import RecipeError, nearest
+from osler.nn.multihead import MultiHeadModel
+from osler.tasks.builders import make_builder
+from osler.tasks.card import Kind
+from osler.tasks.instances.base import Builder
+from osler.tasks.instances.document import document_windows
+from osler.tasks.scoring import Scored, score
+from osler.tasks.tokens import Tokens
+from osler.text.document import Document, Record, Relation, number_spans
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+class Bundle:
+    """An encoder with its heads, ready to predict."""
+
+    def __init__(self, model: MultiHeadModel, tokens: Tokens, spec: BundleSpec) -> None:
+        self.model = model
+        self.tokens = tokens
+        self.spec = spec
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "auto") -> Bundle:
+        """Load a bundle folder onto a device."""
+        spec = BundleSpec.load(folder)
+        model = MultiHeadModel.load(folder)
+        name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        return cls(model.to(name), Tokens.load(folder), spec)
+
+    def save(self, folder: Path, tokenizer_from: Path) -> None:
+        """Write the folder: Hugging Face encoder, heads, tokenizer and what the heads mean."""
+        self.model.save(folder)
+        self.spec.save(folder)
+        for name in TOKENIZER_FILES:
+            if (tokenizer_from / name).is_file():
+                shutil.copyfile(tokenizer_from / name, folder / name)
+
+    @cached_property
+    def builders(self) -> dict[str, Builder]:
+        """The builder of each head."""
+        return {
+            name: make_builder(head.card, head.protocol, self.tokens, self.spec.max_length, self.spec.overlap)
+            for name, head in self.spec.heads.items()
+        }
+
+    def head(self, name: str) -> HeadSpec:
+        """What a head was taught, or an error for a head that is not here."""
+        if name not in self.spec.heads:
+            close = nearest(name, self.spec.heads)
+            hint = f"Did you mean {close!r}? " if close else ""
+            raise RecipeError(f"this bundle has no head {name!r}", fix=f"{hint}Heads: {', '.join(self.spec.heads)}")
+        return self.spec.heads[name]
+
+    def predict(self, name: str, records: Sequence[Record]) -> list[Record]:
+        """One head's predictions. Relations are predicted between the spans that the documents carry."""
+        self.head(name)
+        builder = self.builders[name]
+        instances = builder.build(records, gold=False).instances
+        return builder.decode(records, instances, run_heads(self.model, instances, [name])[name])
+
+    def evaluate(self, name: str, gold: Sequence[Record]) -> Scored:
+        """Predict with one head and score under its protocol."""
+        head = self.head(name)
+        return score(head.card, head.card.protocol_named(head.protocol), gold, self.predict(name, gold))
+
+    def annotate(self, documents: Sequence[Document]) -> list[Document]:
+        """Every document head on raw text: entities, labels and values in one encoder pass, then relations between what was found."""
+        plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
+        shared = [name for name, head in self.spec.heads.items() if self.builders[name].windowed and head.card.record == "document"]
+        instances = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap)
+        outputs = run_heads(self.model, instances, shared)
+        results = plain
+        for name in shared:
+            predicted = self.builders[name].decode(plain, instances, outputs[name])
+            results = [_joined(result, found, name) for result, found in zip(results, predicted, strict=True)]
+        results = [result.with_(spans=number_spans(result.spans)) for result in results]
+        for name, head in self.spec.heads.items():
+            if head.card.kind is Kind.RELATION:
+                narrowed = [result.only(head.card.entity_labels).with_(relations=()) for result in results]
+                predicted = self.predict(name, narrowed)
+                results = [_related(result, found) for result, found in zip(results, predicted, strict=True)]
+        return results
+
+
+def _joined(result: Document, found: Record, head: str) -> Document:
+    """Add what one head found. Document labels carry the name of their head, for two heads may share a label."""
+    if not isinstance(found, Document):
+        return result
+    # Ids of different heads clash; they are given anew once every head has spoken.
+    spans = tuple(replace(span, id="") for span in (*result.spans, *found.spans))
+    labels = (*result.labels, *(f"{head}:{label}" for label in found.labels))
+    meta = dict(result.meta)
+    for key, value in found.meta.items():
+        if key.startswith("score:"):
+            meta[f"score:{head}:{key.removeprefix('score:')}"] = value
+    if found.value is not None:
+        meta[f"value:{head}"] = f"{found.value:.4f}"
+    return result.with_(spans=spans, labels=labels, meta=meta)
+
+
+def _related(result: Document, found: Record) -> Document:
+    if not isinstance(found, Document):
+        return result
+    number = len(result.relations)
+    named = tuple(
+        Relation(relation.label, relation.head, relation.tail, f"R{number + place}", relation.score)
+        for place, relation in enumerate(found.relations, start=1)
+    )
+    return result.with_(relations=result.relations + named)

@@ -1,0 +1,210 @@
+"""The vocabulary of one language and split: what the clinic's data files list, and names coined from their parts.
+
+Every split shares the listed words of medicine and most places; people's surnames and coined names belong to one split only, whatever
+the seed, so that a reader of the training notes has not seen them. Coined names follow the morphology of real ones (-olol, -itis,
+-ectomy): what they are can be told from their form and their context, not from a list.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from osler.clinic.dice import share
+from osler.clinic.labels import SPECIALTIES, Language, Split
+
+LISTED_COMMON = 80
+"""Percent of listed drug names that every split uses; the others belong to one split."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrugClass:
+    """A class of drugs: its names, how it is given, and what it does besides healing."""
+
+    name: str
+    groups: tuple[str, ...]
+    listed: tuple[str, ...]
+    coined: tuple[str, ...]
+    brands: tuple[str, ...]
+    strengths: tuple[str, ...]
+    units: tuple[str, ...]
+    forms: tuple[str, ...]
+    ways: tuple[str, ...]
+    effects: tuple[str, ...]
+    avoid: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A disease with its other names, the classes that treat it, and what it is in more general words."""
+
+    name: str
+    also: tuple[str, ...]
+    specialty: str
+    classes: tuple[str, ...]
+    label: str
+    general: str
+    gender: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A laboratory test with its unit and reference range; `spread` is how far a bad value strays."""
+
+    name: str
+    also: tuple[str, ...]
+    unit: str
+    low: float
+    high: float
+    spread: float
+    decimals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Specialty:
+    """What one department sees."""
+
+    name: str
+    general: str
+    acute: tuple[Problem, ...]
+    chronic: tuple[Problem, ...]
+    coined: tuple[Problem, ...]
+    symptoms: tuple[str, ...]
+    findings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Everything the scribes of one language and split draw from."""
+
+    language: Language
+    split: Split
+    female: tuple[str, ...]
+    male: tuple[str, ...]
+    surnames: tuple[str, ...]
+    cities: tuple[str, ...]
+    people: dict[str, Any]
+    classes: dict[str, DrugClass]
+    specialties: dict[str, Specialty]
+    chronic: tuple[Problem, ...]
+    general: dict[str, Any]
+    labs: tuple[Lab, ...]
+    imaging: tuple[str, ...]
+    coined_tests: tuple[str, ...]
+    procedures: tuple[str, ...]
+    coined_procedures: tuple[str, ...]
+    departments: tuple[str, ...]
+    intensive: tuple[str, ...]
+    sig: dict[str, Any]
+    notes: dict[str, Any]
+
+
+@cache
+def table(language: Language, name: str) -> dict[str, Any]:
+    """One data file of a language, as TOML gives it."""
+    path = resources.files("osler.clinic") / "data" / language / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+@cache
+def lexicon(language: Language, split: Split) -> Lexicon:
+    """The vocabulary of this language and split, read once."""
+    people, studies = table(language, "people"), table(language, "studies")
+    problems = table(language, "problems")
+    specialties = {name: _specialty(name, problems, split) for name in SPECIALTIES}
+    heads, links = people["surname_heads"], people["surname_tails"]
+    surnames = share(_unique([*people["surnames"], *(a + b for a in heads for b in links)]), split, "surname")
+    city_heads = people.get("city_heads", heads)
+    cities = (*people["cities"], *share((a + b for a in city_heads for b in people["city_tails"]), split, "city", 40))
+    roots = [entry["root"] for entry in problems["coin"]["roots"]]
+    return Lexicon(
+        language=language,
+        split=split,
+        female=share(people["female"], split, "given", 50),
+        male=share(people["male"], split, "given", 50),
+        surnames=surnames,
+        cities=cities,
+        people=people,
+        classes=_classes(table(language, "drugs"), split),
+        specialties=specialties,
+        chronic=tuple(problem for specialty in specialties.values() for problem in specialty.chronic),
+        general=problems["general"],
+        labs=tuple(_lab(entry) for entry in studies["labs"]),
+        imaging=tuple(studies["imaging"]),
+        coined_tests=share(_joined(roots, studies["test_suffixes"]), split, "test"),
+        procedures=tuple(studies["procedures"]),
+        coined_procedures=share(_joined(roots, studies["procedure_suffixes"]), split, "procedure"),
+        departments=tuple(studies["departments"]),
+        intensive=tuple(studies["intensive"]),
+        sig=table(language, "sig"),
+        notes=table(language, "notes"),
+    )
+
+
+def _unique(words: list[str]) -> list[str]:
+    return list(dict.fromkeys(words))
+
+
+def _joined(roots: list[str], suffixes: list[str]) -> list[str]:
+    return [root + suffix for root in roots for suffix in suffixes]
+
+
+def _classes(drugs: dict[str, Any], split: Split) -> dict[str, DrugClass]:
+    beginnings = [head + link for head in drugs["coin_heads"] for link in drugs["coin_links"]]
+    brands = share((head + tail for head in drugs["brand_heads"] for tail in drugs["brand_tails"]), split, "brand")
+    classes = {}
+    for place, (name, entry) in enumerate(drugs["classes"].items()):
+        stem = entry["stem"]
+        # A class whose every listed name belongs to another split keeps all: there is no patient without a drug.
+        listed = share(entry["names"], split, "drug", LISTED_COMMON) or tuple(entry["names"])
+        classes[name] = DrugClass(
+            name=name,
+            groups=tuple(entry["group"]),
+            listed=listed,
+            coined=share((start + stem for start in beginnings), split, "drug") if stem else (),
+            brands=brands[place :: len(drugs["classes"])] if stem else (),
+            strengths=tuple(entry["strengths"]),
+            units=tuple(entry["unit"].split("|")),
+            forms=tuple(entry["forms"]),
+            ways=tuple(entry["ways"]),
+            effects=tuple(entry["effects"]),
+            avoid=tuple(entry["avoid"]),
+        )
+    return classes
+
+
+def _specialty(name: str, problems: dict[str, Any], split: Split) -> Specialty:
+    entry = problems[name]
+    general = entry["kind_of"]
+
+    def read(raw: dict[str, Any]) -> Problem:
+        classes, label = tuple(raw["rx"]), raw.get("label", "")
+        return Problem(raw["name"], tuple(raw["also"]), name, classes, label, general, raw.get("g", ""))
+
+    acute, chronic = tuple(map(read, entry["acute"])), tuple(map(read, entry["chronic"]))
+    classes = tuple(dict.fromkeys(c for problem in (*acute, *chronic) for c in problem.classes))
+    coin = problems["coin"]
+    made: dict[str, Problem] = {}
+    for root in (root for root in coin["roots"] if root["specialty"] == name):
+        for suffix in coin["suffixes"]:
+            means = suffix["means"].format(**root)
+            for prefix in coin["prefixes"]:
+                word = prefix + root["root"] + suffix["suffix"]
+                made[word] = Problem(word, (), name, classes, "", means, suffix.get("g", ""))
+    coined = tuple(made[word] for word in share(made, split, "problem"))
+    return Specialty(name, general, acute, chronic, coined, tuple(entry["symptoms"]), tuple(entry["findings"]))
+
+
+def _lab(entry: dict[str, Any]) -> Lab:
+    return Lab(
+        entry["name"],
+        tuple(entry["also"]),
+        entry["unit"],
+        float(entry["low"]),
+        float(entry["high"]),
+        float(entry["spread"]),
+        int(entry.get("decimals", 0)),
+    )

@@ -1,0 +1,160 @@
+"""Recipes: typed, frozen settings read from TOML, with `--set a.b=c` on top.
+
+An unknown key is refused with the nearest valid name, a wrong value with its place and what it should be. The resolved recipe
+is saved with every artifact, and its `identity` (all that can change a result, and nothing else) decides whether an artifact
+can be reused.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_args
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from osler.core.errors import RecipeError, nearest
+
+
+class Recipe(BaseModel):
+    """Base of every recipe and every section of one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    def resolved(self) -> dict[str, Any]:
+        """Every value, defaults included, as plain data."""
+        return json.loads(self.model_dump_json(exclude_none=True))  # type: ignore[no-any-return]
+
+    def identity(self) -> dict[str, Any]:
+        """The values that can change the result: everything but the fields made with `runtime`."""
+        values: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            extra = field.json_schema_extra
+            if isinstance(extra, dict) and extra.get("runtime"):
+                continue
+            value = getattr(self, name)
+            values[name] = _identity(value)
+        return values
+
+    def changed(self, **values: Any) -> Self:
+        """A copy with some fields replaced, validated again."""
+        merged = {name: getattr(self, name) for name in self.model_fields_set} | values
+        return type(self).model_validate(merged)
+
+    def to_toml(self) -> str:
+        """The resolved recipe as TOML."""
+        return tomli_w.dumps(self.resolved())
+
+
+R = TypeVar("R", bound=Recipe)
+
+
+def _identity(value: Any) -> Any:
+    if isinstance(value, Recipe):
+        return value.identity()
+    if isinstance(value, Mapping):
+        return {str(key): _identity(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_identity(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def runtime(default: Any = ..., **options: Any) -> Any:
+    """A field that says where or how fast, not what: it does not make a result a different one."""
+    return Field(default, json_schema_extra={"runtime": True}, **options)
+
+
+def load_recipe(
+    kind: type[R], path: Path | None = None, sets: Sequence[str] = (), options: Mapping[str, Any] | None = None
+) -> R:
+    """Read a recipe of one kind: the file first, then command-line options that were given, then `--set` overrides."""
+    values = read_toml(path) if path else {}
+    for key, value in (options or {}).items():
+        if value is not None:
+            _assign(values, key.split("."), value, where="the command line")
+    for assignment in sets:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key.strip():
+            raise RecipeError(f"override {assignment!r} is not of the form key=value", where="--set", fix="Write --set a.b=c")
+        _assign(values, key.strip().split("."), _parse_value(text.strip()), where="--set")
+    return validate(kind, values, where=str(path) if path else "recipe")
+
+
+def validate(kind: type[R], values: Mapping[str, Any], *, where: str) -> R:
+    """Build a recipe from plain values; every mistake in it becomes one line of one RecipeError."""
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        lines = [_explain(kind, details) for details in error.errors()]
+        problem = "; ".join(dict.fromkeys(lines))
+        raise RecipeError(problem, where=where, fix="Correct the recipe, or override with --set key=value") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, with an error that names file, line and column."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        siblings = [str(item) for item in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        close = nearest(str(path), siblings)
+        raise RecipeError("no such file", where=path, fix=f"Did you mean {close}?" if close else "Check the path") from None
+    except IsADirectoryError:
+        raise RecipeError("this is a folder, not a recipe", where=path, fix="Give a .toml file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"not valid TOML: {error}", where=path, fix="Correct the file") from None
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _assign(values: dict[str, Any], keys: list[str], value: Any, *, where: str) -> None:
+    *parents, last = keys
+    here = values
+    for key in parents:
+        child = here.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise RecipeError(f"{'.'.join(keys)}: {key!r} holds a value, not a section", where=where)
+        here = child
+    here[last] = value
+
+
+def _explain(kind: type[BaseModel], details: ErrorDetails) -> str:
+    location = details["loc"]
+    place = ".".join(str(part) for part in location) or "recipe"
+    if details["type"] == "extra_forbidden":
+        owner = _owner(kind, location[:-1])
+        close = nearest(str(location[-1]), owner.model_fields) if owner else None
+        hint = f"did you mean {close!r}?" if close else f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
+        return f"unknown key {place!r}; {hint}"
+    if details["type"] == "missing":
+        return f"{place!r} is missing"
+    message = details["msg"].removeprefix("Value error, ")
+    return f"{place!r}: {message[:1].lower()}{message[1:]}"
+
+
+def _owner(kind: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
+    """The model that should have held a key: follow the field annotations down a location."""
+    owner: type[BaseModel] | None = kind
+    for part in location:
+        if owner is None or part not in owner.model_fields:
+            continue  # a list index, a mapping key or a union tag
+        owner = _model_in(owner.model_fields[str(part)].annotation)
+    return owner
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in get_args(annotation):
+        found = _model_in(argument)
+        if found:
+            return found
+    return None

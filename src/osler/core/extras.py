@@ -1,0 +1,52 @@
+"""Optional dependencies: imported where they are used, and named with the extra that brings them when they are missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+from osler.core.errors import MissingExtraError
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import `module`, or say which extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if missing.split(".")[0] != module.split(".")[0]:
+            raise
+        raise _missing(module.split(".")[0], extra) from error
+
+
+def _missing(module: str, extra: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"this needs the Python package {module!r}, which is not installed",
+        fix=f'Install it with: pip install "osler[{extra}]"',
+    )
+
+
+# Which extra brings a top-level module, for imports that fail wherever they stand.
+_EXTRA_OF = {
+    "daft": "corpus",
+    "ftfy": "corpus",
+    "jinja2": "report",
+    "lxml": "formats",
+    "matplotlib": "report",
+    "pyarrow": "train",
+    "safetensors": "train",
+    "torch": "train",
+    "transformers": "train",
+}
+
+
+def explain_missing(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """The error to show for a failed import of an optional dependency, or None where it is not one of ours."""
+    module = (error.name or "").split(".")[0]
+    return _missing(module, _EXTRA_OF[module]) if module in _EXTRA_OF else None
+
+
+def available(module: str) -> bool:
+    """Whether a top-level module can be imported, without importing it."""
+    return importlib.util.find_spec(module) is not None

@@ -1,0 +1,89 @@
+"""Whole files or none: atomic writes, content hashes and locks."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from osler.core.errors import OutputError, writing
+
+_CHUNK = 1 << 20
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    payload = data.encode() if isinstance(data, str) else data
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "wb") as handle:
+                handle.write(payload)
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically, keys in their given order, one trailing newline."""
+    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def fingerprint(paths: Iterable[Path]) -> str:
+    """One hash over the contents of several files, in the order given; names and times do not count."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(bytes.fromhex(sha256(path)))
+    return digest.hexdigest()
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder if it is there."""
+    with writing(folder):
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path` for the duration, or say that another process works there."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(path, "a")  # noqa: SIM115 - closed in the finally below, after the lock
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(
+                "another osler process is writing here", where=path.parent, fix="Wait for it to end, or choose another --out"
+            ) from error
+        yield
+    finally:
+        handle.close()

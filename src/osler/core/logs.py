@@ -1,0 +1,64 @@
+"""Logs that cannot hold a patient's text.
+
+A log line is an event name and fields. A field is a number, a truth value, a path the user named, or a short name without
+blanks; anything else is refused when the line is written, so a note can never slip into a log through a format string.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+Value = str | int | float | bool | None | Path
+_NAME = re.compile(r"[\w.:/@+,=\-\[\]]{0,200}")
+
+
+class EventLog:
+    """Writes events of one part of osler; `event` is the only way in."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def event(self, name: str, *, level: int = logging.INFO, **fields: Value) -> None:
+        """Log one event with safe fields."""
+        if not self._logger.isEnabledFor(level):
+            return
+        safe = {key: _safe(key, value) for key, value in fields.items()}
+        self._logger.log(level, "%s", json.dumps({"event": name, **safe}))
+
+    def warning(self, name: str, **fields: Value) -> None:
+        """Log one event as a warning."""
+        self.event(name, level=logging.WARNING, **fields)
+
+
+def _safe(key: str, value: Value) -> str | int | float | bool | None:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    raise ValueError(f"log field {key!r} is not a number, a path or a short name; document text never goes into a log")
+
+
+def get_logger(name: str) -> EventLog:
+    """The event log of one part, named like its module."""
+    return EventLog(name)
+
+
+def configure(verbose: bool = False) -> None:
+    """Send osler's events to standard error as JSON lines; by default only warnings."""
+    root = logging.getLogger("osler")
+    root.setLevel(logging.INFO if verbose or os.environ.get("OSLER_LOG") == "info" else logging.WARNING)
+    if not root.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        formatter.converter = time.gmtime
+        handler.setFormatter(formatter)
+        root.addHandler(handler)
+        root.propagate = False

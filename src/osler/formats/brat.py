@@ -1,0 +1,183 @@
+"""brat stand-off: `X.txt` with its annotations in `X.ann`.
+
+Offsets count every character of the text file. What a line becomes:
+
+* `T1`: a span, its fragments as they are. `R1`: a relation from the first argument to the second; role names other
+  than Arg1 and Arg2 are kept in the attribute "roles".
+* `A1`/`M1` and `#1` on a mention or relation: an attribute under its own name (a note is "AnnotatorNotes"), "" where
+  it has no value; the second of the same name on one target is "name#2". `N1`: the attribute "Reference".
+* `E1`: the attribute "event:E1" (its type) on the trigger and a relation from the trigger to each argument, which has
+  the attribute "event". `*`: a relation Equiv from the first member to each other, with the attribute "equiv".
+
+Writing turns all of these back. The text of an annotation may lie in another folder of the same tree (SPACCC,
+CANTEMIST) if its name is unique there. `X.utf8.txt` (ICTUSnet) is document X.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from osler.formats.base import Loss, Once, Problems, strict_unless
+from osler.formats.brat_lines import annotation_lines
+from osler.formats.draft import Draft
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, OutputFolder, only_documents, unheld
+from osler.formats.pairing import pair_files
+from osler.formats.sources import Source, SourceTree, opened
+from osler.text.document import Document, Record
+
+_MENTION = re.compile(r"(\S+) (-?\d+ -?\d+(?:;-?\d+ -?\d+)*)")
+_TARGETS = re.compile(r"\S+:\S+")
+
+
+@dataclass(frozen=True)
+class Brat:
+    """brat stand-off; `label_prefix` is taken off labels that have it (ICTUSnet marks suggestions with "_SUG_")."""
+
+    name: str = "brat"
+    description: str = "brat stand-off: X.txt and X.ann"
+    suffixes: tuple[str, ...] = (".ann", ".txt")
+    layout: Literal["file", "folder"] = "folder"
+    label_prefix: str = ""
+
+    def detect(self, source: Source) -> bool:
+        """Whether there are .ann files whose first line looks like brat."""
+        with opened(source) as tree:
+            names = tree.names("*.ann")
+            heads = (tree.head(name, 1) for name in names)
+            first = next((head[0] for head in heads if head), "" if not names else "T")
+            return bool(names) and first[:1] in "TREAMN#*"
+
+    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
+        """Yield the documents in the order of their names."""
+        found = strict_unless(problems)
+        once = Once(found)
+        with opened(source) as tree:
+            for text_name, annotation_name in pair_files(tree, ".txt", ".ann", found):
+                stem = text_name.rsplit("/", 1)[-1].removesuffix(".txt").removesuffix(".utf8")
+                once.check(stem, tree.where(text_name))
+                yield self._document(tree, stem, text_name, annotation_name, found)
+
+    def _document(
+        self, tree: SourceTree, stem: str, text_name: str, annotation_name: str | None, problems: Problems
+    ) -> Document:
+        place = annotation_name or text_name
+        draft = Draft(stem, tree.text(text_name), problems, lambda line: tree.where(place, line))
+        reader = _Annotations(draft, self.label_prefix)
+        if annotation_name is not None:
+            for number, line in tree.lines(annotation_name):
+                if line and not line.isspace():
+                    reader.line(number, line)
+        return reader.document()
+
+    def write(self, records: Iterable[Record], path: Path) -> Loss:
+        """Write a folder with a .txt and an .ann for each document."""
+        losses: Counter[str] = Counter()
+        folder = OutputFolder(path, losses)
+        for record in records:
+            document = only_documents(record, losses)
+            if document is None:
+                continue
+            losses.update(unheld(document, {"spans", DISCONTINUOUS, RELATIONS, ATTRIBUTES}))
+            stem = folder.stem(document.id)
+            folder.write(f"{stem}.txt", document.text)
+            folder.write(f"{stem}.ann", "".join(f"{line}\n" for line in annotation_lines(document, losses)))
+        return Loss(+losses)
+
+
+class _Annotations:
+    """The lines of one .ann file; those that refer to others wait until all are read."""
+
+    def __init__(self, draft: Draft, label_prefix: str) -> None:
+        self._draft = draft
+        self._prefix = label_prefix
+        self._attributes: list[tuple[int, str, str, str]] = []
+        self._events: dict[str, tuple[int, str, str, list[tuple[str, str]]]] = {}
+        self._equivalences = 0
+
+    def line(self, number: int, line: str) -> None:
+        kind, columns = line[0], line.split("\t", 2)
+        if len(columns) < 2:
+            return self._malformed(number)
+        if kind == "T":
+            match = _MENTION.fullmatch(columns[1])
+            if match is None:
+                return self._malformed(number)
+            pieces = ((int(a), int(b)) for a, b in (piece.split(" ") for piece in match[2].split(";")))
+            expected = columns[2] if len(columns) > 2 else None
+            label = match[1].removeprefix(self._prefix)
+            self._draft.span(pieces, label, span_id=columns[0], expected=expected, line=number)
+        elif kind == "R":
+            self._relation(number, columns)
+        elif kind in "AMN#":
+            target = columns[1].split(" ", 2)
+            if len(target) < 2:
+                return self._malformed(number)
+            value = columns[2] if kind == "#" and len(columns) > 2 else " ".join(target[2:])
+            if kind == "N" and len(columns) > 2:
+                value = f"{value}\t{columns[2]}"
+            self._attributes.append((number, target[1], target[0], value))
+        elif kind == "E":
+            parts = columns[1].split()
+            if not parts or not all(_TARGETS.fullmatch(part) for part in parts):
+                return self._malformed(number)
+            label, trigger = parts[0].rsplit(":", 1)
+            arguments = [(role, target) for role, target in (part.rsplit(":", 1) for part in parts[1:])]
+            self._events[columns[0]] = (number, label, trigger, arguments)
+        elif kind == "*":
+            label, *members = columns[1].split()
+            self._equivalences += 1
+            for index, member in enumerate(members[1:], 1):
+                equivalence = {"equiv": str(self._equivalences)}
+                name = f"*{self._equivalences}.{index}"
+                self._draft.relation(label, members[0], member, relation_id=name, attributes=equivalence, line=number)
+        else:
+            self._malformed(number)
+        return None
+
+    def document(self) -> Document:
+        for event, (number, label, trigger, arguments) in self._events.items():
+            self._attributes.append((number, trigger, f"event:{event}", label))
+            for index, (role, target) in enumerate(arguments, 1):
+                more = {"event": event}
+                if target in self._events:
+                    more["target"] = target
+                    target = self._events[target][2]
+                name = f"{event}.{index}"
+                self._draft.relation(role, trigger, target, relation_id=name, attributes=more, line=number)
+        relations = set(self._draft.relation_ids())
+        gathered: dict[str, dict[str, str]] = {}
+        for number, target, name, value in self._attributes:
+            target = self._events[target][2] if target in self._events else target
+            if target not in self._draft.spans and target not in relations:
+                self._draft.dangling(number)
+                continue
+            mine = gathered.setdefault(target, {})
+            key, count = name, 2
+            while key in mine:
+                key, count = f"{name}#{count}", count + 1
+            mine[key] = value
+        for span_id, span in self._draft.spans.items():
+            span.attributes.update(gathered.get(span_id, {}))  # type: ignore[attr-defined]
+        return self._draft.document(relation_attributes=gathered)
+
+    def _relation(self, number: int, columns: list[str]) -> None:
+        parts = columns[1].split()
+        if len(parts) != 3 or not all(_TARGETS.fullmatch(part) for part in parts[1:]):
+            return self._malformed(number)
+        (role1, head), (role2, tail) = (part.split(":", 1) for part in parts[1:])
+        if (role1, role2) == ("Arg2", "Arg1"):
+            role1, head, role2, tail = role2, tail, role1, head
+        roles = {} if (role1, role2) == ("Arg1", "Arg2") else {"roles": f"{role1} {role2}"}
+        self._draft.relation(parts[0], head, tail, relation_id=columns[0], attributes=roles, line=number)
+        return None
+
+    def _malformed(self, number: int) -> None:
+        self._draft.problems.report("malformed-line", "not a brat line", where=self._draft.where(number))
+
+
+FORMAT = Brat()

@@ -1,0 +1,194 @@
+"""i2b2/VA 2010: `X.txt`, concepts in `X.con`, assertions in `X.ast`, relations in `X.rel`, by line and token.
+
+Lines count from 1 and tokens from 0, the last one included; tokens are what stands between runs of blanks, and a line
+that begins with a blank has an empty token 0. The four files of a record may lie in different folders or archives. A
+concept's assertion is the attribute "assertion" of its span. The quoted text is lower-cased and blank-normalised, and
+compared so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from osler.formats.base import Loss, Once, Problems, strict_unless
+from osler.formats.draft import Draft
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, OutputFolder, only_documents, unheld
+from osler.formats.pairing import pair_files
+from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.tokens import TOKENS, respaced
+from osler.text.document import Document, Fragment, Record, Span
+
+_CONCEPT = r'c="(.*)" (\d+):(\d+) (\d+):(\d+)'
+_CON = re.compile(rf'{_CONCEPT}\|\|t="(.*)"')
+_AST = re.compile(rf'{_CONCEPT}\|\|t="(.*)"\|\|a="(.*)"')
+_REL = re.compile(rf'{_CONCEPT}\|\|r="(.*)"\|\|{_CONCEPT}')
+_TOKEN = re.compile(r"[^ \t\r]+")
+# The type of the first argument by the beginning of the relation's name; the second is always a problem.
+_FIRST = {"Tr": "treatment", "Te": "test", "PI": "problem"}
+
+
+@dataclass(frozen=True)
+class I2b2Concepts:
+    """The 2010 challenge's four files a record."""
+
+    name: str = "i2b2_2010"
+    description: str = "i2b2/VA 2010: X.txt with X.con, X.ast, X.rel (line:token)"
+    suffixes: tuple[str, ...] = (".con", ".ast", ".rel", ".txt")
+    layout: Literal["file", "folder"] = "folder"
+
+    def detect(self, source: Source) -> bool:
+        """Whether there are .con files."""
+        with opened(source) as tree:
+            heads = (tree.head(name, 1) for name in tree.names("*.con"))
+            return any(head and _CON.fullmatch(head[0]) for head in heads)
+
+    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
+        """Yield the records in the order of their names."""
+        found = strict_unless(problems)
+        once = Once(found)
+        with opened(source) as tree:
+            others = {suffix: {_stem(name): name for name in tree.names(f"*{suffix}")} for suffix in (".ast", ".rel")}
+            for text_name, concept_name in pair_files(tree, ".txt", ".con", found):
+                stem = _stem(text_name)
+                once.check(stem, tree.where(text_name))
+                record = _Record(tree, stem, text_name, found)
+                if concept_name is not None:
+                    record.concepts(concept_name)
+                if stem in others[".ast"]:
+                    record.assertions(others[".ast"][stem])
+                if stem in others[".rel"]:
+                    record.relations(others[".rel"][stem])
+                yield record.draft.document(meta=TOKENS)
+
+    def write(self, records: Iterable[Record], path: Path) -> Loss:
+        """Write the folders txt, concept, ast and rel; texts that are not tokenised are cut into words first."""
+        losses: Counter[str] = Counter()
+        folder = OutputFolder(path, losses)
+        for record in records:
+            if (document := only_documents(record, losses)) is None:
+                continue
+            losses.update(unheld(document, {"spans", DISCONTINUOUS, RELATIONS, ATTRIBUTES, META}))
+            losses[META] += len(document.meta.keys() - TOKENS.keys())
+            stem = folder.stem(document.id)
+            document = respaced(document, losses, empty_lines=True)
+            con, ast, rel = _lines(document, losses)
+            folder.write(f"txt/{stem}.txt", document.text)
+            for name, lines in (("concept", con), ("ast", ast), ("rel", rel)):
+                folder.write(f"{name}/{stem}.{name[:3]}", "".join(f"{line}\n" for line in lines))
+        return Loss(+losses)
+
+
+def _stem(name: str) -> str:
+    return name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
+
+class _Record:
+    """One record: its text, where its tokens are, and what is found by place."""
+
+    def __init__(self, tree: SourceTree, stem: str, text_name: str, problems: Problems) -> None:
+        self._tree, self._problems = tree, problems
+        self._file = text_name
+        self.draft = Draft(stem, tree.text(text_name), problems, lambda line: tree.where(self._file, line))
+        self._tokens = _token_table(self.draft.text)
+        self._at: dict[Fragment, list[Span]] = {}
+
+    def _matches(self, name: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
+        self._file = name
+        for number, line in self._tree.lines(name):
+            match = pattern.fullmatch(line.strip())
+            if match:
+                yield number, match
+            elif line.strip():
+                self._problems.report(
+                    "malformed-line", "not a line of this kind of file", where=self.draft.where(number)
+                )
+
+    def _place(self, groups: tuple[str, ...]) -> Fragment:
+        """The characters from one line:token to another; an impossible place gives offsets that no text has."""
+        line1, token1, line2, token2 = map(int, groups)
+        try:
+            return self._tokens[line1 - 1][token1][0], self._tokens[line2 - 1][token2][1]
+        except IndexError:
+            return len(self.draft.text), len(self.draft.text) + 1
+
+    def concepts(self, name: str) -> None:
+        for number, match in self._matches(name, _CON):
+            place = self._place(match.groups()[1:5])
+            span = self.draft.span((place,), match[6], expected=match[1], line=number, same=_same)
+            if span is not None:
+                self._at.setdefault(place, []).append(span)
+
+    def assertions(self, name: str) -> None:
+        for number, match in self._matches(name, _AST):
+            span = self._find(match.groups()[1:5], match[6])
+            if span is None:
+                self.draft.dangling(number)
+                continue
+            changed = replace(self.draft.spans[span.id], attributes={**span.attributes, "assertion": match[7]})
+            self.draft.spans[span.id] = changed
+
+    def relations(self, name: str) -> None:
+        for number, match in self._matches(name, _REL):
+            head = self._find(match.groups()[1:5], _FIRST.get(match[6][:2], ""))
+            tail = self._find(match.groups()[7:11], "problem")
+            if head is None or tail is None:
+                self.draft.dangling(number)
+            else:
+                self.draft.relation(match[6], head.id, tail.id, line=number)
+
+    def _find(self, groups: tuple[str, ...], label: str) -> Span | None:
+        """The concept at a place; of several, the one of the expected type."""
+        spans = self._at.get(self._place(groups), [])
+        return next((span for span in spans if span.label == label), spans[0] if spans else None)
+
+
+def _same(found: str, expected: str) -> bool:
+    return found.lower().split() == expected.lower().split()
+
+
+def _token_table(text: str) -> list[list[Fragment]]:
+    table: list[list[Fragment]] = []
+    start = 0
+    for line in text.split("\n"):
+        tokens = [(start + match.start(), start + match.end()) for match in _TOKEN.finditer(line)]
+        if line[:1] in (" ", "\t"):
+            tokens.insert(0, (start, start))
+        table.append(tokens)
+        start += len(line) + 1
+    return table
+
+
+def _lines(document: Document, losses: Counter[str]) -> tuple[list[str], list[str], list[str]]:
+    starts: dict[int, str] = {}
+    ends: dict[int, str] = {}
+    for number, tokens in enumerate(_token_table(document.text), 1):
+        for index, (start, end) in enumerate(tokens):
+            starts[start], ends[end] = f"{number}:{index}", f"{number}:{index}"
+    concepts: dict[str, str] = {}
+    con, ast, rel = list[str](), list[str](), list[str]()
+    for span in document.spans:
+        losses[ATTRIBUTES] += len(span.attributes.keys() - {"assertion"})
+        if span.discontinuous:
+            losses[DISCONTINUOUS] += 1
+            continue
+        quoted = " ".join(document.text[span.start : span.end].lower().split())
+        concept = f'c="{quoted}" {starts[span.start]} {ends[span.end]}'
+        concepts[span.id] = concept
+        con.append(f'{concept}||t="{span.label}"')
+        if "assertion" in span.attributes:
+            ast.append(f'{concept}||t="{span.label}"||a="{span.attributes["assertion"]}"')
+    for relation in document.relations:
+        losses[ATTRIBUTES] += len(relation.attributes)
+        if relation.head in concepts and relation.tail in concepts:
+            rel.append(f'{concepts[relation.head]}||r="{relation.label}"||{concepts[relation.tail]}')
+        else:
+            losses[RELATIONS] += 1
+    return con, ast, rel
+
+
+FORMAT = I2b2Concepts()

@@ -1,0 +1,52 @@
+"""The formats osler knows, imported when asked for; a plug-in adds its own by the entry point group "osler.formats"."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from osler.core.registry import Registry
+from osler.formats.base import Format
+from osler.formats.sources import Source, opened
+
+FORMATS = Registry(
+    "formats",
+    {
+        "bc2gm": "osler.formats.bc2gm:FORMAT",
+        "bioc": "osler.formats.bioc:FORMAT",
+        "biosses": "osler.formats.sts:BIOSSES",
+        "brat": "osler.formats.brat:FORMAT",
+        "chemprot": "osler.formats.chemprot:FORMAT",
+        "codiesp": "osler.formats.codiesp:FORMAT",
+        "conll": "osler.formats.conll:FORMAT",
+        "csv": "osler.formats.tables:CSV",
+        "ddi_xml": "osler.formats.ddi_xml:FORMAT",
+        "gad_euadr": "osler.formats.gad_euadr:FORMAT",
+        "hoc": "osler.formats.hoc:FORMAT",
+        "i2b2_2010": "osler.formats.i2b2_2010:FORMAT",
+        "i2b2_2012": "osler.formats.i2b2_xml:I2B2_2012",
+        "i2b2_2014": "osler.formats.i2b2_xml:I2B2_2014",
+        "jsonl": "osler.formats.jsonl:FORMAT",
+        "meddocan_xml": "osler.formats.i2b2_xml:MEDDOCAN",
+        "mednli": "osler.formats.mednli:FORMAT",
+        "medrqe": "osler.formats.medrqe:FORMAT",
+        "mimic": "osler.formats.mimic:FORMAT",
+        "nli4ct": "osler.formats.nli4ct:FORMAT",
+        "pubmedqa": "osler.formats.pubmedqa:FORMAT",
+        "pubtator": "osler.formats.pubtator:FORMAT",
+        "s800": "osler.formats.s800:FORMAT",
+        "share_clef": "osler.formats.share_clef:FORMAT",
+        "sts": "osler.formats.sts:FORMAT",
+        "tsv": "osler.formats.tables:TSV",
+    },
+)
+
+
+def get_format(name: str) -> Format:
+    """The format of this name."""
+    return cast(Format, FORMATS.get(name))
+
+
+def detect_formats(source: Source) -> list[str]:
+    """The names of all formats this source looks like, by file names and first lines."""
+    with opened(source) as tree:
+        return [name for name in FORMATS.names() if get_format(name).detect(tree)]

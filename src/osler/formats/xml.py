@@ -1,0 +1,124 @@
+"""Safe XML, in one place: no entities beyond the five of XML itself, nothing loaded from disk or net, bounded size.
+
+A DOCTYPE that only names a DTD (BioC files do) is accepted and the DTD is not read; one that declares entities is
+refused, which leaves neither "billion laughs" nor external entities a way in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from osler.core.errors import InputError
+from osler.core.extras import require
+from osler.formats.output import CHARACTERS
+
+_OPTIONS = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
+_ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+# Encodings in which markup is plain ASCII, so that what is looked for below cannot hide.
+_ENCODINGS = {b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1", b"iso-8859-15", b"windows-1252", b"latin1"}
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_HEAD = 1 << 16
+
+
+def _etree() -> Any:
+    return require("lxml.etree", "formats")
+
+
+def _check_head(head: bytes, where: str) -> None:
+    declared = _ENCODING.match(head.removeprefix(b"\xef\xbb\xbf"))
+    if b"\x00" in head or (declared and declared[1].lower() not in _ENCODINGS):
+        raise InputError("the XML is in an encoding that is not accepted", where=where, fix="Convert the file to UTF-8")
+    prolog = head[: found.start()] if (found := re.search(rb"<[A-Za-z_:]", head)) else head
+    if b"<!ENTITY" in prolog:
+        raise _entities(where)
+
+
+def _entities(where: str) -> InputError:
+    return InputError("the XML declares entities: refused", where=where, fix="Remove the DOCTYPE from the file")
+
+
+def _check_doctype(root: Any, where: str) -> None:
+    dtd = root.getroottree().docinfo.internalDTD
+    if dtd is not None and next(dtd.iterentities(), None) is not None:
+        raise _entities(where)
+
+
+def _broken(error: Any, where: str) -> InputError:
+    # The parser's own message can quote the document, so only its code and place are passed on.
+    line, column = error.position if getattr(error, "position", None) else (None, None)
+    last = error.error_log.last_error if getattr(error, "error_log", None) else None
+    code = last.type_name.lower().replace("_", " ") if last is not None else "syntax error"
+    place = f"{where}:{line}" if line else where
+    detail = f" at column {column}" if column else ""
+    return InputError(f"not well-formed XML ({code}){detail}", where=place, fix="Check that the file is whole")
+
+
+def parse(data: bytes, where: str) -> Any:
+    """The root element of one document."""
+    etree = _etree()
+    _check_head(data[:_HEAD], where)
+    parser = etree.XMLParser(**_OPTIONS, remove_comments=True, remove_pis=True)
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        raise _broken(error, where) from None
+    _check_doctype(root, where)
+    _check_references(root, where)
+    return root
+
+
+def stream(source: BinaryIO, tag: str, where: str) -> Iterator[Any]:
+    """Each element of this name as it ends, forgotten after use: memory stays flat over a large file."""
+    etree = _etree()
+    buffered: Any = source
+    _check_head(buffered.peek(_HEAD)[:_HEAD], where)
+    first = True
+    events = etree.iterparse(source, events=("end",), tag=tag, remove_comments=True, remove_pis=True, **_OPTIONS)
+    try:
+        for _, element in events:
+            if first:
+                _check_doctype(element, where)
+                first = False
+            _check_references(element, where)
+            yield element
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        raise _broken(error, where) from None
+
+
+def _check_references(root: Any, where: str) -> None:
+    # With entities unresolved a reference stays as a node of its own and the text around it would be cut short.
+    for node in root.iter(_etree().Entity):
+        raise InputError(
+            "the XML uses an entity that is not built in", where=f"{where}:{node.sourceline}", fix="Replace the entity"
+        )
+
+
+def element_text(parent: Any, tag: str) -> str:
+    """The text of a child element, "" where there is none."""
+    return parent.findtext(tag) or ""
+
+
+def holdable(text: str, losses: Counter[str]) -> str:
+    """The text with what XML cannot carry (control characters; carriage returns, which parsers drop) blanked."""
+    held, count = _FORBIDDEN.subn(" ", text)
+    count += held.count("\r")
+    if count:
+        losses[CHARACTERS] += count
+    return held.replace("\r", " ")
+
+
+def escape(text: str) -> str:
+    """Element or attribute text; line breaks and tabs as references, so that attributes keep them."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    return text.replace("\n", "&#10;").replace("\t", "&#9;").replace("\r", "&#13;")
+
+
+def cdata(text: str) -> str:
+    """A CDATA section; the one sequence it cannot hold is split over two."""
+    return "<![CDATA[" + text.replace("]]>", "]]]]><![CDATA[>") + "]]>"

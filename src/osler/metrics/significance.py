@@ -1,0 +1,179 @@
+"""Honest uncertainty: bootstrap over documents and seeds, paired comparison, correction for many comparisons.
+
+A system is a sequence of `Decomposed` scores, one for each seed, all over the same documents. A draw takes documents
+with replacement (the same ones for every seed and system) and seeds with replacement (each system its own), and
+averages the score over the drawn seeds. With one seed only documents vary. With few seeds the spread between seeds is
+somewhat underestimated, as in any bootstrap of a small sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from osler.core.errors import InputError
+from osler.core.seeding import generator
+from osler.metrics.decomposed import Decomposed, mean_of
+from osler.metrics.prf import FloatArray
+
+_CELLS = 4_000_000  # draws are made in blocks of at most this many document indices: 32 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A score with its bootstrap percentile interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two systems, their difference (first minus second) with its interval, and a two-sided p-value."""
+
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval of the difference leaves zero out."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The usual figures over runs; `std` is the sample deviation (n - 1), 0 for a single run."""
+
+    n: int
+    mean: float
+    std: float
+    median: float
+    low: float
+    high: float
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Mean, standard deviation, median, smallest and largest of some runs."""
+    runs = np.asarray(values, dtype=np.float64)
+    if not runs.size:
+        raise InputError("a summary needs at least one value")
+    std = float(runs.std(ddof=1)) if runs.size > 1 else 0.0
+    return Summary(runs.size, float(runs.mean()), std, float(np.median(runs)), float(runs.min()), float(runs.max()))
+
+
+def bootstrap_interval(
+    system: Decomposed | Sequence[Decomposed], *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
+) -> Interval:
+    """The interval of one system's score over documents and, where there are several, seeds."""
+    seeds = _seeds(system)
+    drawn = _draws([seeds], resamples, seed)[0]
+    low, high = _percentiles(drawn, confidence)
+    return Interval(_mean_value(seeds), low, high)
+
+
+def mean_interval(
+    values: Sequence[float], *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
+) -> Interval:
+    """The interval of the mean of some values, such as one score a seed."""
+    return bootstrap_interval(mean_of(values), resamples=resamples, confidence=confidence, seed=seed)
+
+
+def paired_bootstrap(
+    first: Decomposed | Sequence[Decomposed],
+    second: Decomposed | Sequence[Decomposed],
+    *,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two systems on the same documents.
+
+    The p-value is twice the smaller share of draws at or beyond zero, counting the observed one, so it is never 0.
+    """
+    one, other = _seeds(first), _seeds(second)
+    drawn = _draws([one, other], resamples, seed)
+    differences = drawn[0] - drawn[1]
+    differences[np.abs(differences) < 1e-12] = 0.0  # sums in another order differ in the last digits: a tie
+    low, high = _percentiles(differences, confidence)
+    smaller = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    p_value = min(1.0, 2 * (smaller + 1) / (resamples + 1))
+    a, b = _mean_value(one), _mean_value(other)
+    return Comparison(a, b, a - b, low, high, p_value)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values of several comparisons so that the chance of any false alarm keeps its level."""
+    raw = np.asarray(p_values, dtype=np.float64)
+    if raw.size and not ((raw >= 0) & (raw <= 1)).all():
+        raise InputError("a p-value is not between 0 and 1")
+    order = np.argsort(raw, kind="stable")
+    stepped = np.maximum.accumulate(raw[order] * np.arange(raw.size, 0, -1))
+    adjusted = np.empty_like(raw)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return [float(value) for value in adjusted]
+
+
+def _seeds(system: Decomposed | Sequence[Decomposed]) -> list[Decomposed]:
+    seeds = [system] if isinstance(system, Decomposed) else list(system)
+    if not seeds:
+        raise InputError("a comparison needs at least one run of each system")
+    return seeds
+
+
+def _mean_value(seeds: Sequence[Decomposed]) -> float:
+    return float(np.mean([run.value for run in seeds]))
+
+
+def _percentiles(drawn: FloatArray, confidence: float) -> tuple[float, float]:
+    if not 0 < confidence < 1:
+        raise InputError("the confidence of an interval lies between 0 and 1", fix="Use 0.95 for a 95 % interval")
+    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def _draws(systems: Sequence[Sequence[Decomposed]], resamples: int, seed: int) -> list[FloatArray]:
+    """One array of resampled scores for each system, on common draws of documents."""
+    sizes = {len(run.rows) for runs in systems for run in runs}
+    if len(sizes) != 1:
+        raise InputError(
+            f"runs cover different numbers of documents: {', '.join(str(size) for size in sorted(sizes))}",
+            fix="Compare runs on the same documents in the same order",
+        )
+    if resamples < 1:
+        raise InputError("a bootstrap needs at least one draw")
+    documents = sizes.pop()
+    stream = generator(seed, "bootstrap", "documents")
+    scores = [np.empty((len(runs), resamples)) for runs in systems]
+    block = max(1, _CELLS // documents)
+    for begin in range(0, resamples, block):
+        number = min(block, resamples - begin)
+        weights = _draw_counts(stream, number, documents)
+        for runs, table in zip(systems, scores, strict=True):
+            for index, run in enumerate(runs):
+                table[index, begin : begin + number] = run.score(weights @ run.rows)
+    return [_average_seeds(table, seed, place) for place, table in enumerate(scores)]
+
+
+def _draw_counts(stream: np.random.Generator, number: int, documents: int) -> FloatArray:
+    """How often each document comes in each draw."""
+    drawn = stream.integers(0, documents, size=(number, documents))
+    drawn += np.arange(number)[:, None] * documents
+    counts = np.bincount(drawn.ravel(), minlength=number * documents)
+    return counts.reshape(number, documents).astype(np.float64)
+
+
+def _average_seeds(table: FloatArray, seed: int, system: int) -> FloatArray:
+    runs, resamples = table.shape
+    if runs == 1:
+        only: FloatArray = table[0]
+        return only
+    picked = generator(seed, "bootstrap", "seeds", system).integers(0, runs, size=(runs, resamples))
+    averaged: FloatArray = np.take_along_axis(table, picked, axis=0).mean(axis=0)
+    return averaged

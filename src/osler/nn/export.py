@@ -1,0 +1,147 @@
+"""One head with its encoder as a stock Hugging Face folder, for people who do not run osler."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from osler.core.errors import InputError
+from osler.nn.folders import save_model
+from osler.nn.heads.base import Head
+from osler.nn.initial import seeded
+from osler.nn.layout import Layout
+from osler.nn.multihead import MultiHeadModel
+from osler.nn.packing import pack
+from osler.nn.quiet import quiet
+
+_PROBLEMS = {
+    "classification": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "regression": "regression",
+}
+_TOLERANCE = 1e-4
+
+
+def to_hf(model: MultiHeadModel, head: str, labels: Sequence[str] | None, folder: Path) -> None:
+    """Write the encoder and one head for `AutoModelForTokenClassification` or `AutoModelForSequenceClassification`.
+
+    The folder gives the same logits as the head; where the stock class of the architecture cannot, nothing is written.
+    """
+    module, spec = model.head(head), model.specs[head]
+    names = list(labels or spec.labels) or [f"LABEL_{number}" for number in range(spec.num_labels)]
+    if len(names) != spec.num_labels:
+        raise InputError(
+            f"{len(names)} labels for {spec.num_labels} outputs",
+            where=f"head {head}",
+            fix="Give one label for each output",
+        )
+    if spec.kind != "tagging" and spec.kind not in _PROBLEMS:
+        raise InputError(
+            f"Hugging Face has no stock model for a {spec.kind} head", where=f"head {head}", fix="Export another head"
+        )
+    config = copy.deepcopy(model.encoder.config)
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: number for number, name in enumerate(names)}
+    if hasattr(config, "classifier_dropout"):
+        config.classifier_dropout = spec.dropout
+    if spec.kind != "tagging":
+        config.problem_type = _PROBLEMS[spec.kind]
+    module = copy.deepcopy(module).cpu().float().eval()
+    stock = _build(model.encoder.model, config, module)
+    _verify(stock, module)
+    save_model(stock, folder)
+
+
+def _build(encoder: nn.Module, config: Any, head: Head) -> Any:
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    token = head.level == "token"
+    auto: Any = AutoModelForTokenClassification if token else AutoModelForSequenceClassification
+    fill = (_TOKEN if token else _SEQUENCE).get(config.model_type, _token_head if token else None)
+    if fill is None:
+        raise InputError(
+            f"the stock sequence classifier of {config.model_type} has another shape than osler's head",
+            fix=f"Export an encoder of another architecture ({', '.join(_SEQUENCE)}), or serve this one with osler",
+        )
+    if fill is _modern_token_head:
+        # The stock class puts a dense layer, an activation and a norm before the classifier; they must cancel out.
+        config.classifier_activation = "linear"
+    with seeded(0, "export"), quiet():
+        stock = auto.from_config(config, attn_implementation="eager").float().eval()
+    weights = {name: tensor.detach().cpu().float() for name, tensor in encoder.state_dict().items()}
+    stock.base_model.load_state_dict(weights, strict=False)
+    with torch.no_grad():
+        fill(stock, head)
+    return stock
+
+
+def _copy(target: nn.Linear, source: Any) -> None:
+    target.weight.copy_(source.weight)
+    target.bias.copy_(source.bias)
+
+
+def _token_head(stock: Any, head: Any) -> None:
+    _copy(stock.classifier, head.classifier)
+
+
+def _modern_token_head(stock: Any, head: Any) -> None:
+    """Make ModernBERT's extra layers an identity: undo the final norm's scale, normalise again, put the scale back."""
+    final, extra = stock.base_model.final_norm, stock.head
+    scale = final.weight
+    if final.bias is not None or extra.dense.bias is not None or bool((scale.abs() < 1e-3).any()):
+        raise InputError(
+            "the stock token classifier of this ModernBERT has layers that cannot be made an identity",
+            fix="Serve this model with osler, or export an encoder of another architecture",
+        )
+    extra.dense.weight.copy_(torch.diag(1.0 / scale))
+    extra.norm.weight.copy_(scale)
+    _copy(stock.classifier, head.classifier)
+
+
+def _roberta_sequence_head(stock: Any, head: Any) -> None:
+    _copy(stock.classifier.dense, head.dense)
+    _copy(stock.classifier.out_proj, head.out_proj)
+
+
+def _bert_sequence_head(stock: Any, head: Any) -> None:
+    _copy(stock.base_model.pooler.dense, head.dense)
+    _copy(stock.classifier, head.out_proj)
+
+
+def _albert_sequence_head(stock: Any, head: Any) -> None:
+    _copy(stock.base_model.pooler, head.dense)
+    _copy(stock.classifier, head.out_proj)
+
+
+_Fill = Callable[[Any, Any], None]
+_TOKEN: dict[str, _Fill] = {"modernbert": _modern_token_head}
+_SEQUENCE: dict[str, _Fill] = {
+    "bert": _bert_sequence_head,
+    "roberta": _roberta_sequence_head,
+    "xlm-roberta": _roberta_sequence_head,
+    "camembert": _roberta_sequence_head,
+    "mpnet": _roberta_sequence_head,
+    "albert": _albert_sequence_head,
+}
+
+
+@torch.no_grad()
+def _verify(stock: Any, head: Head) -> None:
+    """Compare the stock logits with the head's own on the same hidden states."""
+    layout = Layout.of(stock.base_model)
+    tokens = torch.arange(min(11, layout.max_length)) * 7919 % min(stock.config.vocab_size, 997)
+    tokens[tokens == layout.pad_id] += 1
+    hidden: Tensor = stock.base_model(input_ids=tokens[None])[0].squeeze(0)
+    expected = head(hidden, pack([tokens.numpy()], pad_id=layout.pad_id))
+    found = stock(input_ids=tokens[None]).logits.reshape(expected.shape)
+    scale = expected.abs().max().clamp(min=1.0)
+    if bool((found - expected).abs().max() > _TOLERANCE * scale):
+        raise InputError(
+            f"the stock classifier of {stock.config.model_type} does not give the logits of this head",
+            fix="Serve this model with osler, or export an encoder of another architecture",
+        )

@@ -1,0 +1,123 @@
+"""Model folders: what may be read (safetensors, never pickle, never code) and how failures are told."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from osler.core.errors import ArtifactError, InputError, writing
+from osler.nn.quiet import quiet
+
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_OS_ERROR = re.compile(r"os error (\d+)")
+
+
+def resolve(source: str | Path) -> Path:
+    """The local folder of a model: the folder itself, or the hub's copy in the local cache, fetched if need be."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return check(path)
+    if path.exists():
+        raise InputError(
+            "a model is a folder, this is a file", where=path, fix="Give the folder that holds config.json"
+        )
+    name = str(source)
+    if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise InputError("no such folder", where=path, fix="Give a model folder, or a hub name such as owner/model")
+    from huggingface_hub import snapshot_download
+
+    try:
+        # Only what may be read is fetched at all: no code, no pickle.
+        fetched = snapshot_download(name, allow_patterns=["config.json", "model*.safetensors", _WEIGHTS[1]])
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "there is no such folder, and no such model in the local cache or within reach on the hub",
+            where=name,
+            fix="Check the name, download it on a machine with network, or give the path of a model folder",
+        ) from error
+    return check(Path(fetched), name)
+
+
+def check(folder: Path, name: str | None = None) -> Path:
+    """Refuse a folder that is not a model in safetensors."""
+    where = name or folder
+    if not (folder / "config.json").is_file():
+        raise ArtifactError("no config.json here", where=where, fix="Give the folder of a Hugging Face model")
+    if not any((folder / file).is_file() for file in _WEIGHTS):
+        pickled = next(iter(sorted(path.name for path in folder.glob("*.bin"))), None)
+        if pickled is not None:
+            raise ArtifactError(
+                f"the weights are a pickle ({pickled}), which can run code when it is read",
+                where=where,
+                fix="Convert them to model.safetensors in an environment you trust",
+            )
+        raise ArtifactError(
+            "no model.safetensors here", where=where, fix="Give the folder of a whole Hugging Face model"
+        )
+    return folder
+
+
+def load_model(auto: Any, source: str | Path) -> Any:
+    """Load a Hugging Face model of an Auto class in float32 on the CPU; every weight must be in the folder."""
+    folder = resolve(source)
+    try:
+        with quiet():
+            from transformers import AutoConfig
+
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            model, report = auto.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **without_pooler(auto, config),
+            )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ArtifactError(
+            f"cannot be loaded as {auto.__name__}: {reason}", where=source, fix="Check that the folder is whole"
+        ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ArtifactError(
+            f"{len(missing)} weights of {type(model).__name__} are missing, {missing[0]} first",
+            where=source,
+            fix="Give a folder saved from a model of this kind",
+        )
+    return model
+
+
+def without_pooler(auto: Any, config: Any) -> dict[str, Any]:
+    """The argument that leaves out the pooler, for base models that have one."""
+    kind = auto._model_mapping[type(config)]
+    kind = kind[0] if isinstance(kind, tuple | list) else kind
+    return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(kind.__init__).parameters else {}
+
+
+def save_model(model: Any, folder: Path) -> None:
+    """Write config.json and model.safetensors as stock transformers does."""
+    with saving(folder), quiet():
+        folder.mkdir(parents=True, exist_ok=True)
+        model.save_pretrained(folder)
+
+
+@contextmanager
+def saving(target: Path) -> Iterator[None]:
+    """Tell a full disk or a read-only folder as one OutputError, also where safetensors hides it."""
+    with writing(target):
+        try:
+            yield
+        except SafetensorError as error:
+            found = _OS_ERROR.search(str(error))
+            if found is None:
+                raise
+            raise OSError(int(found.group(1)), str(error)) from error

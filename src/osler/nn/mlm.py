@@ -1,0 +1,133 @@
+"""Masked language models with the head on masked positions only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from osler.core.errors import InputError
+from osler.nn.folders import load_model, save_model
+from osler.nn.initial import seeded
+from osler.nn.packing import Packed
+from osler.nn.presets import preset_config
+from osler.nn.quiet import quiet
+from osler.nn.runner import Mode, Runner
+
+# The modules a hidden state passes through, in order, by the names of transformers; the first set found applies.
+_HEADS: tuple[tuple[str, ...], ...] = (
+    ("lm_head",),  # RoBERTa, XLM-R, CamemBERT, MPNet
+    ("cls",),  # BERT, DeBERTa-v2
+    ("predictions",),  # ALBERT
+    ("generator_predictions", "generator_lm_head"),  # ELECTRA
+    ("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),  # DistilBERT
+    ("head", "decoder"),  # ModernBERT
+)
+
+IGNORED = -100
+
+
+class MaskedLM(nn.Module):
+    """A Hugging Face masked language model, run packed."""
+
+    def __init__(self, model: Any, mode: Mode | None = None) -> None:
+        super().__init__()
+        names = next((names for names in _HEADS if all(hasattr(model, name) for name in names)), None)
+        if names is None:
+            raise InputError(
+                f"osler does not know the language-model head of {type(model).__name__}",
+                fix="Use BERT, RoBERTa, XLM-R, CamemBERT, ELECTRA, ModernBERT, DistilBERT, ALBERT, MPNet or DeBERTa-v2",
+            )
+        self.model = model
+        self._head = names
+        self._runner = Runner.prepare(model.base_model, mode)
+        self.train(model.training)
+
+    @classmethod
+    def load(cls, source: str | Path, *, mode: Mode | None = None) -> MaskedLM:
+        """Load from a folder or by a hub name; the folder must hold the language-model head too."""
+        from transformers import AutoModelForMaskedLM
+
+        return cls(load_model(AutoModelForMaskedLM, source), mode)
+
+    @classmethod
+    def from_preset(
+        cls,
+        name: str,
+        *,
+        vocab_size: int,
+        pad_token_id: int,
+        max_length: int = 512,
+        bos_token_id: int | None = None,
+        eos_token_id: int | None = None,
+        dropout: float | None = None,
+        seed: int,
+        mode: Mode | None = None,
+    ) -> MaskedLM:
+        """Make a model of a preset size with random weights, in evaluation mode like a loaded one."""
+        from transformers import AutoModelForMaskedLM
+
+        auto: Any = AutoModelForMaskedLM
+        config = preset_config(
+            name,
+            vocab_size=vocab_size,
+            pad_token_id=pad_token_id,
+            max_length=max_length,
+            bos_token_id=bos_token_id,
+            eos_token_id=eos_token_id,
+            dropout=dropout,
+        )
+        with seeded(seed, "masked-lm"), quiet():
+            model = auto.from_config(config)
+        return cls(model.eval(), mode)
+
+    @property
+    def config(self) -> Any:
+        """The Hugging Face configuration."""
+        return self.model.config
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of a hidden state."""
+        return int(self.config.hidden_size)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens the head scores."""
+        return int(self.config.vocab_size)
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens a sequence may have, special tokens included."""
+        return self._runner.layout.max_length
+
+    @property
+    def mode(self) -> Mode:
+        """Whether batches run packed or padded."""
+        return self._runner.mode
+
+    def hidden(self, batch: Packed) -> Tensor:
+        """The last hidden states [T, H]."""
+        return self._runner.hidden(self.model.base_model, batch)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Scores over the vocabulary [M, V] for hidden states [M, H]."""
+        for name in self._head:
+            hidden = getattr(self.model, name)(hidden)
+        return hidden
+
+    def logits(self, batch: Packed, positions: Tensor) -> Tensor:
+        """Scores over the vocabulary at some places of the batch."""
+        return self.head(self.hidden(batch).index_select(0, positions))
+
+    def forward(self, batch: Packed, positions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The summed loss over the targets that are not -100, and their number."""
+        scores = self.logits(batch, positions).float()
+        loss = cross_entropy(scores, targets, ignore_index=IGNORED, reduction="sum")
+        return loss, (targets != IGNORED).sum().float()
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that stock `AutoModelForMaskedLM` loads, and `load_encoder` too."""
+        save_model(self.model, folder)

@@ -1,0 +1,143 @@
+"""One encoder, many named heads, one pass.
+
+On disk a model is a stock Hugging Face encoder folder plus `heads.json` (what each head is) and `heads.safetensors`
+(their weights, keys "name.parameter").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from osler.core.errors import ArtifactError, RecipeError, nearest
+from osler.core.files import write_atomic, write_json
+from osler.nn.encoder import Encoder, load_encoder
+from osler.nn.heads import HEADS
+from osler.nn.heads.base import Head
+from osler.nn.initial import seeded
+from osler.nn.packing import Packed
+from osler.nn.runner import Mode
+
+_FORMAT = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """What makes a head again; `settings` is for whoever decodes it (tag scheme, thresholds) and is kept as it is."""
+
+    kind: str
+    num_labels: int
+    labels: tuple[str, ...] = ()
+    dropout: float = 0.1
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class MultiHeadModel(nn.Module):
+    """An encoder whose hidden states several heads read."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleDict()
+        self.specs: dict[str, HeadSpec] = {}
+        self.train(encoder.training)
+
+    def add_head(
+        self,
+        name: str,
+        kind: str,
+        num_labels: int,
+        *,
+        seed: int,
+        labels: Sequence[str] = (),
+        dropout: float = 0.1,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Head:
+        """Add a head with weights drawn from (seed, name), whatever other heads there are."""
+        if not _NAME.fullmatch(name) or hasattr(nn.ModuleDict, name):
+            raise RecipeError(
+                f"a head cannot be named {name!r}",
+                fix="Use letters, digits, '-' and '_', and no name that torch needs itself, such as 'keys' or 'type'",
+            )
+        if name in self.heads:
+            raise RecipeError(f"there is a head {name!r} already", fix="Give each head a name of its own")
+        if labels and len(labels) != num_labels:
+            raise ValueError(f"head {name!r} has {num_labels} outputs but {len(labels)} labels")
+        spec = HeadSpec(kind, num_labels, tuple(labels), dropout, dict(settings or {}))
+        with seeded(seed, "head", name):
+            head: Head = HEADS.get(kind)(self.encoder.hidden_size, num_labels, dropout)
+        like = next(self.encoder.parameters())
+        head = head.to(device=like.device, dtype=like.dtype).train(self.training)
+        self.heads[name] = head
+        self.specs[name] = spec
+        return head
+
+    def head(self, name: str) -> Head:
+        """The head of this name."""
+        if name not in self.heads:
+            close = nearest(name, self.heads)
+            hint = f"Did you mean {close!r}? " if close else ""
+            raise RecipeError(f"no head {name!r}", fix=f"{hint}Known: {', '.join(self.heads) or 'none'}")
+        head = self.heads[name]
+        assert isinstance(head, Head)
+        return head
+
+    def forward(self, batch: Packed, names: Iterable[str] | None = None) -> dict[str, Tensor]:
+        """The logits of the named heads (all by default) from one pass of the encoder."""
+        chosen = {name: self.head(name) for name in (self.heads if names is None else names)}
+        hidden = self.encoder(batch)
+        return {name: head(hidden, batch) for name, head in chosen.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write the encoder folder and the heads beside it."""
+        self.encoder.save(folder)
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
+        write_atomic(folder / "heads.safetensors", save(weights, metadata={"format": "pt"}))
+        write_json(
+            folder / "heads.json",
+            {"format": _FORMAT, "heads": {name: asdict(spec) for name, spec in self.specs.items()}},
+        )
+
+    @classmethod
+    def load(cls, folder: Path, *, mode: Mode | None = None) -> MultiHeadModel:
+        """Read what `save` wrote, on the CPU in float32."""
+        specs = _read_specs(folder / "heads.json")
+        model = cls(load_encoder(folder, mode=mode))
+        for name, spec in specs.items():
+            model.add_head(name, seed=0, **asdict(spec))
+        path = folder / "heads.safetensors"
+        try:
+            model.heads.load_state_dict({key: value.float() for key, value in load_file(path).items()})
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise ArtifactError(
+                "the weights of the heads are missing, broken or not those heads.json speaks of",
+                where=path,
+                fix="Give a folder that was saved whole",
+            ) from error
+        return model
+
+
+def _read_specs(path: Path) -> dict[str, HeadSpec]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, heads = int(content["format"]), content["heads"]
+        if version > _FORMAT:
+            raise ArtifactError(
+                f"the heads have format {version}, this osler reads up to {_FORMAT}", where=path, fix="Upgrade osler"
+            )
+        return {name: HeadSpec(**{**spec, "labels": tuple(spec["labels"])}) for name, spec in heads.items()}
+    except FileNotFoundError as error:
+        raise ArtifactError(
+            "no heads.json here", where=path.parent, fix="Give the folder of a fine-tuned model"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise ArtifactError("not a list of heads", where=path, fix="Give a folder that was saved whole") from error

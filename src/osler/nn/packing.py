@@ -1,0 +1,158 @@
+"""Batches without padding: sequences laid end to end, with the places where each one starts.
+
+A static shape (for `torch.compile`) comes from `total` and `max_sequences`: the tail is filled with padding tokens that
+form sequences of their own, so that no real sequence ever attends to them, and `cu_seqlens` is filled up by repeating
+its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Ids = Sequence[int] | np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One batch of sequences laid end to end.
+
+    `position_ids` restart at 0 in every sequence. Sequence i is `cu_seqlens[i]` to `cu_seqlens[i + 1]`; the first
+    `num_sequences` are real, what follows is padding or empty. No sequence is longer than `max_length`.
+    """
+
+    input_ids: Tensor
+    position_ids: Tensor
+    cu_seqlens: Tensor
+    max_length: int
+    num_sequences: int
+    token_type_ids: Tensor | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """All tokens of the batch, the padding at its end included."""
+        return self.input_ids.shape[0]
+
+    def starts(self) -> Tensor:
+        """The place of the first token of each real sequence."""
+        return self.cu_seqlens[: self.num_sequences].long()
+
+    def lengths(self) -> Tensor:
+        """The number of tokens of each real sequence."""
+        return (self.cu_seqlens[1:] - self.cu_seqlens[:-1])[: self.num_sequences].long()
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Packed:
+        """A copy on another device."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Packed:
+        """A copy in page-locked memory, from which `to(…, non_blocking=True)` overlaps with computing."""
+        return self._map(lambda tensor: tensor.pin_memory())
+
+    def _map(self, function: Any) -> Packed:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: function(value) for name, value in values.items() if isinstance(value, Tensor)})
+
+
+def pack(
+    sequences: Sequence[Ids],
+    *,
+    pad_id: int,
+    token_types: Sequence[Ids] | None = None,
+    total: int | None = None,
+    max_sequences: int | None = None,
+    max_length: int | None = None,
+) -> Packed:
+    """Lay sequences end to end.
+
+    `total` fixes the number of tokens, `max_sequences` the number of sequences, padding ones included, and
+    `max_length` the length that attention is told; a batch that does not fit is refused.
+    """
+    lengths = [len(sequence) for sequence in sequences]
+    if not lengths or min(lengths) == 0:
+        raise ValueError("a batch needs at least one sequence, and every sequence at least one token")
+    longest = max(lengths)
+    if max_length is None:
+        max_length = longest
+    elif longest > max_length:
+        raise ValueError(f"a sequence has {longest} tokens, more than the {max_length} allowed")
+    if token_types is not None and [len(types) for types in token_types] != lengths:
+        raise ValueError("token types must have the lengths of their sequences")
+
+    used = sum(lengths)
+    tail = 0 if total is None else total - used
+    if tail < 0:
+        raise ValueError(f"the sequences have {used} tokens, more than the {total} of the batch")
+    pieces = lengths + _pieces(tail, max_length)
+    if max_sequences is not None:
+        if len(pieces) > max_sequences:
+            raise ValueError(
+                f"{len(lengths)} sequences and {len(pieces) - len(lengths)} of padding do not fit into {max_sequences}"
+            )
+        pieces += [0] * (max_sequences - len(pieces))
+
+    ends = np.cumsum(pieces, dtype=np.int64)
+    cu_seqlens = np.concatenate(([0], ends)).astype(np.int32)
+    positions = np.arange(used + tail, dtype=np.int64) - np.repeat(ends - pieces, pieces)
+    return Packed(
+        input_ids=_lay(sequences, tail, pad_id),
+        position_ids=torch.from_numpy(positions),
+        cu_seqlens=torch.from_numpy(cu_seqlens),
+        max_length=max_length,
+        num_sequences=len(lengths),
+        token_type_ids=None if token_types is None else _lay(token_types, tail, 0),
+    )
+
+
+def _pieces(tail: int, max_length: int) -> list[int]:
+    full, rest = divmod(tail, max_length)
+    return [max_length] * full + ([rest] if rest else [])
+
+
+def _lay(sequences: Sequence[Ids], tail: int, fill: int) -> Tensor:
+    parts = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
+    return torch.from_numpy(np.concatenate([*parts, np.full(tail, fill, dtype=np.int64)]))
+
+
+@dataclass(frozen=True)
+class Padded:
+    """The real sequences of a batch as rows [N, L], for models that cannot run packed."""
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    position_ids: Tensor
+    token_type_ids: Tensor | None
+    index: Tensor
+    num_tokens: int
+
+
+def to_padded(batch: Packed, *, pad_id: int) -> Padded:
+    """Turn the real sequences into rows of equal length. Waits for the device, since it needs the longest length."""
+    starts, lengths = batch.starts(), batch.lengths()
+    longest = int(lengths.max())
+    columns = torch.arange(longest, device=lengths.device)
+    mask = columns < lengths[:, None]
+    # Real sequences come first and without gaps, so the true cells in row order are the first tokens of the batch.
+    index = mask.flatten().nonzero().flatten()
+    source = torch.where(mask, starts[:, None] + columns, 0)
+    types = batch.token_type_ids
+    return Padded(
+        input_ids=torch.where(mask, batch.input_ids[source], pad_id),
+        attention_mask=mask.long(),
+        position_ids=columns.expand_as(mask),
+        token_type_ids=None if types is None else torch.where(mask, types[source], 0),
+        index=index,
+        num_tokens=batch.num_tokens,
+    )
+
+
+def from_padded(values: Tensor, padded: Padded) -> Tensor:
+    """Turn rows [N, L, …] back into [T, …]; tokens of the padding at the end of the batch get zeros."""
+    real = values.flatten(0, 1).index_select(0, padded.index)
+    tail = padded.num_tokens - real.shape[0]
+    return torch.cat([real, real.new_zeros(tail, *real.shape[1:])]) if tail else real

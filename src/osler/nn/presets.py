@@ -1,0 +1,82 @@
+"""Encoder sizes by name, for training from random weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from osler.core.errors import RecipeError, nearest
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A shape: RoBERTa's architecture, or ModernBERT's (rotary positions, local windows, gated layers, no biases)."""
+
+    layers: int
+    width: int
+    heads: int
+    inner: int
+    modern: bool = False
+
+
+PRESETS: dict[str, Preset] = {
+    "tiny": Preset(layers=2, width=128, heads=2, inner=512),
+    "small": Preset(layers=4, width=256, heads=4, inner=1024),
+    "compact": Preset(layers=12, width=384, heads=6, inner=1536),
+    "base": Preset(layers=12, width=768, heads=12, inner=3072),
+    "large": Preset(layers=24, width=1024, heads=16, inner=4096),
+    "modern": Preset(layers=22, width=768, heads=12, inner=1152, modern=True),
+}
+
+
+def preset_config(
+    name: str,
+    *,
+    vocab_size: int,
+    pad_token_id: int,
+    max_length: int = 512,
+    bos_token_id: int | None = None,
+    eos_token_id: int | None = None,
+    dropout: float | None = None,
+) -> Any:
+    """The configuration of a preset; `max_length` counts special tokens, `dropout` None keeps the shape's own."""
+    preset = PRESETS.get(name)
+    if preset is None:
+        close = nearest(name, PRESETS)
+        hint = f"Did you mean {close!r}? " if close else ""
+        raise RecipeError(f"no encoder preset {name!r}", fix=f"{hint}Known: {', '.join(PRESETS)}")
+    common: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "hidden_size": preset.width,
+        "num_hidden_layers": preset.layers,
+        "num_attention_heads": preset.heads,
+        "intermediate_size": preset.inner,
+        "pad_token_id": pad_token_id,
+        "bos_token_id": bos_token_id,
+        "eos_token_id": eos_token_id,
+    }
+    if preset.modern:
+        from transformers import ModernBertConfig
+
+        rate = 0.0 if dropout is None else dropout
+        return ModernBertConfig(
+            **common,
+            cls_token_id=bos_token_id,
+            sep_token_id=eos_token_id,
+            max_position_embeddings=max_length,
+            embedding_dropout=rate,
+            mlp_dropout=rate,
+            attention_dropout=rate,
+        )
+    from transformers import RobertaConfig
+
+    rate = 0.1 if dropout is None else dropout
+    return RobertaConfig(
+        **common,
+        # Positions start behind the padding index: 514 rows for 512 tokens with RoBERTa's padding id 1.
+        max_position_embeddings=max_length + pad_token_id + 1,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        hidden_dropout_prob=rate,
+        attention_probs_dropout_prob=rate,
+    )

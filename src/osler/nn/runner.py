@@ -1,0 +1,48 @@
+"""Run one base model on packed batches, packed where it can and padded where it must."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from osler.nn import attention
+from osler.nn.layout import Layout
+from osler.nn.packing import Packed, from_padded, to_padded
+from osler.nn.probe import honours_registration
+from osler.nn.quiet import quiet
+
+Mode = Literal["packed", "padded"]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How the batches of one base model are run. It holds no weights, so that models may share or replace theirs."""
+
+    mode: Mode
+    layout: Layout
+
+    @classmethod
+    def prepare(cls, model: Any, mode: Mode | None = None) -> Runner:
+        """Choose the mode (None: packed if the model can) and set the model's attention for it."""
+        able = mode != "padded" and honours_registration(model)
+        if mode == "packed" and not able:
+            raise ValueError(f"{type(model).__name__} cannot run packed: it ignores the registered attention")
+        if able:
+            attention.register()
+            with quiet():
+                model.set_attn_implementation(attention.NAME)
+        return cls("packed" if able else "padded", Layout.of(model))
+
+    def hidden(self, model: Any, batch: Packed) -> Tensor:
+        """The last hidden states [T, H] of every token of the batch."""
+        if batch.max_length > self.layout.max_length:
+            raise ValueError(
+                f"the batch may hold sequences of {batch.max_length} tokens, the encoder takes {self.layout.max_length}"
+            )
+        if self.mode == "packed":
+            packed: Tensor = model(**self.layout.packed_inputs(batch))[0]
+            return packed.squeeze(0)
+        padded = to_padded(batch, pad_id=self.layout.pad_id)
+        return from_padded(model(**self.layout.padded_inputs(padded))[0], padded)

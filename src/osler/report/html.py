@@ -1,0 +1,47 @@
+"""The one way to HTML: templates with autoescape on, so that no text of a document or a name can become markup."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from osler.core.extras import require
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@cache
+def _environment() -> Environment:
+    jinja2 = require("jinja2", "report")
+    environment: Environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("osler.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+    )
+    environment.filters["keep_returns"] = keep_returns
+    return environment
+
+
+def keep_returns(text: str) -> str:
+    """Escape text for a place where every character must survive: a parser would turn a bare CR into LF."""
+    markup = require("markupsafe", "report")
+    kept: str = markup.Markup(str(markup.escape(text)).replace("\r", "&#13;"))
+    return kept
+
+
+def render(template: str, **context: Any) -> str:
+    """Fill a template; the result is marked as safe to stand in another one."""
+    markup = require("markupsafe", "report")
+    filled: str = markup.Markup(_environment().get_template(template).render(**context))
+    return filled
+
+
+@cache
+def stylesheet() -> str:
+    """The style of every page, to stand inline."""
+    return resources.files("osler.report").joinpath("templates/style.css").read_text("utf-8")

@@ -1,0 +1,59 @@
+"""Run independent tasks on the cores of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import TypeVar
+
+from osler.core.console import progress
+from osler.core.errors import OslerError
+
+Task = TypeVar("Task")
+
+
+def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers: int, label: str) -> None:
+    """Call `function` on every task; the first failure, in task order, ends the run."""
+    count = min(workers or _cores(), len(tasks))
+    with progress(label, total=len(tasks)) as bar:
+        if count <= 1:
+            for task in tasks:
+                function(task)
+                bar.advance()
+            return
+        # Spawned, not forked: a forked child could inherit locks held by threads of Arrow or of the tokenizer.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent)
+        try:
+            for future in [pool.submit(function, task) for task in tasks]:
+                future.result()
+                bar.advance()
+        except BrokenProcessPool:
+            raise OslerError(
+                "a worker process was ended from outside, most likely for want of memory",
+                fix="Run the same command again with fewer workers (--set workers=1); it continues where it stopped",
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _cores() -> int:
+    # The cores this process may use, where the system tells them apart from those the machine has.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever: end it instead."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def _exit_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,98 @@
+"""Parquet: one document a row, its text and id in named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from osler.core.errors import InputError
+from osler.core.extras import require
+from osler.stages.corpus.config import Source
+from osler.stages.corpus.documents import InputFile, Piece, RawDocument
+from osler.stages.corpus.streams import reading
+
+_ROWS = 256
+
+
+class ParquetReader:
+    """Reads `.parquet` files; a piece is a range of row groups."""
+
+    endings = (".parquet",)
+
+    def cut(self, file: InputFile, source: Source, size: int) -> list[Piece]:
+        """Row groups can be read apart."""
+        with _opened(file.path) as table:
+            groups = [table.metadata.row_group(index) for index in range(table.num_row_groups)]
+        pieces = []
+        start = held = rows = first = 0
+        for index, group in enumerate(groups):
+            held += group.total_byte_size
+            rows += group.num_rows
+            if held >= size or index == len(groups) - 1:
+                pieces.append(Piece(file, start, index + 1, first + 1))
+                start, held, first = index + 1, 0, rows
+        return pieces
+
+    def read(self, piece: Piece, source: Source) -> Iterator[RawDocument]:
+        """One document a row; a null text is an empty document."""
+        path = piece.file.path
+        with _opened(path) as table:
+            columns = _columns(table.schema_arrow, source, path)
+            row = piece.first_row
+            batches = table.iter_batches(
+                batch_size=_ROWS, row_groups=range(piece.start, piece.stop), columns=columns, use_threads=False
+            )
+            for batch in batches:
+                texts = _strings(batch.column(source.text_field), path, row)
+                has_ids = source.id_field in columns
+                ids = batch.column(source.id_field).to_pylist() if has_ids else [None] * len(texts)
+                for text, key in zip(texts, ids, strict=True):
+                    yield RawDocument(row, text or "", None if key is None else str(key))
+                    row += 1
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    pyarrow = require("pyarrow", "corpus")
+    parquet = require("pyarrow.parquet", "corpus")
+    with reading(path):
+        try:
+            with parquet.ParquetFile(path) as table:
+                yield table
+        except pyarrow.ArrowException:
+            raise InputError("not a valid Parquet file", where=path, fix="Write the file again") from None
+
+
+def _columns(schema: Any, source: Source, path: Path) -> list[str]:
+    types = require("pyarrow", "corpus").types
+    if source.text_field not in schema.names:
+        raise InputError(
+            f"the file has no column {source.text_field!r}",
+            where=path,
+            fix="Set the source's text_field to the right name",
+        )
+    kind = schema.field(source.text_field).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        raise InputError(
+            f"column {source.text_field!r} holds {kind}, not strings",
+            where=path,
+            fix="Set the source's text_field to the column with the text",
+        )
+    return [source.text_field, source.id_field] if source.id_field in schema.names else [source.text_field]
+
+
+def _strings(column: Any, path: Path, row: int) -> list[str | None]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        raise InputError(
+            f"a text in rows {row} to {row + len(column) - 1} is not valid UTF-8",
+            where=path,
+            fix="Write the file again as UTF-8",
+        ) from None
+
+
+READER = ParquetReader()

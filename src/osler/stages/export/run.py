@@ -1,0 +1,41 @@
+"""Turn one head of a bundle into a stock Hugging Face folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from osler.bundle.bundle import TOKENIZER_FILES, Bundle
+from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.errors import RecipeError
+from osler.nn.export import to_hf
+from osler.stages.export.config import ExportRecipe
+
+
+def plan(recipe: ExportRecipe, out: Path) -> list[str]:
+    """What `run` will do, for a person."""
+    return [
+        f"export {recipe.head or 'the only head'} of {recipe.bundle} as a stock Hugging Face model",
+        f"write it to {out}",
+    ]
+
+
+def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
+    """Make the exported folder."""
+    artifact = Artifact.open(recipe.bundle, kind="bundle")
+
+    def build(work: Workspace) -> None:
+        bundle = Bundle.load(recipe.bundle, "cpu")
+        names = list(bundle.spec.heads)
+        if recipe.head is None and len(names) > 1:
+            raise RecipeError(f"the bundle has {len(names)} heads", where=recipe.bundle, fix=f"Choose one with --head: {', '.join(names)}")
+        name = recipe.head or names[0]
+        bundle.head(name)
+        labels = bundle.builders[name].outputs
+        to_hf(bundle.model, name, labels, work.path)
+        for file in TOKENIZER_FILES:
+            if (recipe.bundle / file).is_file():
+                shutil.copyfile(recipe.bundle / file, work.path / file)
+        work.counts.update(labels=len(labels))
+
+    return produce(out, kind="hf", recipe=recipe, parents={"bundle": artifact}, build=build, force=force)

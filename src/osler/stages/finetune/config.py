@@ -1,0 +1,47 @@
+"""The recipe of fine-tuning: one task or many, one encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from osler.core.config import Recipe, runtime
+from osler.train.config import TrainConfig
+
+
+class Mixing(Recipe):
+    """In what order several tasks take turns."""
+
+    order: Literal["round-robin", "proportional", "temperature"] = "round-robin"
+    temperature: float = Field(2.0, ge=1.0)
+
+
+class FinetuneRecipe(Recipe):
+    """Single-task fine-tuning is multi-task fine-tuning with one task."""
+
+    model: str = runtime()
+    """An encoder or bundle folder, or a hub name."""
+    tasks: tuple[Path, ...] = runtime(min_length=1)
+    """Task artifacts (osler tasks prepare)."""
+    protocols: dict[str, str] = Field(default_factory=dict)
+    """Task name to protocol name, where it is not the task's default."""
+    reinitialise: bool = False
+    """Keep the shape and the vocabulary of the model, throw its weights away: the baseline for what pretraining buys."""
+    max_length: int = Field(512, ge=16)
+    overlap: int = Field(64, ge=0)
+    epochs: int = Field(10, ge=1)
+    batch_size: int = Field(32, ge=1)
+    batch_tokens: int = Field(16_384, ge=64)
+    """A batch holds at most `batch_size` sequences and, padded, at most so many tokens."""
+    accumulate: int = Field(1, ge=1)
+    dropout: float = Field(0.1, ge=0.0, lt=1.0)
+    mixing: Mixing = Mixing()
+    train: TrainConfig = TrainConfig()
+
+    @model_validator(mode="after")
+    def _windows(self) -> Self:
+        if self.overlap >= self.max_length // 2:
+            raise ValueError("overlap must be less than half of max_length")
+        return self

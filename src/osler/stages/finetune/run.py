@@ -1,0 +1,176 @@
+"""Teach one encoder one task or many, and write encoder and heads as one bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch import nn
+
+from osler.bundle.bundle import Bundle
+from osler.bundle.spec import BundleSpec, HeadSpec
+from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.console import progress
+from osler.core.errors import RecipeError
+from osler.core.files import fingerprint, remove_tree, write_atomic
+from osler.core.logs import get_logger
+from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
+from osler.nn.flops import flops_per_token
+from osler.nn.folders import resolve
+from osler.nn.multihead import MultiHeadModel
+from osler.stages.finetune.batches import TaskBatch, TaskBatches, TaskInstances
+from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.finetune.report import bundle_card
+from osler.tasks.data import TaskData
+from osler.tasks.tokens import Tokens
+from osler.text.document import Record
+from osler.train.loop import BestOf, StepReport, train
+from osler.train.source import EpochSource, LossOutput
+
+log = get_logger("osler.finetune")
+
+
+def plan(recipe: FinetuneRecipe, out: Path) -> list[str]:
+    """What `run` will do, for a person."""
+    names = ", ".join(path.name for path in recipe.tasks)
+    weights = " with its weights thrown away" if recipe.reinitialise else ""
+    turns = f", mixed {recipe.mixing.order}" if len(recipe.tasks) > 1 else ""
+    return [
+        f"fine-tune {recipe.model}{weights} on {names}{turns}",
+        f"{recipe.epochs} epochs, batches of {recipe.batch_size}, windows of {recipe.max_length} tokens, "
+        f"peak rate {recipe.train.lr:g}, seed {recipe.train.seed}; the best epoch on dev is kept",
+        f"write the bundle to {out}",
+    ]
+
+
+def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
+    """Make the bundle artifact."""
+    folder = resolve(recipe.model)
+    tasks = [TaskData.open(path) for path in recipe.tasks]
+    _check(recipe, tasks)
+    parents: dict[str, str | Artifact] = {
+        "model": fingerprint([*sorted(folder.glob("*.safetensors")), folder / "config.json", folder / "tokenizer.json"])
+    }
+    parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
+
+    def build(work: Workspace) -> None:
+        _Finetuning(recipe, folder, tasks).run(work)
+
+    return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force)
+
+
+def _check(recipe: FinetuneRecipe, tasks: Sequence[TaskData]) -> None:
+    names = [task.card.name for task in tasks]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(f"the task {name} is given twice", fix="Give each task once")
+    for name in recipe.protocols:
+        if name not in names:
+            raise RecipeError(f"protocols names the task {name!r}, which is not among the tasks", fix=f"Tasks: {', '.join(names)}")
+    for task in tasks:
+        trained_on = task.card.protocol_named(recipe.protocols.get(task.card.name)).train_on
+        if "dev" in trained_on or "test" in trained_on:
+            raise RecipeError(
+                f"protocol {task.card.protocol_id(recipe.protocols.get(task.card.name))} trains on {'+'.join(trained_on)}, "
+                "which leaves nothing sound to choose the best epoch by",
+                fix="Choose a protocol that trains on train alone",
+            )
+
+
+class _MultiTask(nn.Module):
+    """The model as the loop calls it: one batch teaches one head."""
+
+    def __init__(self, model: MultiHeadModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, payload: TaskBatch) -> LossOutput:
+        logits = self.model(payload.batch, [payload.head])[payload.head]
+        loss_sum, count = self.model.head(payload.head).loss(logits, payload.targets)
+        return LossOutput(loss_sum, {f"loss/{payload.head}": loss_sum.detach() / count.clamp(min=1)})
+
+
+class _Finetuning:
+    def __init__(self, recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskData]) -> None:
+        self.recipe = recipe
+        self.folder = folder
+        encoder = self._encoder()
+        spec = BundleSpec(
+            max_length=min(recipe.max_length, encoder.max_length),
+            overlap=recipe.overlap,
+            heads={
+                task.card.name: HeadSpec(card=task.card, protocol=recipe.protocols.get(task.card.name, task.card.protocol))
+                for task in tasks
+            },
+        )
+        self.bundle = Bundle(MultiHeadModel(encoder), Tokens.load(folder), spec)
+        for name, builder in self.bundle.builders.items():
+            self.bundle.model.add_head(
+                name, builder.head, len(builder.outputs), seed=recipe.train.seed, labels=builder.outputs, dropout=recipe.dropout
+            )
+        self.train_data: dict[str, TaskInstances] = {}
+        self.dev: dict[str, list[Record]] = {}
+        for task in tasks:
+            name = task.card.name
+            builder = self.bundle.builders[name]
+            built = builder.build(task.read("train"), gold=True)
+            if not built.instances:
+                raise RecipeError(f"task {name} has no training instances", fix="Prepare it with more data")
+            self.train_data[name] = TaskInstances(builder, built.instances, built.unexpressed)
+            self.dev[name] = task.read("dev")
+
+    def run(self, work: Workspace) -> None:
+        batches = TaskBatches(self.recipe, self.bundle.model, self.train_data)
+        source = batches.source()
+        turns = batches.turns()
+        for name, count in turns.items():
+            log.event("finetune.mixing", order=self.recipe.mixing.order, task=name, batches_an_epoch=count)
+        config = self.recipe.train
+        if config.eval_every is None:
+            config = config.changed(eval_every=_per_epoch(source, self.recipe.epochs))
+        with progress("finetune", config.steps or len(source)) as bar:
+
+            def show(report: StepReport) -> None:
+                bar.update(completed=report.step, status=f"loss {report.loss:.3f}" if report.loss is not None else None)
+
+            result = train(
+                _MultiTask(self.bundle.model),
+                source,
+                config,
+                folder=work.path,
+                evaluate=self._evaluate,
+                best=BestOf("mean"),
+                flops_per_token=flops_per_token(self.bundle.model.encoder.config, length=self.bundle.spec.max_length),
+                on_step=show,
+            )
+        remove_tree(work.path / "checkpoints")
+        self.bundle.save(work.path, tokenizer_from=self.folder)
+        dev = {name: round(self.bundle.evaluate(name, gold).main, 6) for name, gold in self.dev.items()}
+        unexpressed = {name: {k: v for k, v in task.unexpressed.items() if v} for name, task in self.train_data.items()}
+        work.counts.update(
+            heads=len(dev),
+            parameters=sum(p.numel() for p in self.bundle.model.parameters()),
+            steps=result.step,
+            best_step=result.best_step,
+            dev_mean=round(float(result.best_value or 0.0), 6),
+            dev=dev,
+            batches_an_epoch=turns,
+            not_expressible=unexpressed,
+        )
+        write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
+        write_atomic(work.path / "README.md", bundle_card(self.recipe, self.bundle.spec, work.counts))
+
+    def _encoder(self) -> Encoder:
+        if self.recipe.reinitialise:
+            return fresh_encoder(self.folder, seed=self.recipe.train.seed)
+        return load_encoder(self.folder)
+
+    def _evaluate(self, module: nn.Module, step: int) -> Mapping[str, float]:
+        scores = {name: self.bundle.evaluate(name, gold).main for name, gold in self.dev.items()}
+        return {**scores, "mean": sum(scores.values()) / len(scores)}
+
+
+def _per_epoch(source: EpochSource, epochs: int) -> int:
+    """Evaluate about once an epoch."""
+    return max(1, len(source) // epochs)

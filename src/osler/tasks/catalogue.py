@@ -1,0 +1,41 @@
+"""Find a task card: shipped with osler, plugged in by another package, or the user's own TOML file."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from osler.core.config import read_toml, validate
+from osler.core.errors import UnknownNameError, nearest
+from osler.tasks.card import TaskCard
+
+_CARDS = Path(__file__).parent / "cards"
+
+
+@cache
+def card_paths() -> dict[str, Path]:
+    """Every known task name and the file of its card. A plug-in names a folder of cards in the group `osler.tasks`."""
+    paths = {path.stem: path for path in sorted(_CARDS.glob("*.toml"))}
+    for point in entry_points(group="osler.tasks"):
+        for path in sorted(Path(str(point.load())).glob("*.toml")):
+            paths.setdefault(path.stem, path)
+    return paths
+
+
+def load_card(name: str | Path) -> TaskCard:
+    """The card of a task, by its name or by the path of a TOML file."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        return validate(TaskCard, read_toml(path), where=str(path))
+    known = card_paths()
+    if str(name) not in known:
+        close = nearest(str(name), known)
+        hint = f"Did you mean {close!r}? " if close else ""
+        raise UnknownNameError(f"no task {str(name)!r}", fix=f"{hint}See `osler tasks list`, or give the path of a card.toml")
+    return validate(TaskCard, read_toml(known[str(name)]), where=str(known[str(name)]))
+
+
+def all_cards() -> list[TaskCard]:
+    """Every card osler knows, by name."""
+    return [load_card(name) for name in sorted(card_paths())]

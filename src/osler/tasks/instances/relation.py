@@ -1,0 +1,139 @@
+"""Relations: every candidate pair of mentions, marked in its sentence and classified.
+
+All candidates are made; relations between mentions that no candidate joins (across sentences under the `sentence` protocol) stay in
+gold, are counted, and cost recall. Several labels on one pair are several training instances and all stay in gold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from tokenizers import Encoding
+
+from osler.tasks.card import Kind
+from osler.tasks.instances.base import Builder, Built, Instance, softmax
+from osler.text.document import Document, Record, Relation, Span
+from osler.text.sentences import sentences
+
+
+class Candidate(NamedTuple):
+    """Two mentions of one document and the range of characters that is shown to the model."""
+
+    head: Span
+    tail: Span
+    start: int
+    end: int
+
+
+class RelationBuilder(Builder):
+    """Candidate pairs to marked texts to relations."""
+
+    head: ClassVar[str] = Kind.CLASSIFICATION
+
+    @property
+    def outputs(self) -> list[str]:
+        """The relation labels, and the negative class last."""
+        return [*self.card.labels, self.card.negative]
+
+    def candidates(self, document: Document) -> Iterator[Candidate]:
+        """All pairs of the card's types that stand in one sentence (or in the document), in text order."""
+        allowed = set(self.card.pairs)
+        units = [(0, len(document.text))]
+        if self.protocol.candidates == "sentence":
+            units = sentences(document.text, self.card.language)
+        for start, end in units:
+            inside = [span for span in document.spans if start <= span.start < end]
+            for first in inside:
+                for second in inside:
+                    if first is second or (first.label, second.label) not in allowed:
+                        continue
+                    if self.card.symmetric and (second.start, second.end, second.id) < (first.start, first.end, first.id):
+                        continue
+                    yield Candidate(first, second, start, max(end, first.end, second.end))
+
+    def build(self, records: Sequence[Record], *, gold: bool) -> Built:
+        """One instance a candidate; with gold, one for each of its labels."""
+        built = Built([])
+        texts: list[tuple[str, int]] = []
+        found: list[tuple[int, Candidate, list[str]]] = []
+        for number, record in enumerate(records):
+            if not isinstance(record, Document):
+                continue
+            labels = self._labels(record) if gold else {}
+            seen = set()
+            for candidate in self.candidates(record):
+                key = self._key(candidate.head, candidate.tail)
+                seen.add(key)
+                texts.append(self._marked(record.text, candidate))
+                found.append((number, candidate, labels.get(key) or [self.card.negative]))
+            missed = sum(len(names) for key, names in labels.items() if key not in seen)
+            built.unexpressed["relations whose mentions are no candidate pair"] += missed
+        index = {label: place for place, label in enumerate(self.outputs)}
+        encodings = self.tokens.encode([text for text, _ in texts])
+        for (number, candidate, names), (_, middle), encoding in zip(found, texts, encodings, strict=True):
+            ids = self.tokens.wrap(self._fit(encoding, middle))
+            for name in names if gold else names[:1]:
+                target = index[name] if gold else None
+                built.instances.append(Instance(ids, number, target, place=(candidate.head.id, candidate.tail.id)))
+        return built
+
+    def decode(self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]) -> list[Record]:
+        """Relations with scores, for the candidates whose most probable class is not the negative one."""
+        found: dict[int, list[Relation]] = defaultdict(list)
+        negative = len(self.card.labels)
+        for instance, output in zip(instances, outputs, strict=True):
+            probabilities = softmax(output)
+            best = int(probabilities.argmax())
+            if best != negative:
+                head, tail = instance.place
+                relations = found[instance.record]
+                name = f"R{len(relations) + 1}"
+                relations.append(Relation(self.card.labels[best], head, tail, name, round(float(probabilities[best]), 4)))
+        return [
+            record.with_(relations=tuple(found[number])) if isinstance(record, Document) else record
+            for number, record in enumerate(records)
+        ]
+
+    def _key(self, head: Span, tail: Span) -> tuple[str, str]:
+        if self.card.symmetric and (tail.start, tail.end, tail.id) < (head.start, head.end, head.id):
+            head, tail = tail, head
+        return head.id, tail.id
+
+    def _labels(self, document: Document) -> dict[tuple[str, str], list[str]]:
+        labels: dict[tuple[str, str], list[str]] = defaultdict(list)
+        spans = {span.id: span for span in document.spans}
+        for relation in document.relations:
+            if relation.label in self.card.labels:
+                key = self._key(spans[relation.head], spans[relation.tail])
+                if relation.label not in labels[key]:
+                    labels[key].append(relation.label)
+        return labels
+
+    def _marked(self, text: str, candidate: Candidate) -> tuple[str, int]:
+        """The candidate's range of the text with its mentions enclosed in marks, or hidden behind their types; and their middle."""
+        edits = []
+        for span, left, right in ((candidate.head, "<< ", " >>"), (candidate.tail, "[[ ", " ]]")):
+            if self.protocol.markers == "blind":
+                edits.append((span.start, span.end, f"@{span.label.upper()}$"))
+            else:
+                edits.append((span.start, span.end, f"{left}{text[span.start : span.end]}{right}"))
+        edits.sort()
+        (start, end, first), (start2, end2, second) = edits
+        before = text[candidate.start : start]
+        # Overlapping mentions share their place in the text: one mark then follows the other.
+        between = text[end:start2] if start2 >= end else " "
+        marked = f"{before}{first}{between}{second}"
+        return f"{marked}{text[max(end, end2) : candidate.end]}", (len(before) + len(marked)) // 2
+
+    def _fit(self, encoding: Encoding, middle: int) -> list[int]:
+        """Cut a candidate that is too long for the model, keeping what stands around the middle of its two mentions."""
+        room = self.max_length - self.tokens.overhead
+        ids = encoding.ids
+        if len(ids) <= room:
+            return ids
+        centre = sum(1 for start, _ in encoding.offsets if start < middle)
+        skip = min(max(0, centre - room // 2), len(ids) - room)
+        return ids[skip : skip + room]

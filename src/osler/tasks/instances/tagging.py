@@ -1,0 +1,122 @@
+"""Entities: one tag a word, on the first of its sub-words or on all of them, decoded to spans of characters."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from osler.core.errors import InputError
+from osler.tasks.card import Kind
+from osler.tasks.instances.base import IGNORED, Builder, Built, Instance, softmax
+from osler.tasks.instances.document import Aligned, Place, document_windows
+from osler.tasks.instances.viterbi import best_path
+from osler.text.document import Document, Record, number_spans
+from osler.text.tags import label_set, spans_to_tags, tags_to_spans, transitions
+from osler.text.windows import Window
+
+
+class TaggingBuilder(Builder):
+    """Spans to tags and back. Each token's tag is learned and decided in the window where it has most context."""
+
+    head: ClassVar[str] = Kind.TAGGING
+    windowed = True
+
+    @cached_property
+    def outputs(self) -> list[str]:  # type: ignore[override]
+        """The tags, O first."""
+        return label_set(self.card.labels, self.protocol.scheme)
+
+    @cached_property
+    def _legal(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        legal = transitions(self.outputs, self.protocol.scheme)
+        return np.array(legal.allowed), np.array(legal.start), np.array(legal.end)
+
+    def build(self, records: Sequence[Record], *, gold: bool) -> Built:
+        """The windows of every document; with gold, a tag index for each token that its window decides."""
+        built = Built(document_windows(self.tokens, records, self.max_length, self.overlap))
+        if gold:
+            index = {tag: number for number, tag in enumerate(self.outputs)}
+            targets: dict[int, np.ndarray] = {}
+            for number, instance in enumerate(built.instances):
+                document = records[instance.record]
+                if instance.record not in targets and isinstance(document, Document):
+                    aligned = instance.place.aligned
+                    targets[instance.record] = self._targets(document, instance.record, aligned, index, built.unexpressed)
+                target = self._window_target(targets[instance.record], instance.place.window)
+                built.instances[number] = replace(instance, target=target)
+        return built
+
+    def weight(self, instance: Instance) -> float:
+        """How many tokens carry a label."""
+        return float((instance.target != IGNORED).sum())
+
+    def decode(self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]) -> list[Record]:
+        """Spans of characters with scores, from each window's own part of the document."""
+        grouped: dict[int, list[tuple[Place, np.ndarray]]] = defaultdict(list)
+        for instance, output in zip(instances, outputs, strict=True):
+            grouped[instance.record].append((instance.place, output))
+        return [
+            self._spans(document, grouped[number]) for number, document in enumerate(records) if isinstance(document, Document)
+        ]
+
+    def _targets(
+        self, document: Document, number: int, aligned: Aligned, index: dict[str, int], unexpressed: Counter[str]
+    ) -> np.ndarray:
+        unknown = {span.label for span in document.spans} - set(self.card.labels)
+        if unknown:
+            raise InputError(
+                f"document {number + 1} carries labels the card does not list: {', '.join(sorted(unknown))}",
+                where=f"task {self.card.name}",
+                fix="Add them to the card's labels, or prepare the task again",
+            )
+        result = spans_to_tags(document.spans, aligned.words, self.protocol.scheme)
+        unexpressed["overlapping, nested or discontinuous mentions"] += len(result.unexpressed)
+        unexpressed["mentions that begin or end inside a word"] += len(result.inexact)
+        targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
+        previous: int | None = None
+        for place, word in enumerate(aligned.word_ids):
+            if word is not None and (word != previous or self.protocol.subwords == "all"):
+                tag = result.tags[word]
+                # A later sub-word of a B- word continues the mention, it does not begin another.
+                targets[place] = index[_continued(tag) if word == previous else tag]
+            previous = word
+        return targets
+
+    def _window_target(self, targets: np.ndarray, window: Window) -> np.ndarray:
+        part = np.full(window.end - window.start + self.tokens.overhead, IGNORED, dtype=np.int64)
+        shift = len(self.tokens.prefix) - window.start
+        part[window.core_start + shift : window.core_end + shift] = targets[window.core_start : window.core_end]
+        return part
+
+    def _spans(self, document: Document, pieces: Sequence[tuple[Place, np.ndarray]]) -> Document:
+        aligned = pieces[0][0].aligned
+        logits = np.zeros((len(aligned.ids), len(self.outputs)), dtype=np.float32)
+        for place, output in pieces:
+            window, shift = place.window, len(self.tokens.prefix) - place.window.start
+            logits[window.core_start : window.core_end] = output[window.core_start + shift : window.core_end + shift]
+        first: dict[int, int] = {}
+        for place, word in enumerate(aligned.word_ids):
+            if word is not None:
+                first.setdefault(word, place)
+        order = sorted(first)
+        probabilities = softmax(logits[[first[word] for word in order]]) if order else np.zeros((0, len(self.outputs)))
+        path = best_path(np.log(probabilities + 1e-12), *self._legal)
+        # A word without any sub-word (a character the tokenizer drops) cannot be part of a mention.
+        tags = ["O"] * len(aligned.words)
+        scores = [1.0] * len(aligned.words)
+        for row, word in enumerate(order):
+            tags[word] = self.outputs[path[row]]
+            scores[word] = float(probabilities[row, path[row]])
+        spans = tags_to_spans(tags, aligned.words, self.protocol.scheme, self.protocol.repair, scores)
+        return document.with_(spans=number_spans(spans), relations=())
+
+
+def _continued(tag: str) -> str:
+    """The tag of the following sub-words of a word: inside the same mention."""
+    prefix, dash, label = tag.partition("-")
+    return f"I-{label}" if dash and prefix in {"B", "S", "E"} else tag

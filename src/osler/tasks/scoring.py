@@ -1,0 +1,104 @@
+"""Score predicted records against gold under a protocol: one dictionary of numbers, and the per-document counts behind the main one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from osler.core.errors import RecipeError
+from osler.metrics.classification import score_classes, score_multilabel
+from osler.metrics.correlation import decomposed_pearson, pearson, spearman
+from osler.metrics.decomposed import Decomposed
+from osler.metrics.relations import score_relations
+from osler.metrics.spans import score_spans
+from osler.tasks.card import Kind, Protocol, TaskCard
+from osler.text.document import Document, Record, Relation
+
+
+@dataclass(frozen=True)
+class Scored:
+    """All numbers of one evaluation; `main` is the one the protocol names."""
+
+    main: float
+    metrics: dict[str, float]
+    details: dict[str, Any]
+    decomposed: Decomposed
+
+
+def score(card: TaskCard, protocol: Protocol, gold: Sequence[Record], predicted: Sequence[Record]) -> Scored:
+    """Score one task under one protocol."""
+    metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
+    if protocol.metric not in metrics:
+        raise RecipeError(
+            f"metric {protocol.metric!r} is not one a {card.kind} task has",
+            where=f"task {card.name}",
+            fix=f"Use one of: {', '.join(metrics)}",
+        )
+    decomposed = decompositions.get(protocol.metric) or next(iter(decompositions.values()))
+    return Scored(metrics[protocol.metric], metrics, details, decomposed)
+
+
+_Outcome = tuple[dict[str, float], dict[str, Any], dict[str, Decomposed]]
+
+
+def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+    scores = score_spans(_documents(gold), _documents(predicted), labels=card.labels)
+    partial = score_spans(_documents(gold), _documents(predicted), labels=card.labels, match="partial")
+    metrics = _averages(scores) | {"partial_f1": partial.micro.f1}
+    return metrics, scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+
+
+def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+    wanted, found = _documents(gold), _documents(predicted)
+    if card.symmetric:
+        wanted, found = [_in_text_order(d) for d in wanted], [_in_text_order(d) for d in found]
+    scores = score_relations(wanted, found, labels=card.labels, match="ids")
+    return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+
+
+def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+    scores = score_classes([r.labels[0] for r in gold], [r.labels[0] for r in predicted], labels=card.labels, ignore={card.negative})
+    metrics = {"accuracy": scores.accuracy} | _averages(scores)
+    return metrics, scores.as_dict(), {"accuracy": scores.decomposed_accuracy(), "f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+
+
+def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+    scores = score_multilabel([r.labels for r in gold], [r.labels for r in predicted], labels=card.labels)
+    metrics = _averages(scores) | {"accuracy": scores.accuracy}
+    return metrics, scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+
+
+def _regression(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+    wanted, found = [r.value or 0.0 for r in gold], [r.value or 0.0 for r in predicted]
+    metrics = {"pearson": pearson(wanted, found), "spearman": spearman(wanted, found)}
+    return metrics, dict(metrics), {"pearson": decomposed_pearson(wanted, found)}
+
+
+_SCORERS = {
+    Kind.TAGGING: _tagging,
+    Kind.RELATION: _relation,
+    Kind.CLASSIFICATION: _classification,
+    Kind.MULTILABEL: _multilabel,
+    Kind.REGRESSION: _regression,
+}
+
+
+def _averages(scores: Any) -> dict[str, float]:
+    micro = scores.micro
+    return {"f1": micro.f1, "precision": micro.precision, "recall": micro.recall, "macro_f1": scores.macro_f1}
+
+
+def _documents(records: Sequence[Record]) -> list[Document]:
+    return [record for record in records if isinstance(record, Document)]
+
+
+def _in_text_order(document: Document) -> Document:
+    """The same relations with the argument that stands first as their head, for relations without a direction."""
+    place = {span.id: (span.start, span.end, span.id) for span in document.spans}
+
+    def ordered(relation: Relation) -> Relation:
+        head, tail = sorted((relation.head, relation.tail), key=place.__getitem__)
+        return Relation(relation.label, head, tail, relation.id, relation.score, relation.attributes)
+
+    return document.with_(relations=tuple(ordered(relation) for relation in document.relations))

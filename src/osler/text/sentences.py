@@ -1,0 +1,273 @@
+"""Split English, Spanish and French clinical text into sentences, exact to the character.
+
+Only places that could be a border are looked at: a full stop, question mark or exclamation mark with what follows it, and
+a line break. What the words around them say is in `data/abbreviations-*.txt`. The text is never altered: sentences are
+ranges of it, trimmed, and between two of them there is whitespace at most.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib import resources
+
+from osler.core.errors import UnknownNameError, nearest
+from osler.text.words import Range
+
+LANGUAGES = ("en", "es", "fr")
+
+_UPPER = "A-ZÀ-ÖØ-ÞŒ"
+_LOWER = "a-zß-öø-ÿœ"
+# A stop with the closing marks and the citation behind it, then blanks, the end, or a capital where the blank was
+# forgotten; or a line break. It begins with a plain set of characters because `re` then skips to them quickly.
+_PLACE = re.compile(
+    r"[.!?…\n\r]"
+    r"(?:(?<=[\n\r])\s*"
+    r"|(?<![\n\r])(?<![.!?…]{2})[.!?…]*+"
+    r"(?P<close>[\"'”’)\]»]*(?:[ \xa0\u202f]»)?"
+    rf"(?P<cited>\[\d[\d,;–-]*\]|\d{{1,3}}(?:[,–-]\d{{1,3}})*(?=\s+[{_UPPER}]))?)"
+    rf"(?P<gap>\s+|\Z|(?=[{_UPPER}][^\W\d_]*[\s,:])))"
+)
+_TOKEN = re.compile(r"[^\s()\[\]{}«»\"“”'‘’/<>=,;:]*\Z")
+_WORD = re.compile(r"[^\W\d_]+")
+_OPENERS = "\"'“‘«¿¡([{*•·-–—\xa0 "
+_NO_OPENERS = ",;:)]}%=<>/+&.!?"
+_DOTTED = re.compile(r"(?:[^\W\d_]{1,3}\.)+-?[^\W\d_]{1,3}")
+_ITEM_MARK = re.compile(r"\d{1,2}|[A-Za-z]|[IVXivx]{1,5}")
+_BULLET = re.compile(r"[-–—*•·▪●○◦➢➤✓✔►■□◆\x95\x96\x97](?!\d)")
+_ITEM = re.compile(rf"\(?(?:\d{{1,2}}(?:\.\d{{1,2}})*|[A-Za-z]|[IVXivx]{{1,5}})(?:[.)]-?|:|-(?=\s))(?=\s|[{_UPPER}])")
+_HEADING = re.compile(rf"[{_UPPER}][^\n\r:.]{{1,60}}:(?P<alone>[^\S\n\r]*[\n\r])?")
+_UNFINISHED = ",-–(/[{+&"
+_WRAPPED = re.compile(rf"[^.:;!?\s]\s*\n[{_LOWER}]")
+_NARROWEST_WRAP, _WIDEST_WRAP, _RAGGED = 45, 130, 15
+_FIRST_WORD = re.compile(r"\S{1,40}")
+_AFTER_STOP = re.compile(r"[.!?]\s+([^\W\d_])")
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """What the words of one language say about the full stop or the line end behind them."""
+
+    never: frozenset[str]
+    number: frozenset[str]
+    may: frozenset[str]
+    kinds: frozenset[str]
+    starters: frozenset[str]
+    goes_on: frozenset[str]
+
+
+@lru_cache
+def _vocabulary(language: str) -> _Vocabulary:
+    if language not in LANGUAGES:
+        guess = nearest(language, LANGUAGES)
+        raise UnknownNameError(
+            f"there are no sentence rules for language {language!r}",
+            fix=f"Use {guess}" if guess else f"Use one of {', '.join(LANGUAGES)}",
+        )
+    text = resources.files("osler.text").joinpath(f"data/abbreviations-{language}.txt").read_text(encoding="utf-8")
+    sections: dict[str, set[str]] = {}
+    current: set[str] = set()
+    for line in text.splitlines():
+        if line.startswith("["):
+            current = sections.setdefault(line.strip("[] "), set())
+        elif not line.startswith("#"):
+            current.update(line.split())
+    names = ("never ends a sentence", "before a number", "may end a sentence", "letter follows")
+    return _Vocabulary(*(frozenset(sections[name]) for name in (*names, "starts a sentence", "goes on")))
+
+
+def sentences(text: str, language: str = "en") -> list[Range]:
+    """The half-open character range of every sentence."""
+    return _Splitter(text, _vocabulary(language)).split()
+
+
+class _Splitter:
+    """The walk over one text."""
+
+    def __init__(self, text: str, vocabulary: _Vocabulary) -> None:
+        self.text = text
+        self.words = vocabulary
+        self.start = len(text) - len(text.lstrip())  # of the sentence under way
+        self.line = self.start  # where the line under way starts
+        self.item = 0  # the number of the last list item in it
+
+    def split(self) -> list[Range]:
+        length = len(self.text.rstrip())
+        found: list[Range] = []
+        for match in _PLACE.finditer(self.text, self.start, length):
+            if match.end() >= length:
+                break
+            gap = match["gap"]
+            if gap is None:
+                border = self._at_line_end(match)
+            elif "\n" in gap or "\r" in gap:
+                border = self._at_stop_and_line_end(match)
+            else:
+                border = self._at_stop(match)
+            if gap is None or "\n" in gap or "\r" in gap:
+                self.line, self.item = match.end(), 0
+            if border is not None:
+                found.append((self.start, border[0]))
+                self.start = border[1]
+        if self.start < length:
+            found.append((self.start, length))
+        return found
+
+    def _at_stop(self, match: re.Match[str]) -> Range | None:
+        """The border at a stop in a line: where the sentence ends and the next begins."""
+        text, words = self.text, self.words
+        stop, end, following = match.start(), match.end("close"), match.end()
+        border = (end, following)
+        token = self._token(stop)
+        begin = stop - len(token)
+        if item := self._at_item(token, begin):
+            return item if item[0] < item[1] else None
+        first = text[following]
+        inner = following
+        while text[inner] in _OPENERS and inner < len(text) - 1:
+            inner += 1
+        if first in _NO_OPENERS or text[inner].isspace():
+            return None
+        kind = self._kind(token, inner)
+        plain = kind == "" and (len(token) > 3 or not token.isalpha())
+        if (match["cited"] or match["gap"] == "") and not (token == "" or (token.islower() and plain)):
+            return None
+        if text[inner].islower():
+            return border if plain and (self.lower_case or first in "([") else None
+        if match.start("close") - stop > 1 or text[stop] != ".":
+            return border
+        if kind == "letter":
+            return border if self._letter_ends(begin, inner) else None
+        if kind == "never" or (kind and (first in "([" or ")" in match["close"])):
+            return None
+        if text[inner].isdigit():
+            return border if plain else None
+        return border
+
+    def _at_item(self, token: str, begin: int) -> Range | None:
+        """Treat `1.` before an item of a list: an empty range where it opens one, else the border before it."""
+        if begin == self.start:
+            if not _ITEM_MARK.fullmatch(token):
+                return None
+            self.item = int(token) if token.isdigit() else 0
+            return begin, begin
+        if not token.isdigit() or len(token) > 2 or not self.text[begin - 1].isspace():
+            return None
+        end = begin
+        while self.text[end - 1].isspace():
+            end -= 1
+        if token == "1" and self.text[end - 1] == ":":
+            self.item = 1
+            return begin, begin
+        before = self._token(end).lower()
+        if self.item and int(token) == self.item + 1 and before not in self.words.kinds | self.words.goes_on:
+            self.item += 1
+            return end, begin
+        return None
+
+    def _at_line_end(self, match: re.Match[str]) -> Range | None:
+        """The border at a line break with no stop before it."""
+        text, following = self.text, match.end()
+        end = match.start()
+        while text[end - 1].isspace():
+            end -= 1
+        border = (end, following)
+        if _line_breaks(match.group()) > 1 or _BULLET.match(text, following):
+            return border
+        lower = text[following].islower()
+        short = end - self.line < _NARROWEST_WRAP
+        if text[end - 1] == ":":
+            return border if short or not lower else None
+        if text[end - 1] in _UNFINISHED or self._token(end).lower() in self.words.goes_on:
+            return None
+        heading = _HEADING.match(text, following)
+        if _ITEM.match(text, following) or (heading and (heading["alone"] or heading.group().isupper())):
+            return border
+        return border if self._is_deliberate(end, following) and (short or not lower) else None
+
+    def _at_stop_and_line_end(self, match: re.Match[str]) -> Range | None:
+        """The border at a stop that ends its line."""
+        text, end, following = self.text, match.end("close"), match.end()
+        border = (end, following)
+        if _line_breaks(match["gap"]) > 1 or _BULLET.match(text, following) or _ITEM.match(text, following):
+            return border
+        if not self._is_deliberate(end, following):
+            return self._at_stop(match)
+        token = self._token(match.start())
+        if match.start() - len(token) == self.start and _ITEM_MARK.fullmatch(token):
+            return None
+        kind = self._kind(token, following)
+        whole = (kind == "" and len(token) > 3) or end - self.line < _NARROWEST_WRAP
+        return None if kind == "never" or (text[following].islower() and not whole) else border
+
+    def _token(self, end: int) -> str:
+        """What is written without a blank or bracket before `end`, as far back as matters."""
+        match = _TOKEN.search(self.text, max(self.start, end - 24), end)
+        return match.group() if match else ""
+
+    def _kind(self, token: str, following: int) -> str:
+        """The kind of abbreviation: never, number or may (end a sentence), letter, or none."""
+        if not token:
+            return ""
+        words, lower = self.words, token.lower()
+        if token in words.never:
+            return "never"
+        if token.isupper():
+            if len(token) == 1:
+                return "letter"
+            # Titles in capitals are acronyms (ED, MS, AV), unless the name behind them is in capitals too.
+            word = _WORD.match(self.text, following)
+            if "." not in token and not (word and len(word[0]) > 1 and word[0].isupper()):
+                return ""
+        if lower in words.never:
+            return "never"
+        if lower in words.number:
+            return "number" if self.text[following].isdigit() else ""
+        if lower in words.may:
+            return "may"
+        if _DOTTED.fullmatch(token):
+            return "letter" if token[0].isupper() else "may"
+        return ""
+
+    def _letter_ends(self, begin: int, following: int) -> bool:
+        """Whether a capital with a stop ends the sentence (type B.) or is the initial of a name (J. Smith)."""
+        text = self.text
+        end = begin
+        while end > self.start and text[end - 1].isspace():
+            end -= 1
+        before = self._token(end).lower()
+        if before in self.words.kinds or (end > self.start and (text[end - 1].isdigit() or text[end - 1] in "/°º")):
+            return True
+        word = _WORD.match(text, following)
+        return word is not None and word[0].lower() in self.words.starters
+
+    def _is_deliberate(self, end: int, following: int) -> bool:
+        """Whether a line was ended on purpose: it is no wrapped text, or the next word would have fitted in."""
+        width = self.wrap_width
+        length = end - self.line
+        if not width or length > width + _RAGGED:
+            return True
+        word = _FIRST_WORD.match(self.text, following)
+        return length + 1 + (len(word[0]) if word else 0) <= width
+
+    @cached_property
+    def wrap_width(self) -> int:
+        """The width that lines are wrapped to: the longest that goes on in lower case in the next; 0 if none does."""
+        width = 0
+        for match in _WRAPPED.finditer(self.text):
+            end = match.start() + 1
+            length = end - (self.text.rfind("\n", 0, end) + 1)
+            if _NARROWEST_WRAP <= length <= _WIDEST_WRAP:
+                width = max(width, length)
+        return width
+
+    @cached_property
+    def lower_case(self) -> bool:
+        """Whether sentences of this text mostly begin with a small letter."""
+        small = [match[1].islower() for match in _AFTER_STOP.finditer(self.text)]
+        return 2 * sum(small) > len(small)
+
+
+def _line_breaks(gap: str) -> int:
+    return gap.count("\n") or gap.count("\r")

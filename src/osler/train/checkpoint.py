@@ -1,0 +1,186 @@
+"""Checkpoints of everything a run needs to go on as if it had never stopped: safetensors and JSON, no pickle.
+
+A checkpoint is a folder `step-N`. It is written as `.step-N.partial`, synced to disk and renamed, the checksums of its
+files written last: a half-written one never looks whole, and a damaged one is noticed and passed over for the one
+before it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from osler.core.errors import ArtifactError, writing
+from osler.core.files import remove_tree, sha256, sync_folder, write_json
+from osler.core.logs import get_logger
+from osler.core.seeding import RngState
+
+log = get_logger("osler.train.checkpoint")
+
+FORMAT = 1
+_NAME = re.compile(r"step-(\d{10})")
+_SUMS = "checksums.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run at one step: weights, optimiser state by parameter name, random states, best weights, and plain state."""
+
+    step: int
+    state: dict[str, Any]
+    model: Mapping[str, torch.Tensor]
+    optimizer: Mapping[str, torch.Tensor]
+    rng: RngState
+    best: Mapping[str, torch.Tensor] | None = None
+
+
+class Checkpoints:
+    """The checkpoints of one run, newest `keep` of them, in `folder/checkpoints`."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder = folder / "checkpoints"
+        self._keep = keep
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint whole or not at all, then drop the oldest ones."""
+        target = self.folder / f"step-{checkpoint.step:010d}"
+        partial = self.folder / f".{target.name}.partial"
+        with writing(self.folder):
+            try:
+                remove_tree(partial)
+                partial.mkdir(parents=True)
+                _write(partial, checkpoint)
+                os.rename(partial, target)
+                sync_folder(self.folder)
+            except BaseException:
+                remove_tree(partial)
+                raise
+            for old in self.paths()[: -self._keep]:
+                remove_tree(old)
+        return target
+
+    def paths(self) -> list[Path]:
+        """The finished checkpoints, oldest first; half-written ones are not among them."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+
+    def newest(self) -> Path | None:
+        """The newest whole checkpoint; removes half-written ones, and damaged ones newer than it, with a log line."""
+        if self.folder.is_dir():
+            for leftover in self.folder.glob(".step-*.partial"):
+                remove_tree(leftover)
+        for path in reversed(self.paths()):
+            problem = _problem(path)
+            if problem is None:
+                return path
+            log.event("checkpoint.damaged", level=logging.WARNING, path=path, problem=problem)
+            remove_tree(path)
+        return None
+
+    def load(self, path: Path) -> Checkpoint:
+        """Read a checkpoint that `newest` found whole."""
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        if state["format"] != FORMAT:
+            raise ArtifactError(
+                f"checkpoint format {state['format']} is not {FORMAT}",
+                where=path,
+                fix="Use the osler version that wrote it",
+            )
+        best = path / "best.safetensors"
+        return Checkpoint(
+            step=state["step"],
+            state=state["run"],
+            model=load_file(path / "model.safetensors"),
+            optimizer=load_file(path / "optimizer.safetensors"),
+            rng=RngState(state["rng"], load_file(path / "rng.safetensors")),
+            best=load_file(best) if best.exists() else None,
+        )
+
+    def clear(self) -> None:
+        """Remove every checkpoint, once the result of the run is safe elsewhere."""
+        remove_tree(self.folder)
+
+
+def module_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and saved buffers by name; tied ones once, under their first name."""
+    seen: set[int] = set()
+    tensors: dict[str, torch.Tensor] = {}
+    for name, value in module.state_dict(keep_vars=True).items():
+        if isinstance(value, torch.Tensor) and id(value) not in seen:
+            seen.add(id(value))
+            tensors[name] = value.detach()
+    return tensors
+
+
+def load_module(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Copy weights into a module in place; names and shapes must be its own."""
+    own = module_tensors(module)
+    if own.keys() != tensors.keys() or any(own[name].shape != value.shape for name, value in tensors.items()):
+        raise ArtifactError(
+            "the weights of a checkpoint are not those of this model", fix="Use another --out, or --force"
+        )
+    with torch.no_grad():
+        for name, value in tensors.items():
+            own[name].copy_(value)
+
+
+def _write(folder: Path, checkpoint: Checkpoint) -> None:
+    parts = {
+        "model": checkpoint.model,
+        "optimizer": checkpoint.optimizer,
+        "rng": checkpoint.rng.tensors,
+        "best": checkpoint.best,
+    }
+    for name, tensors in parts.items():
+        if tensors is not None:
+            with _io_errors():
+                save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{name}.safetensors")
+    state = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.state, "rng": checkpoint.rng.plain}
+    write_json(folder / "state.json", state)
+    files = sorted(path for path in folder.iterdir())
+    for path in files:
+        _sync_file(path)
+    write_json(folder / _SUMS, {path.name: sha256(path) for path in files})
+
+
+def _problem(path: Path) -> str | None:
+    """What is wrong with a checkpoint, in one word, or None."""
+    try:
+        sums = json.loads((path / _SUMS).read_text(encoding="utf-8"))
+        changed = [name for name, digest in sums.items() if sha256(path / name) != digest]
+    except (OSError, ValueError, AttributeError):
+        return "unreadable"
+    return "checksum" if changed else None
+
+
+@contextmanager
+def _io_errors() -> Iterator[None]:
+    """Give back the OSError that the safetensors library wraps in a message."""
+    try:
+        yield
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,53 @@
+"""The settings of one training run."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from osler.core.config import Recipe, runtime
+
+
+class TrainConfig(Recipe):
+    """How to train: steps, optimiser, schedule, precision, and when to log, evaluate and checkpoint."""
+
+    steps: int | None = Field(None, ge=1, description="optimiser steps; as many as the data source plans when left out")
+    seed: int = Field(1, ge=0)
+
+    lr: float = Field(5e-5, gt=0, description="peak learning rate")
+    schedule: Literal["linear", "constant", "wsd"] = "linear"
+    warmup: int | float = Field(0, ge=0, description="a whole number of steps, or a fraction of the run below 1.0")
+    decay: float = Field(0.1, ge=0, le=1, description="wsd: the last fraction of the run, over which the rate falls")
+    final_lr_ratio: float = Field(0.0, ge=0, le=1, description="the rate at the end of the decay, relative to the peak")
+    head_lr: float = Field(1.0, gt=0, description="learning rate of task heads, relative to the encoder's")
+
+    optimizer: Literal["adamw", "adam", "adamax"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = Field(1e-8, gt=0)
+    weight_decay: float = Field(0.01, ge=0)
+    decay_vectors: bool = Field(False, description="decay biases and norms too, as fairseq does; matrices always are")
+    clip: float = Field(1.0, ge=0, description="largest norm of the whole gradient; 0 does not clip")
+    max_skipped: int = Field(20, ge=1, description="give up after this many non-finite steps in a row")
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+
+    log_every: int = Field(10, ge=1)
+    eval_every: int | None = Field(None, ge=1, description="steps between evaluations; only at the end when left out")
+    patience: int | None = Field(None, ge=1, description="stop after this many evaluations without a better one")
+    checkpoint_every: int = runtime(500, ge=0, description="steps between checkpoints; 0 writes none")
+    keep: int = runtime(2, ge=1, description="checkpoints kept; two outlive the loss of one")
+
+    device: str = runtime("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    threads: int | None = runtime(None, ge=1, description="CPU threads; what torch chooses when left out")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if isinstance(self.warmup, float) and self.warmup >= 1:
+            raise ValueError(f"warmup = {self.warmup} is a fraction of the run; write a whole number for steps")
+        if self.patience is not None and self.eval_every is None:
+            raise ValueError("patience counts evaluations; set eval_every too")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError("betas must be at least 0 and below 1")
+        return self

@@ -1,0 +1,122 @@
+"""One process or several under torchrun: who takes which micro-batch, and how they agree.
+
+Rank r of n takes references r, r+n, r+2n, ... of a step. Where they do not divide evenly, a rank repeats one with
+weight zero, so that all ranks make the same number of passes and the update stays that of a single process. Only rank 0
+writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+T = TypeVar("T")
+
+# Other ranks wait while rank 0 evaluates: far longer than a collective normally may take.
+_PATIENCE = timedelta(hours=4)
+
+
+@dataclass(frozen=True)
+class Share:
+    """One micro-batch of a rank: its place among all of the step, its reference, and whether it counts."""
+
+    index: int
+    ref: Any
+    counts: bool
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train together; a world of one needs no communication."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def main(self) -> bool:
+        """Whether this process writes files and evaluates."""
+        return self.rank == 0
+
+    def share(self, refs: Sequence[Any]) -> list[Share]:
+        """The micro-batches of a step that are this rank's."""
+        if not refs:
+            raise ValueError("a step without micro-batches")
+        passes = -(-len(refs) // self.size)
+        indices = (self.rank + turn * self.size for turn in range(passes))
+        return [Share(index, refs[index % len(refs)], index < len(refs)) for index in indices]
+
+    def replicate(self, module: nn.Module, device: torch.device) -> nn.Module:
+        """The module as all ranks train it: the same weights everywhere, gradients averaged at the end of a step.
+
+        A module whose every pass touches every trainable parameter can say so with `uses_every_parameter = True` and
+        spare the search for the others; one with several heads must not.
+        """
+        if self.size == 1:
+            return module
+        return DistributedDataParallel(
+            module,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            broadcast_buffers=False,
+            find_unused_parameters=not getattr(module, "uses_every_parameter", False),
+        )
+
+    def sync_gradients(self, replica: nn.Module, now: bool) -> AbstractContextManager[None]:
+        """Around a forward and backward pass: exchange gradients only in the last one of a step."""
+        return nullcontext() if now or not isinstance(replica, DistributedDataParallel) else replica.no_sync()
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Add a tensor up over all ranks, in place."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def gather(self, value: T) -> list[T]:
+        """Everyone's value, in rank order."""
+        values: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
+        return values
+
+    def decide(self, function: Callable[[], T]) -> T:
+        """Run `function` on rank 0 and give its result to all; the others wait."""
+        answer = [function() if self.main else None]
+        if self.size > 1:
+            dist.broadcast_object_list(answer, src=0)
+        return answer[0]  # type: ignore[return-value]
+
+    def spread(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Copy rank 0's tensors to all ranks, in place."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, src=0)
+
+
+@contextmanager
+def join_world(choose_device: Callable[[int], torch.device]) -> Iterator[tuple[World, torch.device]]:
+    """The world torchrun describes in the environment, or a world of one; and this process's device in it."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World(), choose_device(0)
+        return
+    world = World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")))
+    device = choose_device(world.local_rank)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    joined_before = dist.is_initialized()
+    if not joined_before:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
+    try:
+        yield world, device
+    finally:
+        if not joined_before:
+            dist.destroy_process_group()

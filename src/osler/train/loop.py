@@ -1,0 +1,106 @@
+"""The one training loop: pretraining, distillation, fine-tuning and multi-task learning all run through `train`.
+
+What makes runs repeatable: the batches of a step are a pure function of its number, torch's generators are reseeded for
+every micro-batch from (seed, step, its place in the step), and the loss is divided by the weight of the whole step. One
+process or many, interrupted or not, dropout included, a step computes the same update.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from osler.train.distributed import join_world
+from osler.train.interrupts import deferred
+from osler.train.precision import choose_device
+from osler.train.run import Evaluate, Run, StepReport
+from osler.train.selection import BestOf
+from osler.train.source import BatchSource
+from osler.train.trackers import read_history
+
+if TYPE_CHECKING:
+    from osler.train.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run came to; `history` holds the log records without wall-clock values (empty except on rank 0)."""
+
+    step: int
+    best_step: int | None
+    best_value: float | None
+    tokens: int
+    skipped: int
+    history: tuple[Mapping[str, Any], ...]
+
+
+def train(
+    module: nn.Module,
+    source: BatchSource,
+    config: TrainConfig,
+    *,
+    folder: Path,
+    evaluate: Evaluate | None = None,
+    best: BestOf | None = None,
+    flops_per_token: float = 0.0,
+    on_step: Callable[[StepReport], None] | None = None,
+) -> TrainResult:
+    """Train `module` in place, going on from the newest checkpoint in `folder` if there is one.
+
+    `module(payload)` returns a LossOutput whose `loss_sum` is summed over what `Batch.weight` counts. `evaluate(module,
+    step)` runs on rank 0, in evaluation mode and the precision of training. Afterwards the module, in evaluation mode,
+    holds the best weights if `best` names a metric, else the last ones. Ctrl-C and SIGTERM end the run between two
+    steps and leave a whole checkpoint behind.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_threads(config.threads))
+        world, device = stack.enter_context(join_world(lambda rank: choose_device(config.device, rank)))
+        interrupt = stack.enter_context(deferred())
+        stack.enter_context(_quiet_collector())
+        steps = config.steps or len(source)
+        run = Run(module, config, folder, world, device, steps=steps, best=best, flops_per_token=flops_per_token)
+        with closing(run):
+            run.resume()
+            with closing(run.steps(source, evaluate, on_step)) as done:
+                for _ in done:
+                    if interrupt.signal is not None:
+                        run.leave()
+                        interrupt.obey()
+            run.finish()
+        return TrainResult(
+            step=run.step,
+            best_step=run.selection.step,
+            best_value=run.selection.value,
+            tokens=run.tokens,
+            skipped=run.skipped,
+            history=tuple(read_history(folder)) if world.main else (),
+        )
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _quiet_collector() -> Iterator[None]:
+    """Keep what lives through the run out of the garbage collector's sight: its pauses would stall a GPU."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,95 @@
+"""In what order several tasks take turns: pure functions of (seed, epoch), with the counts that prove what they do.
+
+A task that has fewer batches than turns starts again; every pass visits each of its batches once, in a new order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from osler.core.errors import RecipeError, UnknownNameError, nearest
+from osler.core.seeding import generator
+
+Turn = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Mix:
+    """One epoch's order as (task, batch index), and how often each task had its turn."""
+
+    order: tuple[Turn, ...]
+    counts: dict[str, int]
+
+
+def round_robin(batches: Mapping[str, int], seed: int, epoch: int) -> Mix:
+    """Each task in turn, equally often, until the one with most batches is through; smaller ones start again."""
+    _check(batches)
+    counts = dict.fromkeys(batches, max(batches.values()))
+    turns = [_passes(task, batches[task], counts[task], seed, epoch) for task in batches]
+    return Mix(tuple(turn for rounds in zip(*turns, strict=True) for turn in rounds), counts)
+
+
+def proportional(batches: Mapping[str, int], seed: int, epoch: int) -> Mix:
+    """Every batch of every task once, shuffled together: a task's share is its share of the data."""
+    _check(batches)
+    return _shuffled(batches, dict(batches), seed, epoch)
+
+
+def temperature(batches: Mapping[str, int], seed: int, epoch: int, *, temperature: float) -> Mix:
+    """As long as `proportional`, with shares n ** (1 / temperature): 1 is proportional, large is equal."""
+    _check(batches)
+    if not temperature >= 1:
+        raise RecipeError(
+            f"mixing temperature = {temperature} is below 1", fix="Use 1 (proportional) or more (more equal)"
+        )
+    return _shuffled(batches, _apportion(batches, temperature), seed, epoch)
+
+
+def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0) -> Mix:
+    """The mix of a name in a recipe: `round-robin`, `proportional` or `temperature`."""
+    if name == "round-robin":
+        return round_robin(batches, seed, epoch)
+    if name == "proportional":
+        return proportional(batches, seed, epoch)
+    if name == "temperature":
+        return temperature(batches, seed, epoch, temperature=heat)
+    known = ("round-robin", "proportional", "temperature")
+    raise UnknownNameError(f"no task mixing is called {name!r}", fix=f"Use {nearest(name, known) or ', '.join(known)}")
+
+
+def _check(batches: Mapping[str, int]) -> None:
+    if not batches:
+        raise RecipeError("there is no task to mix", fix="Name at least one task")
+    empty = [task for task, count in batches.items() if count < 1]
+    if empty:
+        raise RecipeError(f"task {empty[0]!r} has no training batches", fix="Give it training data, or leave it out")
+
+
+def _passes(task: str, available: int, wanted: int, seed: int, epoch: int) -> list[Turn]:
+    passes = range(-(-wanted // available))
+    shuffled = (generator(seed, "mix", task, epoch, turn).permutation(available) for turn in passes)
+    return [(task, int(index)) for index in np.concatenate(list(shuffled))[:wanted]]
+
+
+def _shuffled(batches: Mapping[str, int], counts: dict[str, int], seed: int, epoch: int) -> Mix:
+    turns = [turn for task in batches for turn in _passes(task, batches[task], counts[task], seed, epoch)]
+    order = generator(seed, "mix", epoch).permutation(len(turns))
+    return Mix(tuple(turns[index] for index in order), counts)
+
+
+def _apportion(batches: Mapping[str, int], temperature: float) -> dict[str, int]:
+    """Whole numbers nearest the shares that add up to the total (largest remainders), at least one turn each."""
+    total = sum(batches.values())
+    sizes = np.array(list(batches.values()), dtype=np.float64)
+    shares = np.exp(np.log(sizes / sizes.max()) / temperature)
+    exact = shares / shares.sum() * total
+    whole = np.maximum(np.floor(exact), 1).astype(np.int64)
+    order = np.argsort(-(exact - whole), kind="stable")
+    missing = total - int(whole.sum())
+    whole[order[: max(missing, 0)]] += 1
+    for _ in range(-missing):  # the least share was lifted to one turn: take it from the largest
+        whole[int(np.argmax(whole))] -= 1
+    return dict(zip(batches, whole.tolist(), strict=True))

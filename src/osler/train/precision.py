@@ -1,0 +1,49 @@
+"""Where and in what precision to compute: device, bf16 autocast, torch.compile."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from osler.core.errors import RecipeError
+
+if TYPE_CHECKING:
+    from osler.train.config import TrainConfig
+
+
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device of a process: `auto` is its own GPU where there is one, else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise RecipeError(f"device = {name!r}, but no CUDA device is available", fix="Set device to 'auto' or 'cpu'")
+    return torch.device("cuda", local_rank) if name == "cuda" else torch.device(name)
+
+
+class Autocast:
+    """The mixed precision of a run; enter `context()` around every forward pass."""
+
+    def __init__(self, config: TrainConfig, device: torch.device) -> None:
+        on_gpu = device.type == "cuda"
+        if config.precision == "bf16" and not on_gpu:
+            raise RecipeError("precision = 'bf16' needs a GPU: on a CPU it is slower", fix="Set precision to 'auto'")
+        self.enabled = on_gpu and (
+            config.precision == "bf16" or (config.precision == "auto" and torch.cuda.is_bf16_supported())
+        )
+        self._device = device
+
+    def context(self) -> AbstractContextManager[object]:
+        """A fresh autocast context, or one that does nothing."""
+        return torch.autocast(self._device.type, dtype=torch.bfloat16) if self.enabled else nullcontext()
+
+
+def compiled(module: nn.Module, config: TrainConfig, device: torch.device) -> nn.Module:
+    """The module as it is called in training: compiled where that pays, parameters shared with the original."""
+    if config.compile == "on" or (config.compile == "auto" and device.type == "cuda"):
+        return torch.compile(module)  # type: ignore[return-value]
+    return module

@@ -1,0 +1,237 @@
+"""One run from its start or its newest checkpoint to its end: what happens between and after the steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from osler.core.errors import ArtifactError, OslerError
+from osler.core.logs import get_logger
+from osler.core.seeding import restore, seed_everything, snapshot
+from osler.train.checkpoint import Checkpoint, Checkpoints, load_module, module_tensors
+from osler.train.distributed import World
+from osler.train.meters import Meter
+from osler.train.optim import Optimiser
+from osler.train.precision import Autocast
+from osler.train.prefetch import prefetch
+from osler.train.schedules import SCHEDULES, warmup_steps
+from osler.train.selection import BestOf, Selection
+from osler.train.source import BatchSource
+from osler.train.stepper import Stepper
+from osler.train.tally import Tally
+from osler.train.trackers import Trackers
+
+if TYPE_CHECKING:
+    from osler.train.config import TrainConfig
+
+log = get_logger("osler.train")
+
+Evaluate = Callable[[nn.Module, int], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Where a run is, for a progress display; loss and speed are those of the last log line."""
+
+    step: int
+    steps: int
+    lr: float
+    loss: float | None = None
+    tokens_per_second: float | None = None
+    flops_per_second: float | None = None
+    seconds_left: float | None = None
+
+
+class Run:
+    """The state of one run."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        config: TrainConfig,
+        folder: Path,
+        world: World,
+        device: torch.device,
+        *,
+        steps: int,
+        best: BestOf | None,
+        flops_per_token: float,
+    ) -> None:
+        self.step = 0
+        self.tokens = 0
+        self.skipped = 0
+        self.done = False
+        self.selection = Selection(best)
+        self._module = module.to(device)
+        self._config = config
+        self._folder = folder
+        self._world = world
+        self._device = device
+        self._total = steps
+        self._warmup = warmup_steps(config.warmup, steps)
+        self._optimiser = Optimiser(module, config)
+        self._autocast = Autocast(config, device)
+        self._tally = Tally(device)
+        self._meter = Meter(steps, flops_per_token)
+        self._checkpoints = Checkpoints(folder, config.keep)
+        self._trackers: Trackers | None = None
+        self._report = StepReport(0, steps, 0.0)
+        self._saved = 0
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint, or begin."""
+        seed_everything(self._config.seed)
+        path = self._world.decide(self._checkpoints.newest)
+        if path is not None:
+            self._restore(path)
+            log.event("train.resumed", step=self.step, path=path)
+        if self._world.main:
+            self._trackers = Trackers(self._folder, self.step)
+
+    def steps(
+        self, source: BatchSource, evaluate: Evaluate | None, on_step: Callable[[StepReport], None] | None
+    ) -> Generator[int]:
+        """Do the remaining steps, yielding the number done after each."""
+        if self.done:
+            return
+        stepper = Stepper(self._module, source, self._optimiser, self._tally, self._config, self._world, self._device)
+        indices = range(self.step, self._total)
+        self._module.train()
+        self._meter.start(self.step)
+        with closing(prefetch(stepper.load, indices)) as loaded:
+            for index, micro_batches in zip(indices, loaded, strict=True):
+                stepper.update(index, micro_batches, self._factor(index))
+                self.step = index + 1
+                self._settle(evaluate)
+                if on_step:
+                    on_step(replace(self._report, step=self.step, lr=self._rate()))
+                yield self.step
+                if self.done:
+                    return
+
+    def leave(self) -> None:
+        """Write a checkpoint on the way out; ranks may be at different steps, so several leave it at their last one."""
+        if self._world.size == 1 and self._config.checkpoint_every and self._saved < self.step:
+            self._save()
+
+    def finish(self) -> None:
+        """Put the best weights in place, on every rank."""
+        self.selection.restore_best(self._module)
+        self._world.spread(module_tensors(self._module).values())
+        self._module.eval()
+
+    def close(self) -> None:
+        """Close the logs."""
+        if self._trackers is not None:
+            self._trackers.close()
+
+    def _factor(self, index: int) -> float:
+        config = self._config
+        return SCHEDULES[config.schedule](index, self._total, self._warmup, config.decay, config.final_lr_ratio)
+
+    def _rate(self) -> float:
+        """The peak learning rate times the factor of the step just done."""
+        return self._config.lr * self._factor(self.step - 1)
+
+    def _settle(self, evaluate: Evaluate | None) -> None:
+        """What is due after a step: log, evaluate, checkpoint; in this order, so that a checkpoint holds it all."""
+        config, last = self._config, self.step == self._total
+        if last or self.step % config.log_every == 0:
+            self._log()
+        elif self._device.type == "cpu":  # where looking is free; a GPU is asked when a log line is due
+            self._check_skipped(self._tally.skipped_in_a_row())
+        if evaluate is not None and (last or (config.eval_every and self.step % config.eval_every == 0)):
+            self._evaluate(evaluate)
+        self.done = last or (config.patience is not None and self.selection.stale >= config.patience)
+        if config.checkpoint_every and (self.done or self.step % config.checkpoint_every == 0):
+            self._save()
+
+    def _log(self) -> None:
+        reading = self._tally.read(self._world)
+        rates = self._meter.read(self.step, reading.tokens)
+        if reading.skipped > self.skipped:
+            log.warning("train.skipped", step=self.step, skipped=reading.skipped, in_a_row=reading.skipped_in_a_row)
+        self.skipped = reading.skipped
+        self.tokens += reading.tokens
+        if self._trackers:
+            values = {"loss": reading.loss, "lr": self._rate(), "grad_norm": reading.grad_norm}
+            counts = {"tokens": self.tokens, "skipped": self.skipped}
+            self._trackers.record("train", self.step, {**values, **counts, **reading.logs}, asdict(rates))
+        self._report = replace(
+            self._report,
+            loss=reading.loss,
+            tokens_per_second=rates.tokens_per_second,
+            flops_per_second=rates.flops_per_second,
+            seconds_left=rates.seconds_left,
+        )
+        self._tally.restart()
+        self._check_skipped(reading.skipped_in_a_row)
+
+    def _check_skipped(self, in_a_row: int) -> None:
+        if in_a_row >= self._config.max_skipped:
+            raise OslerError(
+                f"training diverged: loss or gradient was not finite {in_a_row} steps in a row, up to step {self.step}",
+                where=self._folder,
+                fix="Lower lr, lengthen warmup or set clip, and start again with --force",
+            )
+
+    def _evaluate(self, evaluate: Evaluate) -> None:
+        def measure() -> dict[str, float]:
+            with torch.no_grad(), self._autocast.context():
+                return {name: float(value) for name, value in evaluate(self._module, self.step).items()}
+
+        self._module.eval()
+        with self._meter.paused():
+            metrics = self._world.decide(measure)
+        self._module.train()
+        if self._trackers:
+            self._trackers.record("eval", self.step, metrics, {})
+        self.selection.judge(metrics, self.step, self._module)
+
+    def _save(self) -> None:
+        tally = self._tally.state(self._world)
+        self._saved = self.step
+        if self._trackers is None:
+            return
+        state = {"tokens": self.tokens, "skipped": self.skipped, "done": self.done, "tally": tally}
+        with self._meter.paused():
+            self._trackers.sync()
+            self._checkpoints.save(
+                Checkpoint(
+                    step=self.step,
+                    state={**state, "selection": self.selection.state(), "settings": self._settings()},
+                    model=module_tensors(self._module),
+                    optimizer=self._optimiser.state(),
+                    rng=snapshot(),
+                    best=self.selection.weights,
+                )
+            )
+
+    def _restore(self, path: Path) -> None:
+        checkpoint = self._checkpoints.load(path)
+        state = checkpoint.state
+        if state["settings"] != self._settings():
+            raise ArtifactError(
+                "this checkpoint was written under other training settings",
+                where=path,
+                fix="Go back to those settings, use another --out, or start again with --force",
+            )
+        load_module(self._module, checkpoint.model)
+        self._optimiser.load_state(checkpoint.optimizer)
+        self._tally.load_state(state["tally"], self._world)
+        self.selection.load_state(state["selection"], checkpoint.best)
+        self.step = self._saved = checkpoint.step
+        self.tokens, self.skipped, self.done = state["tokens"], state["skipped"], state["done"]
+        restore(checkpoint.rng)
+
+    def _settings(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be gone on from."""
+        settings: dict[str, Any] = json.loads(json.dumps(self._config.identity()))
+        return {"config": settings, "steps": self._total}

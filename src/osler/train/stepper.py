@@ -1,0 +1,113 @@
+"""One optimiser step: load its micro-batches, add up their gradients, clip, update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from osler.core.seeding import derive
+from osler.train.distributed import World
+from osler.train.optim import Optimiser
+from osler.train.precision import Autocast, compiled
+from osler.train.source import Batch, BatchSource, move, pin
+from osler.train.tally import Tally
+
+if TYPE_CHECKING:
+    from osler.train.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A micro-batch in memory: its place in the step, and whether it counts or only keeps a rank in time."""
+
+    index: int
+    batch: Batch
+    counts: bool
+
+
+class Stepper:
+    """Turns micro-batches into updates; the same update for any number of processes, up to the order of additions."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        source: BatchSource,
+        optimiser: Optimiser,
+        tally: Tally,
+        config: TrainConfig,
+        world: World,
+        device: torch.device,
+    ) -> None:
+        self._source = source
+        self._optimiser = optimiser
+        self._tally = tally
+        self._config = config
+        self._world = world
+        self._device = device
+        self._autocast = Autocast(config, device)
+        self._replica = world.replicate(module, device)
+        self._runner = compiled(self._replica, config, device)
+
+    def load(self, index: int) -> list[Loaded]:
+        """This rank's micro-batches of a step; called ahead of time, in a background thread."""
+        loaded = []
+        for share in self._world.share(self._source.step(index)):
+            batch = self._source.load(share.ref)
+            if self._device.type == "cuda":
+                batch = Batch(pin(batch.payload), batch.weight, batch.tokens)
+            loaded.append(Loaded(share.index, batch, share.counts))
+        return loaded
+
+    def update(self, index: int, micro_batches: list[Loaded], rate_factor: float) -> None:
+        """Do optimiser step `index`, unless its loss or gradient is not finite."""
+        weight, scale = self._weigh(micro_batches)
+        loss = torch.zeros((), dtype=torch.float64, device=self._device)
+        for place, loaded in enumerate(micro_batches):
+            self._reseed(index, loaded.index)
+            payload = move(loaded.batch.payload, self._device)
+            with self._world.sync_gradients(self._replica, now=place == len(micro_batches) - 1):
+                with self._autocast.context():
+                    output = self._runner(payload)
+                (output.loss_sum * (scale if loaded.counts else 0.0)).backward()
+            if loaded.counts:
+                loss += output.loss_sum.detach()
+                self._tally.note(output.logs, loaded.batch.tokens)
+        norm = self._clip()
+        self._world.sum(loss)
+        # The same on all ranks, since loss and gradients are: they skip together.
+        bad = ~(torch.isfinite(loss) & torch.isfinite(norm))
+        self._optimiser.set_rate(rate_factor)
+        self._optimiser.step(bad)
+        self._optimiser.zero_grad()
+        self._tally.add(loss, weight, norm, bad)
+
+    def _weigh(self, micro_batches: list[Loaded]) -> tuple[torch.Tensor | float, torch.Tensor | float]:
+        """The weight of the step over all ranks, and what to multiply a loss sum with.
+
+        Gradients are averaged over ranks, so the scale makes up for their number.
+        """
+        own = float(sum(loaded.batch.weight for loaded in micro_batches if loaded.counts))
+        if self._world.size == 1:
+            return own, 1.0 / own if own else 0.0
+        weight = self._world.sum(torch.tensor(own, dtype=torch.float64, device=self._device))
+        scale = torch.where(weight > 0, self._world.size / weight, 0.0)
+        return weight, scale.to(torch.float32)
+
+    def _reseed(self, step: int, index: int) -> None:
+        """Make what dropout draws depend on the place in the run alone, not on what any process drew before."""
+        seed = derive(self._config.seed, "micro-batch", step, index) >> 1
+        torch.default_generator.manual_seed(seed)
+        if self._device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+    def _clip(self) -> torch.Tensor:
+        """The norm of the whole gradient, before it is cut to the largest allowed."""
+        gradients = [parameter.grad for parameter in self._optimiser.parameters if parameter.grad is not None]
+        norm = get_total_norm(gradients)
+        if self._config.clip:
+            clip_grads_with_norm_(self._optimiser.parameters, self._config.clip, norm)
+        return norm.to(self._device)

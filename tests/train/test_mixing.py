@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from osler.core.errors import RecipeError, UnknownNameError
+from osler.train.mixing import mix, proportional, round_robin, temperature
+
+BATCHES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40), min_size=1)
+SEEDS = st.integers(0, 2**32)
+
+
+def check(result, batches):
+    """What every mix owes: counts that are true, and passes that visit each batch once before any twice."""
+    assert Counter(task for task, _ in result.order) == Counter(result.counts)
+    assert result.counts.keys() == batches.keys()
+    for task, available in batches.items():
+        visits = [index for name, index in result.order if name == task]
+        assert set(visits) <= set(range(available))
+        times = Counter(visits)
+        assert max(times.values()) - min(times.get(index, 0) for index in range(available)) <= 1
+
+
+@given(BATCHES, SEEDS, st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_round_robin_takes_equal_turns_until_the_largest_is_through(batches, seed, epoch):
+    result = round_robin(batches, seed, epoch)
+    check(result, batches)
+    largest = max(batches.values())
+    assert set(result.counts.values()) == {largest}
+    tasks = [task for task, _ in result.order]
+    assert tasks == list(batches) * largest  # strictly one after the other
+    for task, available in batches.items():  # each pass is whole before the next begins
+        visits = [index for name, index in result.order if name == task]
+        assert sorted(visits[:available]) == list(range(available))
+        if available == largest:
+            assert sorted(visits) == list(range(available))
+
+
+@given(BATCHES, SEEDS, st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_proportional_takes_every_batch_once(batches, seed, epoch):
+    result = proportional(batches, seed, epoch)
+    assert result.counts == batches
+    assert sorted(result.order) == sorted((task, index) for task, count in batches.items() for index in range(count))
+
+
+@given(BATCHES, SEEDS, st.floats(1, 1e6))
+@settings(max_examples=100, deadline=None)
+def test_temperature_keeps_the_length_and_the_shares(batches, seed, heat):
+    result = temperature(batches, seed, 0, temperature=heat)
+    check(result, batches)
+    total = sum(batches.values())
+    assert len(result.order) == total
+    shares = {task: count ** (1 / heat) for task, count in batches.items()}
+    lifted = sum(share / sum(shares.values()) * total < 1 for share in shares.values())
+    for task, share in shares.items():
+        exact = share / sum(shares.values()) * total
+        assert abs(result.counts[task] - max(exact, 1)) <= 1 + lifted
+
+
+def test_temperature_goes_from_proportional_to_equal():
+    batches = {"large": 90, "middle": 9, "small": 1}
+    assert temperature(batches, 1, 0, temperature=1.0).counts == batches
+    assert temperature(batches, 1, 0, temperature=1e9).counts == {"large": 34, "middle": 33, "small": 33}
+    # n ** 1/2: 9.49, 3, 1 of 13.49
+    assert temperature(batches, 1, 0, temperature=2.0).counts == {"large": 71, "middle": 22, "small": 7}
+
+
+@pytest.mark.parametrize("name", ["round-robin", "proportional", "temperature"])
+def test_order_is_a_function_of_seed_and_epoch(name):
+    batches = {"a": 20, "b": 7}
+    first = mix(name, batches, 3, 0, heat=2.0)
+    assert mix(name, batches, 3, 0, heat=2.0) == first
+    assert mix(name, batches, 3, 1, heat=2.0).order != first.order
+    assert mix(name, batches, 4, 0, heat=2.0).order != first.order
+
+
+def test_mistakes_are_named():
+    with pytest.raises(RecipeError, match="'b' has no training batches"):
+        round_robin({"a": 3, "b": 0}, 0, 0)
+    with pytest.raises(RecipeError, match="no task"):
+        proportional({}, 0, 0)
+    with pytest.raises(RecipeError, match="below 1"):
+        temperature({"a": 1}, 0, 0, temperature=0.5)
+    with pytest.raises(UnknownNameError, match="Use round-robin"):
+        mix("round_robin", {"a": 1}, 0, 0)
