@@ -11,7 +11,7 @@ import torch
 
 from osler.core.errors import ArtifactError, InputError
 from osler.nn import probe
-from osler.nn.encoder import Encoder, load_encoder, preset_encoder
+from osler.nn.encoder import Encoder, fresh_encoder, load_encoder, preset_encoder
 from osler.nn.packing import pack
 from osler.nn.probe import honours_registration
 
@@ -140,11 +140,15 @@ def test_padded_on_request_keeps_attention_dropout(tiny):
     from transformers import BertModel
 
     batch = pack(tiny.sequences(20, 11), pad_id=0)
-    packed = Encoder(BertModel(config, add_pooling_layer=False)).train()
+    model = BertModel(config, add_pooling_layer=False).train()
+    packed = Encoder(model)
     assert torch.equal(packed(batch), packed(batch))
-    padded = Encoder(BertModel(config, add_pooling_layer=False), mode="padded").train()
+    padded = Encoder(model, mode="padded")
     assert padded.mode == "padded"
     assert not torch.allclose(padded(batch), padded(batch))
+    # The first encoder must not go on with an attention that knows no borders.
+    with pytest.raises(RuntimeError, match="changed from outside"):
+        packed(batch)
 
 
 def test_packed_on_request_is_refused_where_it_would_leak(tiny):
@@ -184,6 +188,20 @@ def test_half_precision_weights_load_in_float32(tiny, tmp_path):
     encoder.model.bfloat16()
     encoder.save(tmp_path)
     assert {parameter.dtype for parameter in load_encoder(tmp_path).parameters()} == {torch.float32}
+
+
+def test_a_fresh_encoder_has_the_shape_and_none_of_the_weights(tiny, tmp_path):
+    encoder = Encoder(tiny.model("electra").bfloat16())
+    encoder.save(tmp_path)
+    fresh, again, other = (fresh_encoder(tmp_path, seed=seed) for seed in (1, 1, 2))
+    trained = encoder.float().state_dict()
+    for name, value in fresh.state_dict().items():
+        assert (value.shape, value.dtype) == (trained[name].shape, torch.float32)
+        assert torch.equal(value, again.state_dict()[name])
+    weight = "model.encoder.layer.0.attention.self.query.weight"
+    assert not torch.allclose(fresh.state_dict()[weight], trained[weight], atol=1e-3)
+    assert not torch.equal(fresh.state_dict()[weight], other.state_dict()[weight])
+    assert not fresh.training
 
 
 def broken(folder, how):

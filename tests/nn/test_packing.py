@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -63,7 +65,7 @@ def test_every_token_is_in_exactly_one_sequence(lengths, tail, longer):
     pieces = np.diff(ends)
     assert (pieces > 0).all()
     assert pieces.max() <= batch.max_length == longest
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in itertools.pairwise(ends):
         assert batch.position_ids[start:end].tolist() == list(range(end - start))
     for sequence, start, end in zip(sequences, ends, ends[1:], strict=False):
         assert batch.input_ids[start:end].tolist() == sequence.tolist()

@@ -41,7 +41,8 @@ def test_records_do_not_change() -> None:
     document = Document("d", "text")
     with pytest.raises(dataclasses.FrozenInstanceError):
         document.text = "other"  # type: ignore[misc]
-    assert document.with_(labels=("a",)).labels == ("a",) and document.labels == ()
+    assert document.with_(labels=("a",)).labels == ("a",)
+    assert document.labels == ()
     assert TextPair("p", "a", "b").with_(value=1.0).value == 1.0
 
 
@@ -71,7 +72,8 @@ spans = st.builds(
 def test_numbering_gives_new_names_keeps_old_ones_and_sorts(given_spans: list[Span]) -> None:
     named = number_spans(given_spans)
     assert sorted(s.key for s in named) == sorted(s.key for s in given_spans)
-    assert len({s.id for s in named}) == len(named) and all(s.id for s in named)
+    assert len({s.id for s in named}) == len(named)
+    assert all(s.id for s in named)
     assert {(s.id, s.key) for s in given_spans if s.id} <= {(s.id, s.key) for s in named}
     assert [s.start for s in named] == sorted(s.start for s in named)
 

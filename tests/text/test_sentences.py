@@ -51,6 +51,7 @@ Tratamiento con heparina i.v.| La paciente mejoró.
 Masa de aprox. 3,5 cm. de diámetro.| Plaquetas 1.000,5 y leucocitos 12.300.
 Lesión de 4 cm. en el polo inferior, p. ej. un quiste.| Resto normal.
 Según Wei et al. (4), hay una perforante (ver Fig. 2).| Se decide cirugía.
+La urografía i.v. (UIV) muestra un tumor.| (Imagen 3)
 Se realizó T.A.C. abdominal.| Sin hallazgos.
 ¿Presenta fiebre?| ¡No!| Se da de alta.
 Virus de la hepatitis B.| Se vacuna.| Suplementos de vitamina D.| No refiere alergias.
@@ -127,13 +128,19 @@ WRAPPED = (
 
 LAYOUT = {
     "blank line": ("no fever|\n\nand no cough|\r\n\r\nor pain|\n \t\nor rash", "en"),
+    "blank line after an open end": ("the patient was given five hundred mg of ibuprofen and|\n\nparacetamol", "en"),
     "heading": ("HISTORY:|\nchest pain|\nIMPRESSION:|\n1. Pneumonia|\n2. Sepsis", "en"),
     "heading with text": ("Exploración física: normal|\nPulso: 80|\nDiagnóstico: neumonía", "es"),
     "bullets": ("Se realizan:|\n- hemograma|\n- TAC|\n• ecografía|\n*   eco", "es"),
     "letters": ("Hallazgos:|\na) masa renal|\nb) quiste hepático|\nc) nada", "es"),
+    "letters after long lines": (
+        "a) masa renal de gran tamaño en el polo superior izquierdo|\nb) cefazolina 1 g intravenosa cada ocho o doce h.|\n"
+        "c) nada",
+        "es",
+    ),
     "numbered with a dash": ("Lesiones:|\n1.- Herida contusa.|\n2.- Fractura.", "es"),
     "medication list": ("Aspirin 81 mg p.o. daily|\nLisinopril 10 mg|\nmetformin 500 mg b.i.d.|\nwarfarin", "en"),
-    "line that goes on": ("Ingresa por fiebre y\nTos productiva de\n3 días, sin\nHemoptisis.", "es"),
+    "line that goes on": ("Ingresa por dolor,\nFiebre y\nTos productiva de\n3 días, sin\nHemoptisis.", "es"),
     "hard wrap": (WRAPPED, "en"),
     "windows line ends": ("No fever.|\r\nNo cough.|\r\nBP:|\r\n120/80", "en"),
     "old line ends": ("No fever.|\rNo cough.|\r\rNo pain", "en"),
@@ -149,14 +156,13 @@ def test_lines(name: str) -> None:
     check(*LAYOUT[name])
 
 
-@pytest.mark.parametrize("text", ["", " \n\t ", ".", "...", "\n", "a", " . . ", "\u2028", "?!\n\n", "1.", "Dr."])
-def test_small_texts_are_covered(text: str) -> None:
-    assert "".join(text[start:end] for start, end in sentences(text)) == "".join(text.split()) or " " in text.strip()
+@pytest.mark.parametrize("text", ["", " \n\t ", ".", "...", "\n", " a", "\u2028", "?!\n\n", "1. ", "Dr.", " i.v."])
+def test_small_texts_are_one_sentence_or_none(text: str) -> None:
+    assert [text[start:end] for start, end in sentences(text)] == [text.strip()] * bool(text.strip())
 
 
-pieces = st.sampled_from(
-    [*"aZé1.!?…\n\r\t ()[]«»\"'-:;,/\u00a0\u2028😀\u0301", "Dr.", "i.v.", "1. ", "- ", "\n\n", "El ", ". ", "PLAN:", "[1]"]
-)
+CHARACTERS = "aZé1²٣.!?…\n\r\t ()[]«»\"'-:;,/\u00a0\u2028😀\u0301"
+pieces = st.sampled_from([*CHARACTERS, "Dr.", "i.v.", "1. ", "- ", "\n\n", "El ", ". ", "PLAN:", "[1]"])
 
 
 @settings(max_examples=300, deadline=None)
@@ -172,9 +178,10 @@ def test_sentences_are_trimmed_and_lose_only_whitespace(text: str, language: str
 
 
 def test_long_runs_take_linear_time() -> None:
-    for run in (".", " ", "\n", "a", ".1", "A.", "?\n"):
-        ranges = sentences("Start " + run * 200_000 + " End. Then.")
-        assert ranges[0][0] == 0
+    for run in (".", " ", "\n", "a", ".1", "A.", "?\n", ")."):
+        for end in (" End. Then.", "x End. Then."):
+            text = "Start " + run * 200_000 + end
+            assert sentences(text)[-1] == (len(text) - 5, len(text))
 
 
 def test_unknown_language_is_named() -> None:
@@ -186,7 +193,7 @@ def test_unknown_language_is_named() -> None:
 def test_spanish_clinical_cases(data_dir: Path) -> None:
     """The marks of SPACCC are full stops, so only ends at a full stop can be compared.
 
-    Measured: precision 0.985, recall 0.988. Most differences are marks behind units ("12 cm. de") that end nothing, and
+    Measured: precision 0.985, recall 0.986. Most differences are marks behind units ("12 cm. de") that end nothing, and
     ends that were not marked.
     """
     archive = data_dir / "spaccc" / "spaccc_split.tar.xz"
@@ -210,11 +217,12 @@ def test_spanish_clinical_cases(data_dir: Path) -> None:
     hits = found = wanted = 0
     for name, text in texts.items():
         gold = {_past_stops(text, end) for end in marks[name]}
-        ends = {start + len(text[start:end].rstrip("\"'”’)]»")) for start, end in sentences(text, "es")}
+        ends = {start + len(text[start:end].rstrip("\"'”\u2019)]»")) for start, end in sentences(text, "es")}
         mine = {_past_stops(text, end) for end in ends if text[end - 1] == "."}
         hits, found, wanted = hits + len(gold & mine), found + len(mine), wanted + len(gold)
     precision, recall = hits / found, hits / wanted
-    assert precision > 0.98 and recall > 0.98
+    assert precision > 0.98
+    assert recall > 0.98
 
 
 def _past_stops(text: str, end: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -30,6 +31,8 @@ def check_partition(found: list[Window], n_tokens: int, size: int) -> None:
     assert decided == list(range(n_tokens))
     for window in found:
         assert window.start <= window.core_start < window.core_end <= window.end <= window.start + size
+    for before, after in itertools.pairwise(found):
+        assert before.start < after.start <= before.end < after.end
     values = [[(window.index, token) for token in range(window.start, window.end)] for window in found]
     assert [token for _, token in merge(found, values)] == decided
 
@@ -40,7 +43,7 @@ def test_tokens_are_decided_once_where_they_have_most_context(n_tokens: int, sha
     size, overlap = shape
     found = windows(n_tokens, size, overlap)
     check_partition(found, n_tokens, size)
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in itertools.pairwise(found):
         assert before.end - after.start == overlap
     for window in found:
         for token in range(window.core_start, window.core_end):
@@ -48,7 +51,7 @@ def test_tokens_are_decided_once_where_they_have_most_context(n_tokens: int, sha
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.integers(1, 30), max_size=25), shapes)
+@given(st.lists(st.one_of(st.integers(1, 5), st.integers(1, 30)), max_size=25), shapes)
 def test_words_are_whole_unless_longer_than_a_window(lengths: list[int], shape: tuple[int, int]) -> None:
     size, overlap = shape
     starts = [sum(lengths[:index]) for index in range(len(lengths))]
@@ -83,8 +86,15 @@ def test_words_move_the_cuts() -> None:
 
 def test_a_word_longer_than_a_window_is_cut() -> None:
     found = windows(30, 8, 2, [0, 3])
-    assert found[0].start == 0 and found[-1].end == 30
+    assert found[0].start == 0
+    assert found[-1].end == 30
     check_partition(found, 30, 8)
+
+
+def test_a_window_with_nothing_to_decide_is_left_out() -> None:
+    # Behind words of 1, 1 and 1 tokens one of 10, whose first token has most context in the first window.
+    found = windows(16, 13, 11, [0, 1, 2, 3, 13, 14, 15])
+    assert [(w.start, w.core_start, w.core_end) for w in found] == [(0, 0, 13), (3, 13, 16)]
 
 
 def test_boundaries_need_no_edges_and_no_order() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from osler.core.errors import OslerError, RecipeError
+from osler.core.errors import OslerError
 
 if TYPE_CHECKING:
     from osler.core.artifact import Artifact
@@ -95,19 +95,17 @@ def guarded(app: Callable[[], None]) -> None:
         app()
     except OslerError as error:
         _fail(str(error), error.exit_code)
-    except ModuleNotFoundError as error:
-        from osler.core.extras import explain_missing
-
-        missing = explain_missing(error)
-        if missing is None:
-            raise
-        _fail(str(missing), missing.exit_code)
     except KeyboardInterrupt:
         _fail("stopped. Run the same command again to continue.", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
+        from osler.core.extras import explain_missing
+
+        missing = explain_missing(error) if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None:
+            _fail(str(missing), missing.exit_code)
         if os.environ.get("OSLER_DEBUG"):
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -122,9 +120,3 @@ def guarded(app: Callable[[], None]) -> None:
 def _fail(message: str, code: int) -> None:
     typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
     sys.exit(code)
-
-
-def needs(value: Any, name: str) -> None:
-    """Refuse to go on without an option that the recipe did not give either."""
-    if value is None:
-        raise RecipeError(f"{name} is missing", fix=f"Give {name} or put it into the recipe")

@@ -5,13 +5,27 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from osler import __version__
 from osler.cli import annotate, corpus, demo, evaluate, export, finetune, pretrain, study, tasks, vocab
 from osler.cli.common import guarded
 
+_FLOW = ("corpus", "vocab", "pretrain", "tasks", "finetune", "evaluate", "study", "annotate", "export", "demo")
+
+
+class _InFlowOrder(TyperGroup):
+    """Lists the commands in the order in which they are used."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """The commands of the flow first, then any other."""
+        return [*_FLOW, *(name for name in self.commands if name not in _FLOW)]
+
+
 app = typer.Typer(
     name="osler",
+    cls=_InFlowOrder,
+    add_completion=False,
     help="Raw biomedical and clinical text to a language model you can evaluate, publish and serve.",
     no_args_is_help=True,
     # Typer's own tracebacks print local variables, which hold documents.

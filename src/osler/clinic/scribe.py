@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from osler.clinic.builder import NoteBuilder
 from osler.clinic.case import Case
 from osler.clinic.dice import Dice
-from osler.clinic.labels import ATTRIBUTE_RELATIONS
+from osler.clinic.labels import ATTRIBUTE_RELATIONS, CONDITION_LABELS
 from osler.clinic.lexicon import DrugClass, Lab, Problem
+from osler.clinic.slots import SLOTS
 from osler.clinic.style import Style, misspell
 from osler.clinic.template import Choice, Node, Slot, Template, parse
 
@@ -54,7 +55,9 @@ class Scribe:
         self.stated: dict[str, bool] = {}
         self.drugs: dict[str, Drug] = {}
         self.drug: Drug | None = None
-        self.others: list[Drug] = []
+        self.prescribed: Drug | None = None
+        self.way = ""
+        self.others: set[str] = set()
         self.lab: Lab | None = None
         self.title = ""
         self.words: Mapping[str, str] = self.lexicon.notes["words"][case.patient.person.sex]
@@ -73,7 +76,7 @@ class Scribe:
         """Write one template as a sentence of its own."""
         self._topic = topic
         self.drug = None
-        self.others = []
+        self.others = set()
         self._named = {}
         self._open = []
         template = parse(source)
@@ -153,6 +156,11 @@ class Scribe:
         classes = problem.classes or ("analgesic", "supplement")
         return Topic(problem, self.drug_of(self.dice.pick(classes)))
 
+    def about(self, problem: Problem) -> None:
+        """Make this problem the sentence's topic, where it has none yet."""
+        if self._topic is None:
+            self._topic = self.topic_of(problem)
+
     def _new_topic(self) -> Topic:
         dice, case = self.dice, self.case
         roll = dice.roll()
@@ -168,22 +176,20 @@ class Scribe:
         return self.topic_of(case.chief)
 
     def _fill(self, slot: Slot) -> None:
-        from osler.clinic.slots import SLOTS
-
         if slot.literal is not None:
             start = self.builder.length
             self.render(slot.literal)
             attributes = {"assertion": self.assertion(slot)} if slot.kind == "PROBLEM" else {}
             if slot.kind == "DRUG":
                 attributes = {"kind": "drug"}
+            self.labels.update(label for label in slot.modifiers if label in CONDITION_LABELS)
             self.keep(slot, self.builder.span(((start, self.builder.length),), slot.kind, attributes))
             return
         word = self.words.get(slot.kind)
         if word is not None:
             self.say(word.capitalize() if slot.capital else word)
             return
-        fill: Callable[[Scribe, Slot], None] = SLOTS[slot.kind]
-        fill(self, slot)
+        SLOTS[slot.kind](self, slot)
 
     def _relate(self, template: Template) -> None:
         named = self._named

@@ -26,6 +26,7 @@ class Style:
     fahrenheit: bool
     table: bool
     tight_units: bool
+    commas: bool
     pages: int
 
 
@@ -43,6 +44,7 @@ def draw_style(dice: Dice, language: Language) -> Style:
         fahrenheit=language == "en" and dice.chance(0.6),
         table=dice.chance(0.55),
         tight_units=dice.chance(0.15),
+        commas=language == "es" and dice.chance(0.6),
         pages=dice.between(14, 20) if roll < 0.015 else dice.between(5, 8) if roll < 0.06 else 0,
     )
 

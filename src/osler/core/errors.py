@@ -64,6 +64,7 @@ _OUTPUT_PROBLEMS = {
     errno.EROFS: ("the file system is read-only", "Choose another --out"),
     errno.EACCES: ("permission denied", "Choose an --out you may write to"),
     errno.EPERM: ("the operation is not permitted", "Choose an --out you may write to"),
+    errno.EEXIST: ("a part of the path is a file, not a folder", "Choose another --out"),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Choose another --out"),
 }
 

@@ -24,14 +24,14 @@ class EventLog:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def event(self, name: str, *, level: int = logging.INFO, **fields: Value) -> None:
+    def event(self, name: str, /, *, level: int = logging.INFO, **fields: Value) -> None:
         """Log one event with safe fields."""
         if not self._logger.isEnabledFor(level):
             return
         safe = {key: _safe(key, value) for key, value in fields.items()}
         self._logger.log(level, "%s", json.dumps({"event": name, **safe}))
 
-    def warning(self, name: str, **fields: Value) -> None:
+    def warning(self, name: str, /, **fields: Value) -> None:
         """Log one event as a warning."""
         self.event(name, level=logging.WARNING, **fields)
 

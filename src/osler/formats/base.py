@@ -13,6 +13,8 @@ on as the table says, and counts each case by kind, so that a task card can stat
 |--------------------|------------------------------------------------------------|---------------------------------|
 | text-mismatch      | the mention's own text is not what stands at its offsets   | the mention, at its offsets     |
 | bad-span           | offsets outside the text, empty, or overlapping each other | nothing                         |
+| empty-fragment     | a piece of a discontinuous mention is empty                | the mention without it          |
+| empty-text         | a text or one of a pair is empty                           | the record, with it empty       |
 | empty-label        | a mention or relation without a type                       | the relation, as "untyped"      |
 | dangling-reference | something points to a mention that is not there            | nothing                         |
 | duplicate-id       | a mention or relation id occurs twice in a document        | the first                       |
@@ -41,6 +43,8 @@ from osler.text.document import Record, check_text
 Kind = Literal[
     "text-mismatch",
     "bad-span",
+    "empty-fragment",
+    "empty-text",
     "empty-label",
     "dangling-reference",
     "duplicate-id",

@@ -44,6 +44,9 @@ class Draft:
             return None
         given = tuple(fragments)
         pieces = tuple(sorted(given))
+        if len(pieces) > 1 and any(start == end for start, end in pieces):
+            self._report("empty-fragment", "a piece of a discontinuous mention is empty", line)
+            pieces = tuple((start, end) for start, end in pieces if start != end)
         edges = [offset for piece in pieces for offset in piece]
         # Sorted and without empty pieces, in-order edges mean that no piece overlaps the next.
         if not pieces or edges != sorted(edges) or edges[0] < 0 or any(start == end for start, end in pieces):

@@ -1,4 +1,4 @@
-"""i2b2 XML: a text in CDATA and its tags by offset. The 2012 (events, times) and 2014 (de-identification) challenges, MEDDOCAN.
+"""i2b2 XML: a text in CDATA and its tags by offset: i2b2 2012 (events, times), i2b2 2014 and MEDDOCAN (identifiers).
 
 Offsets are half-open and count from the first character after `<![CDATA[`. In 2014 and MEDDOCAN the attribute TYPE is
 the label and the element's name its category; in 2012 the attribute `type` is the label and the element EVENT, TIMEX3

@@ -1,4 +1,4 @@
-"""Sentence similarity tables: ClinicalSTS and MedSTS (`sentence1<TAB>sentence2<TAB>score`, no header) and BIOSSES (with one).
+"""Sentence similarity tables: ClinicalSTS and MedSTS (two sentences and a score, no header), BIOSSES (with a header).
 
 No quoting: sentences contain single quotes. Gold scores of a test set may lie in a file of their own (`….gs.….txt`),
 one a line; they join the sentences of the file whose name the gold file's begins with. With a header (the BLUE tables

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from osler.nn.folders import load_model, save_model, without_pooler
+from osler.nn.folders import load_config, load_model, save_model, without_pooler
 from osler.nn.initial import seeded
 from osler.nn.packing import Packed
 from osler.nn.presets import preset_config
@@ -92,4 +93,15 @@ def preset_encoder(
     )
     with seeded(seed, "encoder"), quiet():
         model = auto.from_config(config, **without_pooler(auto, config))
+    return Encoder(model.eval(), mode)
+
+
+def fresh_encoder(source: str | Path, *, seed: int, mode: Mode | None = None) -> Encoder:
+    """An encoder of the shape of another, with random weights: the baseline for what its pretraining is worth."""
+    from transformers import AutoModel
+
+    auto: Any = AutoModel
+    config = load_config(source)
+    with seeded(seed, "encoder"), quiet():
+        model = auto.from_config(config, dtype=torch.float32, **without_pooler(auto, config))
     return Encoder(model.eval(), mode)

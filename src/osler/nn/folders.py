@@ -35,7 +35,7 @@ def resolve(source: str | Path) -> Path:
 
     try:
         # Only what may be read is fetched at all: no code, no pickle.
-        fetched = snapshot_download(name, allow_patterns=["config.json", "model*.safetensors", _WEIGHTS[1]])
+        fetched = snapshot_download(name, allow_patterns=["*.json", "model*.safetensors"])
     except (OSError, ValueError) as error:
         raise InputError(
             "there is no such folder, and no such model in the local cache or within reach on the hub",
@@ -64,28 +64,40 @@ def check(folder: Path, name: str | None = None) -> Path:
     return folder
 
 
-def load_model(auto: Any, source: str | Path) -> Any:
-    """Load a Hugging Face model of an Auto class in float32 on the CPU; every weight must be in the folder."""
-    folder = resolve(source)
+@contextmanager
+def _loading(source: str | Path, what: str) -> Iterator[None]:
     try:
         with quiet():
-            from transformers import AutoConfig
-
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            model, report = auto.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                **without_pooler(auto, config),
-            )
+            yield
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ArtifactError(
-            f"cannot be loaded as {auto.__name__}: {reason}", where=source, fix="Check that the folder is whole"
+            f"cannot be loaded as {what}: {reason}", where=source, fix="Check that the folder is whole"
         ) from error
+
+
+def load_config(source: str | Path) -> Any:
+    """Load the configuration of a model."""
+    from transformers import AutoConfig
+
+    folder = resolve(source)
+    with _loading(source, "a model"):
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+
+
+def load_model(auto: Any, source: str | Path) -> Any:
+    """Load a Hugging Face model of an Auto class in float32 on the CPU; every weight must be in the folder."""
+    folder, config = resolve(source), load_config(source)
+    with _loading(source, auto.__name__):
+        model, report = auto.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **without_pooler(auto, config),
+        )
     missing = sorted(report["missing_keys"])
     if missing:
         raise ArtifactError(

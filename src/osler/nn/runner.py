@@ -33,6 +33,8 @@ class Runner:
             attention.register()
             with quiet():
                 model.set_attn_implementation(attention.NAME)
+        elif model.config._attn_implementation == attention.NAME:
+            model.set_attn_implementation("sdpa")
         return cls("packed" if able else "padded", Layout.of(model))
 
     def hidden(self, model: Any, batch: Packed) -> Tensor:
@@ -42,6 +44,9 @@ class Runner:
                 f"the batch may hold sequences of {batch.max_length} tokens, the encoder takes {self.layout.max_length}"
             )
         if self.mode == "packed":
+            if model.config._attn_implementation != attention.NAME:
+                # Any other attention would let the sequences of a batch see each other.
+                raise RuntimeError("the attention of this model was changed from outside; make its Encoder again")
             packed: Tensor = model(**self.layout.packed_inputs(batch))[0]
             return packed.squeeze(0)
         padded = to_padded(batch, pad_id=self.layout.pad_id)

@@ -1,7 +1,7 @@
 """Colours that people with colour-blindness can tell apart, and the same colour for a label wherever it appears.
 
-The hues are Okabe and Ito's. There are fewer hues than labels, so a label is a hue and a kind of line under the text; its
-name always stands beside it, so that nothing depends on colour alone.
+The hues are Okabe and Ito's. There are fewer hues than labels, so a label is a hue and a kind of line under the text;
+its name always stands beside it, so that nothing depends on colour alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _usual() -> dict[str, Colour]:
 
 
 def label_colours(labels: Iterable[str]) -> dict[str, Colour]:
-    """A colour for each label: its usual one or one drawn from its name, and another where that is taken in this set."""
+    """A colour for each label: its usual one or one drawn from its name, and the next where that is taken."""
     names = sorted(set(labels))
     names.sort(key=lambda name: name not in _usual())
     chosen: dict[str, Colour] = {}

@@ -1,8 +1,8 @@
 """A document as HTML: its text, unaltered, with every mention marked, and its relations listed beneath.
 
-Mentions may nest, cross and be discontinuous. HTML elements can only nest, so a mention that crosses another's border is
-cut into pieces there; the pieces look joined. Label names are drawn by the style sheet, not written into the text: what one
-copies from the page is the text of the document.
+Mentions may nest, cross and be discontinuous. HTML elements can only nest, so a mention that crosses another's border
+is cut into pieces there; the pieces look joined. Label names are drawn by the style sheet, not written into the text:
+what one copies from the page is the text of the document.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from osler.report.colours import Colour, label_colours
 from osler.report.html import render
 from osler.text.document import Document, Span
+
+# Attributes that change what a mention means stand beside its label, unless they have the value that goes without
+# saying; all others are in the tooltip.
+_UNSAID = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,7 @@ def _piece(
 ) -> Piece:
     span = document.spans[run.span]
     parts = len(span.fragments)
-    chip = " · ".join([span.label, *span.attributes.values()])
+    chip = " · ".join([span.label, *(v for k, v in span.attributes.items() if k in _UNSAID and v != _UNSAID[k])])
     if parts > 1:
         chip += f" {run.part + 1}/{parts}"
     whole = last and run.part == parts - 1

@@ -1,9 +1,9 @@
 """Relate characters, words and sub-words through their character ranges.
 
-Only ranges are needed, so any fast tokenizer will do. Their ranges have quirks that are settled here: byte-level BPE may
-count the blank before a word as part of it; a character of several bytes may be spread over sub-words that all carry its
-range; a lone blank marker, a special token or padding covers no character. A sub-word that covers nothing but whitespace
-belongs to no word. One that reaches over several words belongs to the first of them.
+Only ranges are needed, so any fast tokenizer will do. Their ranges have quirks that are settled here: byte-level BPE
+may count the blank before a word as part of it; a character of several bytes may be spread over sub-words that all
+carry its range; a lone blank marker, a special token or padding covers no character. A sub-word that covers nothing but
+whitespace belongs to no word. One that reaches over several words belongs to the first of them.
 """
 
 from __future__ import annotations

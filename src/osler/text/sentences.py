@@ -1,8 +1,8 @@
 """Split English, Spanish and French clinical text into sentences, exact to the character.
 
-Only places that could be a border are looked at: a full stop, question mark or exclamation mark with what follows it, and
-a line break. What the words around them say is in `data/abbreviations-*.txt`. The text is never altered: sentences are
-ranges of it, trimmed, and between two of them there is whitespace at most.
+Only places that could be a border are looked at: a full stop, question mark or exclamation mark with what follows it,
+and a line break. What the words around them say is in `data/abbreviations-*.txt`. The text is never altered: sentences
+are ranges of it, trimmed, and between two of them there is whitespace at most.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _PLACE = re.compile(
     r"[.!?…\n\r]"
     r"(?:(?<=[\n\r])\s*"
     r"|(?<![\n\r])(?<![.!?…]{2})[.!?…]*+"
-    r"(?P<close>[\"'”’)\]»]*(?:[ \xa0\u202f]»)?"
-    rf"(?P<cited>\[\d[\d,;–-]*\]|\d{{1,3}}(?:[,–-]\d{{1,3}})*(?=\s+[{_UPPER}]))?)"
+    r"(?P<close>[\"'”\u2019)\]»]*(?:[ \xa0\u202f]»)?"
+    rf"(?P<cited>\[\d[\d,;\u2013-]*\]|\d{{1,3}}(?:[,\u2013-]\d{{1,3}})*(?=\s+[{_UPPER}]))?)"
     rf"(?P<gap>\s+|\Z|(?=[{_UPPER}][^\W\d_]*[\s,:])))"
 )
-_TOKEN = re.compile(r"[^\s()\[\]{}«»\"“”'‘’/<>=,;:]*\Z")
+_TOKEN = re.compile(r"[^\s()\[\]{}«»\"“”'\u2018\u2019/<>=,;:]*\Z")
 _WORD = re.compile(r"[^\W\d_]+")
-_OPENERS = "\"'“‘«¿¡([{*•·-–—\xa0 "
+_OPENERS = "\"'“\u2018«¿¡([{*•·-\u2013—\xa0 "
 _NO_OPENERS = ",;:)]}%=<>/+&.!?"
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,3}\.)+-?[^\W\d_]{1,3}")
 _ITEM_MARK = re.compile(r"\d{1,2}|[A-Za-z]|[IVXivx]{1,5}")
-_BULLET = re.compile(r"[-–—*•·▪●○◦➢➤✓✔►■□◆\x95\x96\x97](?!\d)")
+_BULLET = re.compile(r"[-\u2013—*•·▪●○◦➢➤✓✔►■□◆\x95\x96\x97](?!\d)")
 _ITEM = re.compile(rf"\(?(?:\d{{1,2}}(?:\.\d{{1,2}})*|[A-Za-z]|[IVXivx]{{1,5}})(?:[.)]-?|:|-(?=\s))(?=\s|[{_UPPER}])")
 _HEADING = re.compile(rf"[{_UPPER}][^\n\r:.]{{1,60}}:(?P<alone>[^\S\n\r]*[\n\r])?")
-_UNFINISHED = ",-–(/[{+&"
-_WRAPPED = re.compile(rf"[^.:;!?\s]\s*\n[{_LOWER}]")
+_UNFINISHED = ",-\u2013(/[{+&"
+_LOWER_LINE = re.compile(rf"\n[{_LOWER}]")
 _NARROWEST_WRAP, _WIDEST_WRAP, _RAGGED = 45, 130, 15
 _FIRST_WORD = re.compile(r"\S{1,40}")
 _AFTER_STOP = re.compile(r"[.!?]\s+([^\W\d_])")
@@ -116,7 +116,7 @@ class _Splitter:
 
     def _at_stop(self, match: re.Match[str]) -> Range | None:
         """The border at a stop in a line: where the sentence ends and the next begins."""
-        text, words = self.text, self.words
+        text = self.text
         stop, end, following = match.start(), match.end("close"), match.end()
         border = (end, following)
         token = self._token(stop)
@@ -150,9 +150,9 @@ class _Splitter:
         if begin == self.start:
             if not _ITEM_MARK.fullmatch(token):
                 return None
-            self.item = int(token) if token.isdigit() else 0
+            self.item = int(token) if token.isdecimal() else 0
             return begin, begin
-        if not token.isdigit() or len(token) > 2 or not self.text[begin - 1].isspace():
+        if not token.isdecimal() or len(token) > 2 or not self.text[begin - 1].isspace():
             return None
         end = begin
         while self.text[end - 1].isspace():
@@ -160,11 +160,13 @@ class _Splitter:
         if token == "1" and self.text[end - 1] == ":":
             self.item = 1
             return begin, begin
+        if not self.item or int(token) != self.item + 1:
+            return None
         before = self._token(end).lower()
-        if self.item and int(token) == self.item + 1 and before not in self.words.kinds | self.words.goes_on:
-            self.item += 1
-            return end, begin
-        return None
+        if before in self.words.kinds or before in self.words.goes_on:  # the number belongs to the word: type 2.
+            return None
+        self.item += 1
+        return end, begin
 
     def _at_line_end(self, match: re.Match[str]) -> Range | None:
         """The border at a line break with no stop before it."""
@@ -255,18 +257,17 @@ class _Splitter:
     def wrap_width(self) -> int:
         """The width that lines are wrapped to: the longest that goes on in lower case in the next; 0 if none does."""
         width = 0
-        for match in _WRAPPED.finditer(self.text):
-            end = match.start() + 1
-            length = end - (self.text.rfind("\n", 0, end) + 1)
-            if _NARROWEST_WRAP <= length <= _WIDEST_WRAP:
-                width = max(width, length)
-        return width
+        for match in _LOWER_LINE.finditer(self.text):
+            line = self.text[self.text.rfind("\n", 0, match.start()) + 1 : match.start()].rstrip()
+            if width < len(line) <= _WIDEST_WRAP and line[-1] not in ".:;!?":
+                width = len(line)
+        return width if width >= _NARROWEST_WRAP else 0
 
     @cached_property
     def lower_case(self) -> bool:
         """Whether sentences of this text mostly begin with a small letter."""
-        small = [match[1].islower() for match in _AFTER_STOP.finditer(self.text)]
-        return 2 * sum(small) > len(small)
+        first = [match.group(1) for match in _AFTER_STOP.finditer(self.text)]
+        return 2 * len([letter for letter in first if letter.islower()]) > len(first)
 
 
 def _line_breaks(gap: str) -> int:

@@ -1,7 +1,7 @@
 """Spans as one tag a word (BIO, BIOES), both ways, with every loss and every repair named.
 
-A flat tag sequence cannot say everything that spans can. Going to tags, what it cannot say is handed back, never hidden;
-coming back, a sequence that breaks its scheme is read by the `Repair` policy the caller names.
+A flat tag sequence cannot say everything that spans can. Going to tags, what it cannot say is handed back, never
+hidden; coming back, a sequence that breaks its scheme is read by the `Repair` policy that the caller names.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Scheme(Enum):
 class Repair(Enum):
     """How a tag sequence that breaks its scheme is read.
 
-    STRICT: only what is well formed counts. BIO: a span is B and the I of its label behind it; any other I is dropped. BIOES: a
-    span is S, or B, I…, E of one label, complete; all else is dropped.
-    CONLLEVAL: as the CoNLL scorer reads chunks. A tag that does not continue the chunk before it (after O, after another
-    label, after an E or S) starts one, whatever its prefix; a chunk lasts until the next tag does not continue it.
-    DISCARD: as STRICT, but a span with a stray tag behind it goes as a whole: B-X I-Y leaves nothing, where STRICT keeps X.
-    In BIOES this says the same as STRICT, because there a span without its E is never complete.
+    STRICT: only what is well formed counts. BIO: a span is B and the I of its label behind it; any other I is dropped.
+    BIOES: a span is S, or B, I…, E of one label, complete; all else is dropped.
+    CONLLEVAL: as the CoNLL scorer reads chunks. A tag that does not continue the chunk before it (after O, after
+    another label, after an E or S) starts one, whatever its prefix; a chunk lasts until a tag does not continue it.
+    DISCARD: as STRICT, but a span with a stray tag right behind it goes too: B-X I-Y leaves nothing, where STRICT
+    keeps X. In BIOES this says the same as STRICT, because there a span without its E is never complete.
     """
 
     STRICT = "strict"
@@ -42,7 +42,7 @@ class Repair(Enum):
 
 
 class Extent(Enum):
-    """What becomes of a discontinuous span: OMIT leaves it unexpressed, COVER tags all from its first to its last word."""
+    """A discontinuous span: OMIT leaves it unexpressed, COVER tags all from its first word to its last."""
 
     OMIT = "omit"
     COVER = "cover"
@@ -71,8 +71,8 @@ def spans_to_tags(
 ) -> TagResult:
     """Tag the words of the spans; of spans that share words the longest is kept, then the first, then by label.
 
-    A span whose edges fall inside a word, or whose fragments follow each other word by word, is expressed on the words it
-    touches and listed in `inexact`. Copies of one span (same fragments, same label) are one.
+    A span whose edges fall inside a word, or between whose fragments no word lies, is expressed on the words it touches
+    and listed in `inexact`. Copies of one span (same fragments, same label) are one.
     """
     tags = [OUTSIDE] * len(words)
     unexpressed: list[Span] = []

@@ -30,8 +30,8 @@ class Window:
 def windows(n_tokens: int, size: int, overlap: int, boundaries: Sequence[int] | None = None) -> list[Window]:
     """Windows of at most `size` tokens whose neighbours share `overlap` tokens where words allow it.
 
-    `boundaries` are the sorted positions where a word begins; without them every token is a word. No window, and no core,
-    begins or ends inside a word, unless the word is longer than a window. To keep words whole neighbours may share
+    `boundaries` are the positions where a word begins; without them every token is a word. No window, and no core,
+    begins or ends inside a word, unless the word is longer than a window. To keep words whole, neighbours may share
     more tokens than asked, or fewer where a long word leaves no room. A word is decided where its first token has most
     context: the distance to the nearer edge of the window, the edges of the sequence counting as infinitely far.
     """

@@ -1,8 +1,8 @@
 """Cut text into words with character offsets.
 
-Words are the units that tags are put on, so they are fine on purpose: annotated mentions start and end at punctuation and
-between a number and its unit. A word is a run of letters, a run of digits, or one character of anything else; combining
-marks stay with the character they modify, and scripts written without blanks between words give one word a character.
+Words are the units that tags are put on, so they are fine on purpose: annotated mentions start and end at punctuation
+and between a number and its unit. A word is a run of letters, a run of digits, or one character of anything else;
+combining marks stay with the character they modify, and scripts written without blanks give one word a character.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ Range = tuple[int, int]
 
 _PLAIN = re.compile(r"[^\W\d_]+|\d+|\S")
 # Kana and Han: no blanks show where their words end, so a finer cut is the only one that every mention can match.
-_UNSPACED = "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_KANA = "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
+_UNSPACED = _KANA + "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 
 

@@ -1,7 +1,7 @@
 """Checkpoints of everything a run needs to go on as if it had never stopped: safetensors and JSON, no pickle.
 
-A checkpoint is a folder `step-N`. It is written as `.step-N.partial`, synced to disk and renamed, the checksums of its
-files written last: a half-written one never looks whole, and a damaged one is noticed and passed over for the one
+A checkpoint is a folder `step-N`. It is written as `.step-N.partial` with the checksums of its files, synced to disk and
+renamed: a half-written one never looks whole, and a damaged one is noticed and passed over for the one
 before it.
 """
 
@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from osler.core.errors import ArtifactError, writing
-from osler.core.files import remove_tree, sha256, sync_folder, write_json
+from osler.core.files import remove_tree, sha256, sync_folder
 from osler.core.logs import get_logger
 from osler.core.seeding import RngState
 
@@ -149,11 +149,12 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
             with _io_errors():
                 save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{name}.safetensors")
     state = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.state, "rng": checkpoint.rng.plain}
-    write_json(folder / "state.json", state)
-    files = sorted(path for path in folder.iterdir())
-    for path in files:
+    (folder / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
+    sums = {path.name: sha256(path) for path in sorted(folder.iterdir())}
+    (folder / _SUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
+    for path in folder.iterdir():
         _sync_file(path)
-    write_json(folder / _SUMS, {path.name: sha256(path) for path in files})
+    sync_folder(folder)
 
 
 def _problem(path: Path) -> str | None:

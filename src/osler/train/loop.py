@@ -63,7 +63,8 @@ def train(
         stack.enter_context(_threads(config.threads))
         world, device = stack.enter_context(join_world(lambda rank: choose_device(config.device, rank)))
         interrupt = stack.enter_context(deferred())
-        stack.enter_context(_quiet_collector())
+        if device.type == "cuda":
+            stack.enter_context(_quiet_collector())
         steps = config.steps or len(source)
         run = Run(module, config, folder, world, device, steps=steps, best=best, flops_per_token=flops_per_token)
         with closing(run):

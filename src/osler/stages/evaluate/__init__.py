@@ -1,1 +1,1 @@
-
+"""A bundle on a split of a task to metrics."""

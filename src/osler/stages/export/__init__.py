@@ -1,1 +1,1 @@
-
+"""A head in the shape other tools load."""

@@ -1,1 +1,1 @@
-
+"""Official files to a task artifact."""

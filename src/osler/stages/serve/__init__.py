@@ -1,1 +1,1 @@
-
+"""Raw text to annotations."""

@@ -1,1 +1,1 @@
-
+"""Models x tasks x seeds to a table."""

@@ -9,6 +9,8 @@ from typing import Any
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.errors import RecipeError
 from osler.core.files import write_atomic, write_json
+from osler.report.latex import latex_table
+from osler.report.tables import csv_table, markdown_table
 from osler.stages.study.config import StudyRecipe
 from osler.stages.study.report import study_page, study_table
 from osler.stages.study.results import collect
@@ -41,9 +43,9 @@ def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False) 
         results = collect(folders, baseline, recipe.resamples)
         write_json(work.path / "results.json", results.as_dict())
         table = study_table(results)
-        write_atomic(work.path / "table.md", table.markdown())
-        write_atomic(work.path / "table.csv", table.csv())
-        write_atomic(work.path / "table.tex", table.latex())
+        write_atomic(work.path / "table.md", markdown_table(table))
+        write_atomic(work.path / "table.csv", csv_table(table))
+        write_atomic(work.path / "table.tex", latex_table(table))
         study_page(recipe.title, results).write(work.path / "report.html")
         work.counts.update(runs=len(specs), models=len(recipe.models), tasks=len(recipe.tasks), seeds=len(recipe.seeds))
 

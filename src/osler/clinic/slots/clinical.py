@@ -1,0 +1,297 @@
+"""Slots for problems with their assertion, tests with their values, procedures and departments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from osler.clinic.lexicon import Lab, Problem
+from osler.clinic.slots.base import Fill
+from osler.clinic.template import Slot
+
+if TYPE_CHECKING:
+    from osler.clinic.scribe import Scribe
+
+_TRIES = 5
+
+
+def _state(scribe: Scribe, slot: Slot, key: str, surface: str, label: str = "") -> str:
+    """Write a problem with the slot's assertion, and remember what the note says of it."""
+    assertion = scribe.assertion(slot)
+    if assertion in ("present", "absent"):
+        scribe.stated[key] = assertion == "present"
+    if label and assertion == "present":
+        scribe.labels.add(label)
+    return scribe.put(slot, surface, "PROBLEM", {"assertion": assertion})
+
+
+def _fits(scribe: Scribe, slot: Slot, key: str) -> bool:
+    """Whether stating this problem so does not contradict an earlier sentence."""
+    known = scribe.stated.get(key)
+    if known is None:
+        return True
+    assertion = scribe.assertion(slot)
+    return known if assertion == "present" else not known if assertion == "absent" else False
+
+
+def _surface(scribe: Scribe, problem: Problem) -> str:
+    """One of a problem's names, often with a word on how it is."""
+    dice = scribe.dice
+    name = dice.pick(problem.also) if problem.also and dice.chance(0.5) else problem.name
+    return modified(scribe, name, problem.gender) if dice.chance(0.35) else name
+
+
+def modified(scribe: Scribe, name: str, gender: str) -> str:
+    """A problem's name with a modifier inside the mention; Spanish adjectives follow and agree."""
+    general = scribe.lexicon.general
+    if name.split(" ", 1)[0] in general["no_modifier_after"]:
+        return name
+    word: str = scribe.dice.pick(general["modifiers"])
+    if scribe.lexicon.language == "en":
+        return f"{word} {name}"
+    masculine, _, feminine = word.partition("/")
+    return f"{name} {feminine if gender == 'f' and feminine else masculine}"
+
+
+def _problem(scribe: Scribe, slot: Slot, problem: Problem) -> None:
+    _state(scribe, slot, problem.name, _surface(scribe, problem), problem.label)
+
+
+def _topic_problem(scribe: Scribe, slot: Slot) -> None:
+    if "other" not in slot.modifiers:
+        _problem(scribe, slot, scribe.topic.problem)
+        return
+    specialty = scribe.lexicon.specialties[scribe.case.specialty]
+    pool = specialty.coined if scribe.dice.chance(0.5) else specialty.chronic + specialty.acute
+    _problem(scribe, slot, _choose(scribe, slot, pool, avoid=scribe.topic.problem.name))
+
+
+def _choose(scribe: Scribe, slot: Slot, pool: tuple[Problem, ...], avoid: str = "") -> Problem:
+    problem = scribe.dice.pick(pool)
+    for _ in range(_TRIES):
+        if problem.name != avoid and _fits(scribe, slot, problem.name):
+            break
+        problem = scribe.dice.pick(pool)
+    return problem
+
+
+def _chief(scribe: Scribe, slot: Slot) -> None:
+    scribe.about(scribe.case.chief)
+    _problem(scribe, slot, scribe.case.chief)
+
+
+def _chronic(scribe: Scribe, slot: Slot) -> None:
+    problem = scribe.dice.pick(scribe.case.patient.chronic)
+    scribe.about(problem)
+    _problem(scribe, slot, problem)
+
+
+def _chronics(scribe: Scribe, slot: Slot) -> None:
+    known = scribe.case.patient.chronic
+    bare = Slot("chronic", (), "", None, slot.capital)
+    last = Slot("chronic", (), "", None, False)
+    for place, problem in enumerate(known):
+        if place:
+            scribe.say(", " if place < len(known) - 1 else scribe.dice.pick(scribe.lexicon.notes["lists"]["and"]))
+        _problem(scribe, last if place else bare, problem)
+
+
+def _other(scribe: Scribe, slot: Slot) -> None:
+    """A disease that is not one of the patient's: denied, feared, or a relative's."""
+    own = {problem.name for problem in scribe.case.patient.chronic} | {scribe.case.chief.name}
+    lexicon = scribe.lexicon
+    specialty = lexicon.specialties[scribe.case.specialty]
+    pool = specialty.coined if scribe.dice.chance(0.35) else lexicon.chronic
+    problem = _choose(scribe, slot, pool)
+    for _ in range(_TRIES):
+        if problem.name not in own:
+            break
+        problem = _choose(scribe, slot, pool)
+    _problem(scribe, slot, problem)
+
+
+def _symptom_words(scribe: Scribe) -> str:
+    dice, lexicon = scribe.dice, scribe.lexicon
+    roll = dice.roll()
+    if roll < 0.45:
+        return dice.pick(lexicon.specialties[scribe.case.specialty].symptoms)
+    if roll < 0.75:
+        general: list[str] = lexicon.general["symptoms"]
+        return dice.pick(general)
+    return _site_words(scribe)
+
+
+def _finding_words(scribe: Scribe) -> str:
+    dice, specialty = scribe.dice, scribe.lexicon.specialties[scribe.case.specialty]
+    roll = dice.roll()
+    if roll < 0.45:
+        return dice.pick(specialty.findings)
+    return dice.pick(specialty.coined).name if roll < 0.75 else _site_words(scribe)
+
+
+def _site_words(scribe: Scribe) -> str:
+    dice, general = scribe.dice, scribe.lexicon.general
+    form: str = dice.pick(general["site_forms"])
+    side, site = _side_and_site(scribe)
+    return form.format(side=side, site=site)
+
+
+def _side_and_site(scribe: Scribe) -> tuple[str, str]:
+    """A side and a part of the body; a Spanish side agrees with its part ("rodilla/f", "izquierdo/izquierda")."""
+    dice, general = scribe.dice, scribe.lexicon.general
+    side, site = dice.pick(general["sides"]), dice.pick(general["sites"])
+    return agree(side, site), site.partition("/")[0]
+
+
+def agree(side: str, site: str) -> str:
+    """The form of an adjective that fits a noun."""
+    masculine, _, feminine = side.partition("/")
+    return feminine if site.endswith("/f") and feminine else masculine
+
+
+def _from(source: Callable[[Scribe], str]) -> Fill:
+    def fill(scribe: Scribe, slot: Slot) -> None:
+        words = source(scribe)
+        for _ in range(_TRIES):
+            if _fits(scribe, slot, words):
+                break
+            words = source(scribe)
+        # Spanish symptoms are listed without their gender, so that only English ones can take an adjective.
+        often = scribe.lexicon.language == "en" and source is not _site_words and scribe.dice.chance(0.25)
+        surface = modified(scribe, words, "") if often else words
+        _state(scribe, slot, words, surface)
+
+    return fill
+
+
+_symptom = _from(_symptom_words)
+
+
+def _symptoms(scribe: Scribe, slot: Slot) -> None:
+    """A list of symptoms that share their assertion, as in "denies fever, chills or cough"."""
+    count = scribe.dice.between(2, 4)
+    absent = scribe.assertion(slot) == "absent"
+    joints = scribe.lexicon.notes["lists"]["or" if absent else "and"]
+    bare = Slot("symptom", slot.modifiers, "", None, False)
+    for place in range(count):
+        if place:
+            scribe.say(", " if place < count - 1 else scribe.dice.pick(joints))
+        _symptom(scribe, bare if place else slot)
+
+
+def _paired(scribe: Scribe, slot: Slot) -> None:
+    """Two problems that share a noun ("left and right knee pain"): one of them is discontinuous."""
+    dice, general, builder = scribe.dice, scribe.lexicon.general, scribe.builder
+    site: str = dice.pick(general["sites"])
+    one, two = (agree(side, site) for side in general["sides"][:2])
+    noun, kind = site.partition("/")[0], dice.pick(general["paired"])
+    attributes = {"assertion": scribe.assertion(slot)}
+    start = builder.length
+    if scribe.lexicon.language == "en":
+        rest = f"{noun} {kind}"
+        text = f"{one} and {two} {rest}"
+        head, tail = len(one), len(f"{one} and {two} ")
+        builder.text(text)
+        first = ((start, start + head), (start + tail, start + len(text)))
+        second = ((start + tail - len(two) - 1, start + len(text)),)
+    else:
+        rest = f"{kind} en {noun}"
+        text = f"{rest} {one} y {two}"
+        builder.text(text)
+        first = ((start, start + len(f"{rest} {one}")),)
+        second = ((start, start + len(rest)), (start + len(text) - len(two), start + len(text)))
+    for fragments in (first, second):
+        scribe.keep(slot, builder.span(fragments, "PROBLEM", attributes))
+
+
+def _effect(scribe: Scribe, slot: Slot) -> None:
+    group = (scribe.drug or scribe.topic.drug).group
+    words = scribe.dice.pick(group.effects)
+    _state(scribe, slot, words, words)
+
+
+def _avoid(scribe: Scribe, slot: Slot) -> None:
+    group = (scribe.drug or scribe.topic.drug).group
+    words = scribe.dice.pick(group.avoid)
+    _state(scribe, slot, words, words)
+
+
+def lab_name(scribe: Scribe, lab: Lab) -> str:
+    """A laboratory test by one of its names."""
+    dice = scribe.dice
+    return dice.pick(lab.also) if lab.also and dice.chance(0.55) else lab.name
+
+
+def lab_value(scribe: Scribe, lab: Lab) -> tuple[str, int]:
+    """A value as printed, and whether it is below (-1), in (0) or above (1) the reference range."""
+    dice = scribe.dice
+    roll = dice.roll()
+    if roll < 0.5 or (roll < 0.7 and lab.low <= 0):
+        number, flag = lab.low + (lab.high - lab.low) * dice.roll(), 0
+    elif roll < 0.7:
+        number, flag = lab.low - min(lab.spread, lab.low * 0.4) * (0.1 + 0.9 * dice.roll()), -1
+    else:
+        number, flag = lab.high + lab.spread * (0.1 + 0.9 * dice.roll()), 1
+    text = f"{number:.{lab.decimals}f}"
+    return (text.replace(".", ",") if scribe.style.commas else text), flag
+
+
+def _lab(scribe: Scribe, slot: Slot) -> None:
+    lab = scribe.dice.pick(scribe.lexicon.labs)
+    scribe.lab = lab
+    scribe.put(slot, lab_name(scribe, lab), "TEST")
+
+
+def _value(scribe: Scribe, slot: Slot) -> None:
+    lab = scribe.lab or scribe.lexicon.labs[0]
+    text, _ = lab_value(scribe, lab)
+    scribe.say(f"{text} {lab.unit}" if lab.unit and scribe.dice.chance(0.4) else text)
+
+
+def _imaging(scribe: Scribe, slot: Slot) -> None:
+    dice, lexicon = scribe.dice, scribe.lexicon
+    name = dice.pick(lexicon.coined_tests) if dice.chance(0.3) else dice.pick(lexicon.imaging)
+    scribe.put(slot, _placed(scribe, name), "TEST")
+
+
+def _procedure(scribe: Scribe, slot: Slot) -> None:
+    dice, lexicon = scribe.dice, scribe.lexicon
+    name = dice.pick(lexicon.coined_procedures) if dice.chance(0.35) else dice.pick(lexicon.procedures)
+    scribe.put(slot, _placed(scribe, name), "PROCEDURE")
+
+
+def _placed(scribe: Scribe, name: str) -> str:
+    if "{" not in name:
+        return name
+    side, site = _side_and_site(scribe)
+    return name.format(side=side, site=site)
+
+
+def _department(scribe: Scribe, slot: Slot) -> None:
+    scribe.put(slot, scribe.dice.pick(scribe.lexicon.departments), "DEPARTMENT")
+
+
+def _intensive(scribe: Scribe, slot: Slot) -> None:
+    scribe.put(slot, scribe.dice.pick(scribe.lexicon.intensive), "DEPARTMENT")
+
+
+CLINICAL_SLOTS: dict[str, Fill] = {
+    "problem": _topic_problem,
+    "chief": _chief,
+    "chronic": _chronic,
+    "chronics": _chronics,
+    "other": _other,
+    "symptom": _symptom,
+    "symptoms": _symptoms,
+    "finding": _from(_finding_words),
+    "site": _from(_site_words),
+    "paired": _paired,
+    "effect": _effect,
+    "avoid": _avoid,
+    "lab": _lab,
+    "value": _value,
+    "imaging": _imaging,
+    "procedure": _procedure,
+    "dept": _department,
+    "icu": _intensive,
+}

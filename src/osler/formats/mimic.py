@@ -1,0 +1,112 @@
+"""MIMIC-III NOTEEVENTS: one large CSV of notes, read row by row.
+
+Column names may be in either case (exports from the database are lower-case). Notes marked as errors (ISERROR = 1)
+are left out unless `errors` is set. Categories lose the blank some of them end in.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from osler.core.errors import InputError
+from osler.formats.base import Loss, Problems, strict_unless
+from osler.formats.output import META, only_documents, output_file, unheld
+from osler.formats.sources import Source, opened
+from osler.text.document import Document, Record
+
+_COLUMNS = [
+    "ROW_ID",
+    "SUBJECT_ID",
+    "HADM_ID",
+    "CHARTDATE",
+    "CHARTTIME",
+    "STORETIME",
+    "CATEGORY",
+    "DESCRIPTION",
+    "CGID",
+    "ISERROR",
+    "TEXT",
+]
+_META = {
+    "SUBJECT_ID": "patient",
+    "HADM_ID": "admission",
+    "CHARTDATE": "date",
+    "CATEGORY": "category",
+    "DESCRIPTION": "description",
+    "ISERROR": "error",
+}
+_FIELD_LIMIT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Mimic:
+    """The table of notes."""
+
+    name: str = "mimic"
+    description: str = "MIMIC-III NOTEEVENTS.csv: clinical notes"
+    suffixes: tuple[str, ...] = ("noteevents.csv",)
+    layout: Literal["file", "folder"] = "file"
+    errors: bool = False
+
+    def detect(self, source: Source) -> bool:
+        """Whether the first line names the columns."""
+        with opened(source) as tree:
+            heads = [line.upper() for name in tree.names("*noteevents*.csv")[:1] for line in tree.head(name, 1)]
+            return any("ROW_ID" in head and "TEXT" in head for head in heads)
+
+    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
+        """Yield the notes in file order."""
+        found = strict_unless(problems)
+        csv.field_size_limit(_FIELD_LIMIT)
+        with opened(source) as tree:
+            for name in tree.names("*noteevents*.csv") or list(tree):
+                rows = csv.reader((line for _, line in tree.lines(name, keep_ends=True)), strict=True)
+                header = [column.strip().upper() for column in next(rows, [])]
+                if not {"ROW_ID", "TEXT"} <= set(header):
+                    raise InputError("no columns ROW_ID and TEXT", where=tree.where(name, 1), fix="Give NOTEEVENTS.csv")
+                number = rows.line_num + 1
+                try:
+                    for row in rows:
+                        if len(row) != len(header):
+                            detail = f"{len(row)} columns instead of {len(header)}"
+                            found.report("malformed-line", detail, where=tree.where(name, number))
+                        else:
+                            cells = dict(zip(header, row, strict=True))
+                            if self.errors or cells.get("ISERROR", "").strip() not in ("1", "1.0"):
+                                meta = {_META[key]: cell.strip() for key, cell in cells.items() if key in _META}
+                                kept = {key: cell for key, cell in meta.items() if cell}
+                                yield Document(cells["ROW_ID"].strip(), cells["TEXT"], meta=kept)
+                        number = rows.line_num + 1
+                except csv.Error:
+                    where = tree.where(name, number)
+                    raise InputError(
+                        "the table cannot be read from here on", where=where, fix="Check its quotes"
+                    ) from None
+
+    def write(self, records: Iterable[Record], path: Path) -> Loss:
+        """Write one table with the official columns."""
+        losses: Counter[str] = Counter()
+        with output_file(path) as stream:
+            stream.write((",".join(f'"{column}"' for column in _COLUMNS) + "\n").encode())
+            for record in records:
+                if (document := only_documents(record, losses)) is None:
+                    continue
+                losses.update(unheld(document, {META}))
+                losses[META] += len(document.meta.keys() - set(_META.values()))
+                cells = {key: document.meta.get(name, "") for key, name in _META.items()}
+                cells |= {"ROW_ID": document.id, "TEXT": document.text}
+                row = (_quoted(cells.get(column, "")) for column in _COLUMNS)
+                stream.write((",".join(row) + "\n").encode())
+        return Loss(+losses)
+
+
+def _quoted(cell: str) -> str:
+    return cell if cell.isdigit() or not cell else '"' + cell.replace('"', '""') + '"'
+
+
+FORMAT = Mimic()

@@ -1,0 +1,141 @@
+"""NLI4CT: statements keyed by id in `train.json` and the like, about sections of trials in `CT json/<trial>.json`.
+
+The first text is the section, a line each; for a comparison the section of the first trial and then that of the
+second, whose first line is the number `primary_lines` in meta. The second text is the statement. Evidence line
+numbers are kept in meta. The distribution's `test.json` has no labels and the ids of `Gold_test.json`: where both are
+there, the former is not read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from osler.core.errors import InputError
+from osler.formats.base import Loss, Once, Problems, checked_text, strict_unless
+from osler.formats.json_files import read_object
+from osler.formats.output import LABELS, META, OutputFolder, only_pairs, unheld
+from osler.formats.sources import Source, opened
+from osler.text.document import Record, TextPair
+
+_META = {
+    "Type": "type",
+    "Section_id": "section",
+    "Primary_id": "primary",
+    "Secondary_id": "secondary",
+    "Primary_evidence_index": "primary_evidence",
+    "Secondary_evidence_index": "secondary_evidence",
+}
+
+
+@dataclass(frozen=True)
+class Nli4ct:
+    """Statements about clinical trials."""
+
+    name: str = "nli4ct"
+    description: str = "NLI4CT JSON: statements and sections of clinical trials"
+    suffixes: tuple[str, ...] = (".json",)
+    layout: Literal["file", "folder"] = "folder"
+
+    def detect(self, source: Source) -> bool:
+        """Whether there are trials and statements."""
+        with opened(source) as tree:
+            return bool(tree.names("*ct json/*.json")) and len(tree.names("*.json")) > len(
+                tree.names("*ct json/*.json")
+            )
+
+    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[TextPair]:
+        """Yield the statements in file order."""
+        found = strict_unless(problems)
+        once = Once(found)
+        with opened(source) as tree:
+            trials = {name.rsplit("/", 1)[-1][: -len(".json")]: name for name in tree.names("*ct json/*.json")}
+
+            @lru_cache(maxsize=64)
+            def trial(identifier: str) -> Mapping[str, Any]:
+                return read_object(tree, trials[identifier])
+
+            statements = [name for name in tree.names("*.json") if name not in set(trials.values())]
+            gold = {name.lower().replace("gold_", "") for name in statements if "gold_" in name.lower()}
+            for name in [name for name in statements if name.lower() not in gold]:
+                for number, (key, row) in enumerate(read_object(tree, name).items(), 1):
+                    where = tree.where(name)
+                    once.check(key, where)
+                    try:
+                        yield _pair(key, row, trial, where)
+                    except InputError:
+                        raise
+                    except (KeyError, TypeError, AttributeError):
+                        detail = f"statement {number} is incomplete or its trial is missing"
+                        found.report("dangling-reference", detail, where=where)
+
+    def write(self, records: Iterable[Record], path: Path) -> Loss:
+        """Write statements.json and a trial for each section; trials that would differ get new names."""
+        losses: Counter[str] = Counter()
+        folder = OutputFolder(path, losses)
+        trials: dict[str, dict[str, list[str]]] = {}
+        rows: dict[str, Any] = {}
+        for record in records:
+            if (pair := only_pairs(record, losses)) is None:
+                continue
+            losses.update(unheld(pair, {LABELS, META}))
+            losses[LABELS] += max(len(pair.labels) - 1, 0)
+            losses[META] += len(pair.meta.keys() - {*_META.values(), "primary_lines"})
+            losses["pairs with an id used before"] += pair.id in rows
+            rows.setdefault(pair.id, _row(pair, trials))
+        for name, sections in trials.items():
+            content = {"Clinical Trial ID": name, **sections}
+            folder.write(f"CT json/{name}.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        folder.write("statements.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+        return Loss(+losses)
+
+
+def _pair(key: str, row: Mapping[str, Any], trial: Any, where: str) -> TextPair:
+    meta = {}
+    for field, name in _META.items():
+        value = row.get(field)
+        if value:
+            meta[name] = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    lines = list(trial(row["Primary_id"])[row["Section_id"]])
+    if row.get("Secondary_id"):
+        meta["primary_lines"] = str(len(lines))
+        lines += trial(row["Secondary_id"])[row["Section_id"]]
+    labels = (str(row["Label"]),) if row.get("Label") else ()
+    first, second = checked_text("\n".join(lines), where), checked_text(row["Statement"], where)
+    return TextPair(key, first, second, labels=labels, meta=meta)
+
+
+def _row(pair: TextPair, trials: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
+    meta = pair.meta
+    section = meta.get("section", "Results")
+    lines = pair.first.split("\n")
+    known = meta.get("primary_lines", "")
+    cut = int(known) if known.isdigit() else len(lines)
+    row: dict[str, Any] = {"Type": meta.get("type", "Single"), "Section_id": section}
+    row["Primary_id"] = _place(trials, meta.get("primary", ""), section, lines[:cut])
+    if known.isdigit():
+        row["Secondary_id"] = _place(trials, meta.get("secondary", ""), section, lines[cut:])
+    row["Statement"] = pair.second
+    if pair.labels:
+        row["Label"] = pair.labels[0]
+    for field in ("Primary_evidence_index", "Secondary_evidence_index"):
+        if _META[field] in meta:
+            row[field] = [int(cell) for cell in meta[_META[field]].split() if cell.isdigit()]
+    return row
+
+
+def _place(trials: dict[str, dict[str, list[str]]], name: str, section: str, lines: list[str]) -> str:
+    """The trial that has these lines as this section: the one named if it can, else a new one."""
+    usable = name.isalnum() and trials.get(name, {}).get(section, lines) == lines
+    if not usable:
+        name = f"NCT9{len(trials):07d}"
+    trials.setdefault(name, {})[section] = lines
+    return name
+
+
+FORMAT = Nli4ct()

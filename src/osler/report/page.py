@@ -1,0 +1,175 @@
+"""A report: one HTML file with everything inside, that opens from disk, asks for nothing and runs no script."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from osler.core.errors import InputError
+from osler.core.files import write_atomic
+from osler.report.colours import Colour, label_colours
+from osler.report.html import render, stylesheet
+from osler.report.notes import note_css, note_html
+from osler.report.tables import Cell, Column, Table, html_table
+from osler.text.document import Document
+
+Colours = dict[str, Colour]
+
+
+@dataclass
+class _Section:
+    title: str = ""
+    level: int = 2
+    anchor: str = ""
+    blocks: list[Callable[[Colours], str]] = field(default_factory=list)
+
+
+class Page:
+    """A page built block by block; every method returns the page, so that calls can be chained.
+
+    Text of documents appears in `note` blocks only: give captions, titles and cells that hold none.
+    """
+
+    def __init__(self, title: str, subtitle: str = "", *, language: str = "en") -> None:
+        self.title = title
+        self.subtitle = subtitle
+        self.language = language
+        self._sections = [_Section()]
+        self._notes: list[Document] = []
+
+    def heading(self, text: str, level: int = 2) -> Page:
+        """Begin a section (level 2) or a part of one (level 3)."""
+        if level not in (2, 3):
+            raise InputError(f"a heading of level {level} has no place on a page", fix="Use 2 or 3")
+        self._sections.append(_Section(text, level, self._anchor(text)))
+        return self
+
+    def text(self, text: str) -> Page:
+        """Paragraphs, parted by empty lines; lines that begin with "- " make a list; **strong** and `code` work."""
+        return self._add("text.html", paragraphs=_paragraphs(text))
+
+    def numbers(self, numbers: Iterable[tuple[str, str] | tuple[str, str, str]]) -> Page:
+        """The few figures that matter most, large: (name, value) or (name, value, hint)."""
+        return self._add("numbers.html", numbers=[(*number, "")[:3] for number in numbers])
+
+    def definitions(self, pairs: Iterable[tuple[str, str]]) -> Page:
+        """Names and what they stand for, such as the settings of a run."""
+        return self._add("definitions.html", pairs=list(pairs))
+
+    def command(self, command: str) -> Page:
+        """A command for the reader to copy."""
+        return self._add("command.html", command=command)
+
+    def table(
+        self,
+        table: Table | Sequence[Column | str],
+        rows: Sequence[Sequence[Cell]] = (),
+        *,
+        caption: str = "",
+        note: str = "",
+    ) -> Page:
+        """A table, whole or as columns and rows."""
+        whole = table if isinstance(table, Table) else Table(table, rows, caption, note)
+        self._sections[-1].blocks.append(lambda _: html_table(whole))
+        return self
+
+    def figure(self, svg: str, caption: str, *, alt: str = "") -> Page:
+        """A plot as SVG; it stands in the page as an image, so that nothing inside it can run or clash."""
+        source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+        size = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+        width, height = (round(float(side) * 4 / 3) for side in size.groups()) if size else (0, 0)
+        described = alt or description(svg) or caption
+        return self._add("figure.html", source=source, alt=described, caption=caption, width=width, height=height)
+
+    def note(self, document: Document, caption: str = "") -> Page:
+        """A document with its mentions and relations; a label has one colour on the whole page."""
+        self._notes.append(document)
+        name = f"n{len(self._notes)}"
+        self._sections[-1].blocks.append(lambda colours: note_html(document, colours, caption=caption, name=name))
+        return self
+
+    def render(self) -> str:
+        """The page as HTML; the same blocks give the same bytes."""
+        colours = label_colours(span.label for document in self._notes for span in document.spans)
+        sections = [
+            {
+                "title": section.title,
+                "level": section.level,
+                "anchor": section.anchor,
+                "blocks": [block(colours) for block in section.blocks],
+            }
+            for section in self._sections
+            if section.blocks or section.title
+        ]
+        named = [(section.anchor, section.title, section.level) for section in self._sections if section.title]
+        return render(
+            "page.html",
+            title=self.title,
+            subtitle=self.subtitle,
+            language=self.language,
+            style=_inline_css(stylesheet()),
+            note_style=_inline_css("".join(note_css(note, f"n{i}") for i, note in enumerate(self._notes, 1))),
+            contents=named if len(named) > 2 else [],
+            sections=sections,
+        )
+
+    def write(self, path: Path) -> Path:
+        """Write the page and say where it is."""
+        write_atomic(path, self.render() + "\n")
+        return path
+
+    def _add(self, template: str, **context: object) -> Page:
+        self._sections[-1].blocks.append(lambda _: render(template, **context))
+        return self
+
+    def _anchor(self, text: str) -> str:
+        words = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section"
+        taken = {section.anchor for section in self._sections}
+        anchor, number = f"s-{words}", 1
+        while anchor in taken:
+            number += 1
+            anchor = f"s-{words}-{number}"
+        return anchor
+
+
+def description(svg: str) -> str:
+    """The text of the first <desc> of an SVG, which the plots of this package carry as alternative text."""
+    import html
+
+    found = re.search(r"<desc>(.*?)</desc>", svg, re.DOTALL)
+    return html.unescape(found.group(1)) if found else ""
+
+
+def _inline_css(css: str) -> str:
+    """Mark our own rules, never made from a user's text, as safe to stand in a style element."""
+    from markupsafe import Markup
+
+    if "<" in css:
+        raise ValueError("a style sheet with < could end its element")
+    return Markup(css)
+
+
+def _paragraphs(text: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for block in re.split(r"\n\s*\n", text.strip()):
+        lines = [line.strip() for line in block.splitlines() if line.strip()]
+        if lines and all(line.startswith("- ") for line in lines):
+            found.append({"bullets": [_parts(line[2:]) for line in lines], "line": []})
+        elif lines:
+            found.append({"bullets": [], "line": _parts(" ".join(lines))})
+    return found
+
+
+def _parts(line: str) -> list[tuple[str, str]]:
+    """Cut a line into plain, strong and code parts."""
+    parts: list[tuple[str, str]] = []
+    position = 0
+    for match in re.finditer(r"\*\*(?P<strong>.+?)\*\*|`(?P<code>.+?)`", line):
+        parts.append(("", line[position : match.start()]))
+        kind = "strong" if match["strong"] is not None else "code"
+        parts.append((kind, match[kind]))
+        position = match.end()
+    return [*parts, ("", line[position:])]

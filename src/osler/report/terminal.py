@@ -1,0 +1,89 @@
+"""Notes and tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from osler.report.colours import Colour, dark_text_on, label_colours
+from osler.report.tables import Table, alignments, shown_rows
+from osler.text.document import Document
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+# Control characters of a document must not reach the terminal: an escape sequence can do more than print.
+_CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
+_CONTROLS |= {0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD)}
+
+
+def printable(text: str) -> str:
+    """The text with control characters shown as symbols, one for one, so that offsets stay."""
+    return text.translate(_CONTROLS)
+
+
+def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *, relations: bool = True) -> Text:
+    """The text with coloured mentions, each followed by its label, and the relations beneath."""
+    from rich.style import Style
+    from rich.text import Text
+
+    shades = colours if colours is not None else label_colours(span.label for span in document.spans)
+    text = printable(document.text)
+    bodies = {label: Style(color=shade.hex, bold=True, underline=True) for label, shade in shades.items()}
+    chips = {
+        label: Style(color="black" if dark_text_on(shade.rgb) else "white", bgcolor=shade.hex)
+        for label, shade in shades.items()
+    }
+    ends: dict[int, list[tuple[str, str]]] = {}
+    for span in document.spans:
+        for part, (_, end) in enumerate(span.fragments, 1):
+            chip = span.label if len(span.fragments) == 1 else f"{span.label} {part}/{len(span.fragments)}"
+            ends.setdefault(end, []).append((span.label, chip))
+    borders = {0, len(text), *ends, *(start for span in document.spans for start, _ in span.fragments)}
+    cuts = sorted(borders)
+    # Inner mentions are painted last, so that a nested one shows inside the one around it.
+    runs = sorted(
+        ((start, end, span.label) for span in document.spans for start, end in span.fragments),
+        key=lambda run: run[0] - run[1],
+    )
+    result = Text()
+    for here, after in zip(cuts, [*cuts[1:], len(text)], strict=True):
+        for label, chip in ends.get(here, ()):
+            # Blanks that do not break keep a label in one piece at the end of a line.
+            result.append(f"\u00a0{printable(chip)}\u00a0".replace(" ", "\u00a0"), chips[label])
+        covering = [label for start, end, label in runs if start <= here < end]
+        result.append(text[here:after], bodies[covering[-1]] if covering else None)
+    if relations and document.relations:
+        result.append("\n")
+        spans = {span.id: span for span in document.spans}
+        for relation in document.relations:
+            head, tail = spans[relation.head], spans[relation.tail]
+            result.append("\n  ")
+            result.append(printable(" ".join(head.text_in(document.text).split())), bodies[head.label])
+            result.append(f" ─ {printable(relation.label)} → ")
+            result.append(printable(" ".join(tail.text_in(document.text).split())), bodies[tail.label])
+    return result
+
+
+def table_rich(table: Table) -> RichTable:
+    """A table for a terminal."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(
+        title=Text(printable(table.caption)) if table.caption else None,
+        caption=Text(printable(table.note)) if table.note else None,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for column, align in zip(table.fields, alignments(table), strict=True):
+        made.add_column(Text(printable(f"{column.group} {column.name}".strip())), justify=align)
+    for index, cells in enumerate(shown_rows(table)):
+        if index in table.headings:
+            made.add_row(Text(printable(table.headings[index]), "italic"), *[""] * (len(cells) - 1))
+        made.add_row(*(Text(printable(cell.plain), "bold" if cell.best else "") for cell in cells))
+    return made

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from osler.core.artifact import FORMAT_VERSION, Artifact, Workspace, produce
+from osler.core.config import Recipe, runtime
+from osler.core.errors import ArtifactError, OutputError
+from osler.core.files import locked
+
+
+class Small(Recipe):
+    number: int = 1
+    where: str = runtime("here")
+
+
+def write_number(recipe: Small):
+    def build(work: Workspace) -> None:
+        (work.path / "number.txt").write_text(str(recipe.number))
+        (work.logs / "time.txt").write_text(os.urandom(4).hex())
+        work.counts["number"] = recipe.number
+
+    return build
+
+
+def make(out: Path, recipe: Small | None = None, **options) -> Artifact:
+    recipe = recipe or Small()
+    return produce(out, kind="small", recipe=recipe, parents={"input": "abc"}, build=write_number(recipe), **options)
+
+
+def test_a_finished_artifact_opens_with_its_recipe_counts_and_parents(tmp_path):
+    made = make(tmp_path / "a")
+    opened = Artifact.open(tmp_path / "a", kind="small")
+    assert opened.manifest == made.manifest
+    assert opened.manifest.recipe["number"] == 1
+    assert opened.manifest.parents == {"input": "abc"}
+    assert opened.manifest.counts == {"number": 1}
+    assert not (tmp_path / "a.partial").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_the_same_recipe_reuses_and_a_runtime_field_does_not_matter(tmp_path):
+    make(tmp_path / "a")
+    again = produce(
+        tmp_path / "a",
+        kind="small",
+        recipe=Small(where="elsewhere"),
+        parents={"input": "abc"},
+        build=lambda work: pytest.fail("must not build again"),
+    )
+    assert again.reused
+
+
+def test_another_recipe_or_parent_is_refused_without_force_and_leaves_what_is_there(tmp_path):
+    make(tmp_path / "a")
+    before = (tmp_path / "a" / "manifest.json").read_bytes()
+    with pytest.raises(OutputError, match="--force"):
+        make(tmp_path / "a", Small(number=2))
+    assert (tmp_path / "a" / "manifest.json").read_bytes() == before
+    assert make(tmp_path / "a", Small(number=2), force=True).manifest.counts == {"number": 2}
+
+
+def test_two_makes_give_the_same_bytes_except_logs(tmp_path):
+    make(tmp_path / "a")
+    make(tmp_path / "b")
+    assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
+    assert "logs/time.txt" not in json.loads((tmp_path / "a" / "manifest.json").read_text())["files"]
+
+
+def test_a_failed_build_leaves_no_artifact_and_the_next_one_continues(tmp_path):
+    def half(work: Workspace) -> None:
+        (work.path / "half.txt").write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        produce(tmp_path / "a", kind="small", recipe=Small(), parents={}, build=half)
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(ArtifactError):
+        Artifact.open(tmp_path / "a")
+    seen = []
+    produce(tmp_path / "a", kind="small", recipe=Small(), parents={}, build=lambda w: seen.append((w.path / "half.txt").exists()))
+    assert seen == [True]
+
+
+def test_a_half_built_folder_of_another_recipe_is_thrown_away(tmp_path):
+    def half(work: Workspace) -> None:
+        (work.path / "half.txt").write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        produce(tmp_path / "a", kind="small", recipe=Small(), parents={}, build=half)
+    made = make(tmp_path / "a", Small(number=3))
+    assert "half.txt" not in made.manifest.files
+
+
+def test_a_killed_build_is_never_taken_for_whole(tmp_path):
+    code = """
+    import os, signal, sys
+    from pathlib import Path
+    from osler.core.artifact import produce
+    from osler.core.config import Recipe
+    def build(work):
+        (work.path / "x").write_text("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    produce(Path(sys.argv[1]), kind="small", recipe=Recipe(), parents={}, build=build)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "a")], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / "a").exists()
+    assert produce(tmp_path / "a", kind="small", recipe=Recipe(), parents={}, build=lambda w: None).manifest.files.keys() == {"x"}
+
+
+def test_an_artifact_of_a_newer_format_is_refused(tmp_path):
+    make(tmp_path / "a")
+    path = tmp_path / "a" / "manifest.json"
+    manifest = json.loads(path.read_text()) | {"format_version": FORMAT_VERSION + 1, "a_new_field": 1}
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="newer osler"):
+        Artifact.open(tmp_path / "a")
+    del manifest["a_new_field"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="newer osler"):
+        Artifact.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"kind": 1}'])
+def test_a_damaged_manifest_is_one_clear_error(tmp_path, content):
+    make(tmp_path / "a")
+    (tmp_path / "a" / "manifest.json").write_text(content)
+    with pytest.raises(ArtifactError, match="damaged"):
+        Artifact.open(tmp_path / "a")
+
+
+def test_wrong_kind_missing_file_and_changed_file_are_found(tmp_path):
+    artifact = make(tmp_path / "a")
+    with pytest.raises(ArtifactError, match="not a corpus"):
+        Artifact.open(tmp_path / "a", kind="corpus")
+    artifact.verify()
+    (tmp_path / "a" / "number.txt").write_text("2")
+    with pytest.raises(ArtifactError, match=r"number\.txt"):
+        artifact.verify()
+    (tmp_path / "a" / "number.txt").unlink()
+    with pytest.raises(ArtifactError, match=r"number\.txt"):
+        Artifact.open(tmp_path / "a")
+
+
+def test_a_folder_of_something_else_is_not_overwritten(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "thesis.doc").write_text("ten years of work")
+    with pytest.raises(OutputError, match="not a finished osler artifact"):
+        make(tmp_path / "a")
+    assert (tmp_path / "a" / "thesis.doc").read_text() == "ten years of work"
+
+
+def test_two_writers_do_not_meet(tmp_path):
+    with locked(tmp_path / ".a.lock"), pytest.raises(OutputError, match="another osler process"):
+        make(tmp_path / "a")
+
+
+def test_an_output_below_a_file_is_one_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="--out"):
+        make(tmp_path / "file" / "a")
+
+
+def test_a_full_disk_is_one_clear_error_and_nothing_counts_as_whole(tmp_path):
+    code = """
+    import resource, signal, sys
+    from pathlib import Path
+    from osler.core.artifact import produce
+    from osler.core.config import Recipe
+    from osler.core.errors import OutputError
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+    try:
+        produce(Path(sys.argv[1]), kind="big", recipe=Recipe(), parents={}, build=lambda w: (w.path / "big").write_bytes(bytes(100_000)))
+    except OutputError as error:
+        print(error)
+        sys.exit(error.exit_code)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "a")], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "cannot write" in done.stdout
+    assert not (tmp_path / "a").exists()
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 10_000

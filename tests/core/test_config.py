@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from osler.core.config import Recipe, load_recipe, runtime
+from osler.core.errors import RecipeError
+from osler.core.recipes import find_recipe
+
+
+class Inner(Recipe):
+    steps: int = 10
+    rate: float = 0.1
+
+
+class Item(Recipe):
+    name: str
+
+
+class Outer(Recipe):
+    title: str = "t"
+    train: Inner = Inner()
+    items: tuple[Item, ...] = ()
+    optional: Inner | None = None
+    place: Path = runtime(Path("here"))
+
+
+def write(tmp_path, text):
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_file_then_options_then_overrides(tmp_path):
+    path = write(tmp_path, 'title = "file"\n[train]\nsteps = 1\nrate = 0.5\n')
+    recipe = load_recipe(Outer, path, ["train.steps=3"], {"train.steps": 2, "title": None})
+    assert (recipe.title, recipe.train.steps, recipe.train.rate) == ("file", 3, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [("title=plain words", "plain words"), ("title='quoted'", "quoted"), ("items=[{name='a'}]", (Item(name="a"),))],
+)
+def test_override_values_are_toml_or_plain_text(override, expected):
+    recipe = load_recipe(Outer, None, [override])
+    assert getattr(recipe, override.split("=")[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("tilte = 'x'", ["unknown key 'tilte'", "did you mean 'title'"]),
+        ("[train]\nstpes = 1", ["unknown key 'train.stpes'", "did you mean 'steps'"]),
+        ("[[items]]\nnmae = 'x'", ["unknown key 'items.0.nmae'", "did you mean 'name'", "'items.0.name' is missing"]),
+        ("[optional]\nrtae = 1", ["did you mean 'rate'"]),
+        ("[train]\nsteps = 'many'", ["'train.steps'", "valid integer"]),
+        ("zzzzz = 1", ["valid keys: title"]),
+    ],
+)
+def test_every_mistake_is_named_with_its_place(tmp_path, text, pieces):
+    path = write(tmp_path, text)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(Outer, path)
+    for piece in pieces:
+        assert piece in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("override", ["title", "=x", "train.steps.more=1"])
+def test_a_malformed_override_is_refused(override):
+    with pytest.raises(RecipeError, match="--set"):
+        load_recipe(Outer, None, ["train.steps=1", override])
+
+
+def test_broken_toml_names_file_and_line(tmp_path):
+    path = write(tmp_path, "title = 'x'\nsteps = = 2\n")
+    with pytest.raises(RecipeError, match="line 2") as caught:
+        load_recipe(Outer, path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_names_the_nearest_one(tmp_path):
+    write(tmp_path, "")
+    with pytest.raises(RecipeError, match=r"Did you mean .*recipe\.toml"):
+        load_recipe(Outer, tmp_path / "recipes.toml")
+    with pytest.raises(RecipeError, match="folder"):
+        load_recipe(Outer, tmp_path)
+
+
+def test_identity_leaves_out_runtime_fields_and_the_resolved_recipe_is_toml():
+    one, other = Outer(place=Path("a")), Outer(place=Path("b"))
+    assert one.identity() == other.identity()
+    assert Outer(train=Inner(steps=11)).identity() != one.identity()
+    assert tomllib.loads(one.to_toml())["train"] == {"steps": 10, "rate": 0.1}
+
+
+def test_a_recipe_cannot_be_changed_in_place_but_copied():
+    recipe = Outer()
+    with pytest.raises(Exception, match="frozen"):
+        recipe.title = "other"
+    assert recipe.changed(title="other").title == "other"
+
+
+def test_shipped_recipes_are_found_by_name_and_typos_are_explained():
+    assert find_recipe("demo/vocab").name == "vocab.toml"
+    with pytest.raises(RecipeError, match="demo/vocab"):
+        find_recipe("demo/vocap")

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from osler.train.trackers import read_history
+
+
+def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
+    worker = Path(__file__).with_name("killed_worker.py")
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(worker), str(straight), str(broken)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    kills, others = map(int, re.search(r"kills (\d+) others (\d+)", done.stdout).groups())
+    assert others == 0, done.stderr
+    assert kills >= 8  # a late kill may find the run already finished
+
+    assert (broken / "final.bin").read_bytes() == (straight / "final.bin").read_bytes()
+    records = read_history(straight)
+    assert [record["step"] for record in records if record["kind"] == "train"] == list(range(3, 61, 3))
+    assert read_history(broken) == records
+    assert [path.name for path in sorted((broken / "checkpoints").iterdir())] == ["step-0000000056", "step-0000000060"]
+    for path in sorted((straight / "checkpoints").rglob("*.*")):
+        twin = broken / path.relative_to(straight)
+        assert path.is_dir() or twin.read_bytes() == path.read_bytes(), path.name

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from osler.core.config import validate
+from osler.core.errors import RecipeError
+from osler.train.config import TrainConfig
+from osler.train.precision import Autocast, choose_device
+
+
+def test_the_papers_settings_can_be_written():
+    carrino = {
+        "lr": 5e-4,
+        "warmup": 10_000,
+        "betas": [0.9, 0.98],
+        "eps": 1e-6,
+        "weight_decay": 0.01,
+        "decay_vectors": True,
+        "clip": 0.0,
+    }
+    settings = validate(TrainConfig, carrino, where="recipe")
+    assert settings.warmup == 10_000
+    assert isinstance(settings.warmup, int)
+    assert validate(TrainConfig, {"warmup": 0.06}, where="recipe").warmup == 0.06
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"warmup": 1.5}, "whole number"),
+        ({"patience": 3}, "set eval_every"),
+        ({"betas": [0.9, 1.0]}, "betas"),
+        ({"optimiser": "adamw"}, "did you mean 'optimizer'"),
+        ({"device": "tpu"}, "device"),
+        ({"lr": 0}, "lr"),
+    ],
+)
+def test_mistakes_are_named(values, message):
+    with pytest.raises(RecipeError, match=message):
+        validate(TrainConfig, values, where="recipe")
+
+
+def test_where_and_how_often_do_not_change_the_identity():
+    plain = TrainConfig()
+    assert TrainConfig(device="cpu", threads=2, checkpoint_every=0, keep=9).identity() == plain.identity()
+    assert TrainConfig(seed=2).identity() != plain.identity()
+
+
+def test_bf16_is_for_gpus():
+    cpu = torch.device("cpu")
+    assert not Autocast(TrainConfig(), cpu).enabled
+    with pytest.raises(RecipeError, match="needs a GPU"):
+        Autocast(TrainConfig(precision="bf16"), cpu)
+
+
+def test_a_missing_gpu_is_said(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
+    with pytest.raises(RecipeError, match="no CUDA device"):
+        choose_device("cuda")
