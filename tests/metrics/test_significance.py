@@ -105,6 +105,8 @@ def test_seeds_widen_the_interval() -> None:
     steady = [lucky[1]] * 3
     spread, narrow = bootstrap_interval(lucky), bootstrap_interval(steady)
     assert spread.value == pytest.approx(np.mean([r.value for r in lucky]))
+    assert spread.low < spread.value - 0.03
+    assert spread.high > spread.value + 0.03
     assert spread.high - spread.low > 1.5 * (narrow.high - narrow.low)
     alone = bootstrap_interval(lucky[1])
     assert (narrow.low, narrow.high) == pytest.approx((alone.low, alone.high))

@@ -82,6 +82,16 @@ def test_a_stock_head_of_another_shape_is_refused(tiny, tmp_path, architecture):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_stock_head_that_turns_out_to_differ_is_refused(tiny, tmp_path, monkeypatch):
+    """As if a later transformers changed what its classifier does: the export notices before it writes."""
+    from osler.nn import export
+
+    monkeypatch.setitem(export._SEQUENCE, "electra", export._SEQUENCE["roberta"])
+    with pytest.raises(InputError, match="does not give the logits"):
+        to_hf(build(tiny, "electra", "classification", 3), "task", None, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_model_that_was_exported_is_left_as_it_was(tiny, tmp_path):
     model = build(tiny, "modernbert", "tagging", 2).bfloat16().train()
     before = model.encoder.config.to_dict()

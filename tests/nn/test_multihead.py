@@ -75,6 +75,8 @@ def test_a_head_does_not_depend_on_the_others(tiny, model):
     alone.add_head("topics", "multilabel", 4, seed=1)
     for name, value in alone.head("topics").state_dict().items():
         assert torch.equal(value, model.head("topics").state_dict()[name])
+    alone.add_head("subjects", "multilabel", 4, seed=1)
+    assert not torch.equal(alone.head("subjects").dense.weight, alone.head("topics").dense.weight)
     other = MultiHeadModel(Encoder(tiny.model("roberta")))
     other.add_head("topics", "multilabel", 4, seed=2)
     assert not torch.equal(other.head("topics").dense.weight, alone.head("topics").dense.weight)

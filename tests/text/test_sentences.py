@@ -134,8 +134,8 @@ LAYOUT = {
     "bullets": ("Se realizan:|\n- hemograma|\n- TAC|\n• ecografía|\n*   eco", "es"),
     "letters": ("Hallazgos:|\na) masa renal|\nb) quiste hepático|\nc) nada", "es"),
     "letters after long lines": (
-        "a) masa renal de gran tamaño en el polo superior izquierdo|\nb) cefazolina 1 g intravenosa cada ocho o doce h.|\n"
-        "c) nada",
+        "a) masa renal de gran tamaño en el polo superior izquierdo|\n"
+        "b) cefazolina 1 g intravenosa cada ocho o doce h.|\nc) nada",
         "es",
     ),
     "numbered with a dash": ("Lesiones:|\n1.- Herida contusa.|\n2.- Fractura.", "es"),

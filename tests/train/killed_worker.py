@@ -1,6 +1,7 @@
 """Trains a toy in child processes that are killed again and again, and once without; run by test_kill_resume.
 
-The parent imports torch once and forks: a child is a process of its own, knows nothing but the folder, and dies by SIGKILL.
+The parent imports torch once and forks: a child is a process of its own, knows nothing but the folder, and dies by
+SIGKILL.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import time
 from pathlib import Path
 
 import torch
-import torch.utils.tensorboard  # loaded here, once, rather than in every child
+import torch._dynamo  # which optimisers load when first used; here once, rather than in every child
+import torch.utils.tensorboard
 from train_toys import Toy, ToySource, config
 
 from osler.train.checkpoint import module_tensors
 from osler.train.loop import train
 from osler.train.selection import BestOf
 
-STEPS = 60
+STEPS = 100
 SETTINGS = {"checkpoint_every": 4, "eval_every": 6, "log_every": 3, "warmup": 0.1, "keep": 2}
 
 
@@ -38,7 +40,7 @@ def work(folder: Path) -> None:
     source = SlowSource(STEPS, micro=2, heads=["a", "b"])
 
     def evaluate(model, step):
-        return {"score": -abs(step - 40) + float(torch.rand(()))}
+        return {"score": -abs(step - 70) + float(torch.rand(()))}
 
     train(module, source, config(**SETTINGS), folder=folder, evaluate=evaluate, best=BestOf("score"))
     final = b"".join(value.numpy().tobytes() for value in module_tensors(module).values())
@@ -86,7 +88,7 @@ def main(straight: Path, broken: Path) -> None:
     # At any moment, from the start of the process on.
     for _ in range(8):
         pid = child(broken, None)
-        time.sleep(chance.uniform(0, 0.25))
+        time.sleep(chance.uniform(0, 0.35))
         os.kill(pid, signal.SIGKILL)
         codes.append(wait(pid))
     print("kills", sum(code == -signal.SIGKILL for code in codes), "others", sum(code > 0 for code in codes))

@@ -33,9 +33,7 @@ def stop_at(step):
 
 def test_learns_and_reports(tmp_path):
     module, reports = Toy(), []
-    result = train(
-        module, ToySource(150), config(), folder=tmp_path, flops_per_token=1e3, on_step=reports.append
-    )
+    result = train(module, ToySource(150), config(), folder=tmp_path, flops_per_token=1e3, on_step=reports.append)
     curve = [loss for _, loss in losses(result)]
     assert sum(curve[-20:]) / 20 < 0.3 * sum(curve[:5]) / 5
     assert result.step == 150
@@ -142,7 +140,12 @@ def test_less_can_be_better_and_patience_ends_the_run(tmp_path):
 def test_an_unknown_metric_is_named(tmp_path):
     with pytest.raises(RecipeError, match=r"'f_1'.*Use f1"):
         train(
-            Toy(), ToySource(1), config(), folder=tmp_path, evaluate=lambda module, step: {"f1": 1.0}, best=BestOf("f_1")
+            Toy(),
+            ToySource(1),
+            config(),
+            folder=tmp_path,
+            evaluate=lambda module, step: {"f1": 1.0},
+            best=BestOf("f_1"),
         )
 
 

@@ -38,7 +38,7 @@ class Toy(nn.Module):
 class ToySource:
     """Batches of different sizes whose labels follow from the tokens; `micro` of them a step."""
 
-    def __init__(self, steps: int, micro: int = 1, heads: Sequence[str] = ("only",), bad: frozenset[int] = frozenset()):
+    def __init__(self, steps: int, micro: int = 1, heads: Sequence[str] = ("only",), bad: frozenset[Any] = frozenset()):
         self._steps, self._micro, self._heads, self._bad = steps, micro, heads, bad
         self.loaded: list[tuple[int, int]] = []
 
@@ -54,7 +54,7 @@ class ToySource:
         tokens = torch.from_numpy(stream.integers(0, VOCABULARY, size=int(stream.integers(2, 9))))
         head = self._heads[ref[1] % len(self._heads)]
         payload = {"tokens": tokens, "labels": (tokens + self._heads.index(head)) % LABELS, "head": head}
-        if ref[0] in self._bad:
+        if ref[0] in self._bad or ref in self._bad:
             payload["factor"] = float("nan")
         return Batch(payload, weight=float(len(tokens)), tokens=len(tokens))
 

@@ -89,7 +89,7 @@ class NoteBuilder:
         capitals: bool = False,
     ) -> Document:
         """Close the text. Wrapping, dropping accents and capitals replace one character by one: offsets stay as they are."""
-        text = "".join(self._parts)
+        text = "".join(self._parts).rstrip() + "\n"
         if not accents:
             text = text.translate(_PLAIN)
         if capitals:

@@ -115,7 +115,7 @@ def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:
     specialty = lexicon.specialties[dice.pick(SPECIALTIES)]
     admitted = _EPOCH + timedelta(days=dice.between(0, 4600))
     discharged = admitted + timedelta(days=dice.between(1, 12))
-    chief = dice.pick(specialty.coined) if dice.chance(0.25) else dice.pick(specialty.acute)
+    chief = dice.pick(specialty.coined) if dice.chance(0.35) else dice.pick(specialty.acute)
     severity = dice.weighted(range(6), _SEVERITY_WEIGHTS)
     signs = frozenset(dice.sample(SIGNS, severity))
     return Case(

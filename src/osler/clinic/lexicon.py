@@ -16,8 +16,8 @@ from typing import Any
 from osler.clinic.dice import share
 from osler.clinic.labels import SPECIALTIES, Language, Split
 
-LISTED_COMMON = 80
-"""Percent of listed drug names that every split uses; the others belong to one split."""
+LISTED_COMMON = 55
+"""Percent of the listed drugs, symptoms, findings, tests and procedures that every split uses; the others belong to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class DrugClass:
     coined: tuple[str, ...]
     brands: tuple[str, ...]
     strengths: tuple[str, ...]
-    units: tuple[str, ...]
+    strengths_of: dict[str, list[str]]
+    frequencies: tuple[str, ...]
     forms: tuple[str, ...]
     ways: tuple[str, ...]
     effects: tuple[str, ...]
@@ -97,6 +98,7 @@ class Lexicon:
     procedures: tuple[str, ...]
     coined_procedures: tuple[str, ...]
     departments: tuple[str, ...]
+    wards: tuple[str, ...]
     intensive: tuple[str, ...]
     sig: dict[str, Any]
     notes: dict[str, Any]
@@ -131,17 +133,29 @@ def lexicon(language: Language, split: Split) -> Lexicon:
         classes=_classes(table(language, "drugs"), split),
         specialties=specialties,
         chronic=tuple(problem for specialty in specialties.values() for problem in specialty.chronic),
-        general=problems["general"],
+        general=_general(problems["general"], split),
         labs=tuple(_lab(entry) for entry in studies["labs"]),
-        imaging=tuple(studies["imaging"]),
+        imaging=_listed(studies["imaging"], split, "test"),
         coined_tests=share(_joined(roots, studies["test_suffixes"]), split, "test"),
-        procedures=tuple(studies["procedures"]),
+        procedures=_listed(studies["procedures"], split, "procedure"),
         coined_procedures=share(_joined(roots, studies["procedure_suffixes"]), split, "procedure"),
         departments=tuple(studies["departments"]),
+        wards=tuple(studies["wards"]),
         intensive=tuple(studies["intensive"]),
         sig=table(language, "sig"),
         notes=table(language, "notes"),
     )
+
+
+def _listed(words: list[str], split: Split, salt: str) -> tuple[str, ...]:
+    # A list whose every word belongs to another split stays whole: no class of drugs is without a drug.
+    return share(words, split, salt, LISTED_COMMON) or tuple(words)
+
+
+def _general(entry: dict[str, Any], split: Split) -> dict[str, Any]:
+    chosen = {key: _listed(entry[key], split, "problem") for key in ("symptoms", "modifiers")}
+    areas = {area: _listed(words, split, "problem") for area, words in entry["areas"].items()}
+    return {**entry, **chosen, "areas": areas}
 
 
 def _unique(words: list[str]) -> list[str]:
@@ -158,20 +172,19 @@ def _classes(drugs: dict[str, Any], split: Split) -> dict[str, DrugClass]:
     classes = {}
     for place, (name, entry) in enumerate(drugs["classes"].items()):
         stem = entry["stem"]
-        # A class whose every listed name belongs to another split keeps all: there is no patient without a drug.
-        listed = share(entry["names"], split, "drug", LISTED_COMMON) or tuple(entry["names"])
         classes[name] = DrugClass(
             name=name,
             groups=tuple(entry["group"]),
-            listed=listed,
+            listed=_listed(entry["names"], split, "drug"),
             coined=share((start + stem for start in beginnings), split, "drug") if stem else (),
             brands=brands[place :: len(drugs["classes"])] if stem else (),
             strengths=tuple(entry["strengths"]),
-            units=tuple(entry["unit"].split("|")),
+            strengths_of=entry.get("strengths_of", {}),
+            frequencies=tuple(entry.get("frequencies", ())),
             forms=tuple(entry["forms"]),
             ways=tuple(entry["ways"]),
-            effects=tuple(entry["effects"]),
-            avoid=tuple(entry["avoid"]),
+            effects=_listed(entry["effects"], split, "problem"),
+            avoid=_listed(entry["avoid"], split, "problem"),
         )
     return classes
 
@@ -188,14 +201,20 @@ def _specialty(name: str, problems: dict[str, Any], split: Split) -> Specialty:
     classes = tuple(dict.fromkeys(c for problem in (*acute, *chronic) for c in problem.classes))
     coin = problems["coin"]
     made: dict[str, Problem] = {}
+    unprefixed = set()
     for root in (root for root in coin["roots"] if root["specialty"] == name):
         for suffix in coin["suffixes"]:
             means = suffix["means"].format(**root)
+            unprefixed.add(root["root"] + suffix["suffix"])
             for prefix in coin["prefixes"]:
                 word = prefix + root["root"] + suffix["suffix"]
                 made[word] = Problem(word, (), name, classes, "", means, suffix.get("g", ""))
-    coined = tuple(made[word] for word in share(made, split, "problem"))
-    return Specialty(name, general, acute, chronic, coined, tuple(entry["symptoms"]), tuple(entry["findings"]))
+    mine = [made[word] for word in share(made, split, "problem")]
+    plain = tuple(problem for problem in mine if problem.name in unprefixed)
+    # Names without a prefix are few but the most natural: as many of them as of the others are drawn.
+    coined = (*mine, *plain * (len(mine) // max(len(plain), 1)))
+    symptoms, findings = (_listed(entry[key], split, "problem") for key in ("symptoms", "findings"))
+    return Specialty(name, general, acute, chronic, coined, symptoms, findings)
 
 
 def _lab(entry: dict[str, Any]) -> Lab:

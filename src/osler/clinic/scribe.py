@@ -57,6 +57,9 @@ class Scribe:
         self.drug: Drug | None = None
         self.prescribed: Drug | None = None
         self.way = ""
+        self.form = ""
+        self.strengths: dict[str, str] = {}
+        self.said: set[str] = set()
         self.others: set[str] = set()
         self.lab: Lab | None = None
         self.title = ""
@@ -77,6 +80,7 @@ class Scribe:
         self._topic = topic
         self.drug = None
         self.others = set()
+        self.said = set()
         self._named = {}
         self._open = []
         template = parse(source)

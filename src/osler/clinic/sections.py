@@ -28,7 +28,8 @@ _ASIDES = {
 def heading(scribe: Scribe, text: str) -> None:
     """Write a heading in the note's style."""
     shape = scribe.style.heading
-    scribe.builder.text(shape.format(upper=text.upper(), title=text[:1].upper() + text[1:].lower()))
+    abbreviation = len(text) < 5 or "/" in text
+    scribe.builder.text(shape.format(upper=text.upper(), title=text if abbreviation else text.capitalize()))
 
 
 def block(scribe: Scribe, name: str) -> None:
@@ -88,28 +89,31 @@ def _history(scribe: Scribe) -> None:
         elif place:
             scribe.builder.text(" ")
         scribe.write(dice.pick(lines), scribe.topic_of(problem))
-    scribe.builder.text("\n" if bulleted else " ")
-    sentences(scribe, chosen(scribe, "pmh", notes["pmh"]), bulleted=bulleted)
+    picked = chosen(scribe, "pmh", notes["pmh"])
+    if picked:
+        scribe.builder.text("\n" if bulleted else " ")
+        sentences(scribe, picked, bulleted=False)
 
 
 def _medications(scribe: Scribe) -> None:
     """A line for each drug the patient takes."""
     notes, dice, case = scribe.lexicon.notes["meds"], scribe.dice, scribe.case
-    topics = [scribe.topic_of(problem) for problem in (*case.patient.chronic, case.chief)]
-    topics += [scribe.topic_of(dice.pick(scribe.lexicon.chronic)) for _ in range(dice.between(1, 4))]
-    listed = {topic.drug.name: place for place, topic in enumerate(topics)}
-    # Only what the patient is known to have may be named as a reason here.
-    own = len(case.patient.chronic) + 1
+    own = [scribe.topic_of(problem) for problem in (*case.patient.chronic, case.chief)]
+    more = [scribe.topic_of(dice.pick(scribe.lexicon.chronic)) for _ in range(dice.between(1, 4))]
+    # Only what the patient is known to have may be named as a reason, and nobody has infusions at home.
+    listed = {topic.drug.name: (topic, place < len(own)) for place, topic in enumerate((*own, *more))}
+    taken = [entry for entry in listed.values() if entry[0].drug.group.ways[0] != "iv"]
     bulleted = dice.chance(0.8)
-    for number, place in enumerate(listed.values(), start=1):
+    for number, (topic, known) in enumerate(taken, start=1):
         if bulleted:
             scribe.builder.text(("\n" if number > 1 else "") + scribe.style.bullet.format(n=number))
         elif number > 1:
             scribe.builder.text(", ")
-        line = dice.pick(notes["lines"]) if place < own else notes["lines"][0]
-        scribe.write(line, topics[place])
-    if dice.chance(0.4):
-        scribe.builder.text("\n" + scribe.style.bullet.format(n=len(listed) + 1) if bulleted else ", ")
+        scribe.write(dice.pick(notes["lines"]) if known else notes["lines"][0], topic)
+    if not taken or dice.chance(0.4):
+        if taken:
+            scribe.builder.text("\n" if bulleted else ", ")
+        scribe.builder.text(scribe.style.bullet.format(n=len(taken) + 1) if bulleted else "")
         scribe.write(dice.pick(notes["asides"]))
 
 
@@ -142,17 +146,19 @@ def _labs(scribe: Scribe) -> None:
     if intro:
         scribe.write(intro)
         scribe.builder.text("\n")
-    labs = dice.sample(scribe.lexicon.labs, dice.between(4, 10))
+    labs = dice.sample(scribe.lexicon.labs, dice.between(3, 8))
     if scribe.style.table:
         _table(scribe, notes, labs)
     else:
+        units = dice.chance(0.5)
         for place, lab in enumerate(labs):
             scribe.builder.text(", " if place else "")
             scribe.builder.mark(lab_name(scribe, lab), "TEST")
-            scribe.builder.text(f" {lab_value(scribe, lab)[0]}")
+            scribe.builder.text(f" {lab_value(scribe, lab)[0]}{f' {lab.unit}' if units and lab.unit else ''}")
         scribe.builder.text(".")
-    scribe.builder.text("\n")
-    sentences(scribe, chosen(scribe, "labs", {**notes, "count": (0, 2)}), bulleted=False)
+    picked = chosen(scribe, "labs", {**notes, "count": (0, 2)})
+    scribe.builder.text("\n" if picked else "")
+    sentences(scribe, picked, bulleted=False)
 
 
 def _table(scribe: Scribe, notes: dict[str, Any], labs: list[Any]) -> None:

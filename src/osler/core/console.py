@@ -52,3 +52,11 @@ def progress(description: str, total: float | None = None) -> Iterator[Bar]:
     )
     with Progress(*columns, console=console(), transient=True, disable=not console().is_terminal) as bars:
         yield Bar(bars, bars.add_task(description, total=total, status=""))
+
+
+def training_status(loss: float | None, tokens_per_second: float | None) -> str:
+    """The end of a training bar: loss and speed, once they are known."""
+    parts = [] if loss is None else [f"loss {loss:.3f}"]
+    if tokens_per_second:
+        parts.append(f"{tokens_per_second:,.0f} tokens/s")
+    return "  ".join(parts)

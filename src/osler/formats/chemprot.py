@@ -29,6 +29,7 @@ from osler.formats.output import (
     unheld,
 )
 from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.titles import TITLE_LENGTH, joined, parted
 from osler.text.document import Document, Record
 
 _ABSTRACTS = re.compile(r"(.*)_abstracts(_gs)?\.tsv", re.IGNORECASE)
@@ -117,8 +118,9 @@ def _document(
     relation_table: str,
 ) -> Document:
     pmid, title, abstract = cells
+    text, meta = joined(title, abstract)
     table = entity_table
-    draft = Draft(pmid, f"{title} {abstract}", problems, lambda line: tree.where(table, line))
+    draft = Draft(pmid, text, problems, lambda line: tree.where(table, line))
     for number, (_, name, label, start, end, shown, *_) in entities:
         if not (start.isdigit() and end.isdigit()):
             problems.report("malformed-line", "the offsets are no numbers", where=draft.where(number))
@@ -129,20 +131,15 @@ def _document(
         head, tail = (argument.rpartition(":")[2] for argument in row[-2:])
         more = {"evaluated": row[2], "type": row[3]} if len(row) == 6 else {"evaluated": "Y"}
         draft.relation(row[1], head, tail, attributes=more, line=number)
-    return draft.document(meta={"title_length": str(len(title))})
+    return draft.document(meta=meta)
 
 
 def _tables(document: Document, losses: Counter[str]) -> tuple[list[list[str]], ...]:
     losses.update(unheld(document, {"spans", DISCONTINUOUS, RELATIONS, ATTRIBUTES, META}))
-    losses[META] += len(document.meta.keys() - {"title_length"})
-    known = document.meta.get("title_length", "")
-    title = int(known) if known.isdigit() and document.text[int(known) : int(known) + 1] == " " else None
-    if title is None:
-        cut = re.search(r"\s", document.text)
-        title = cut.start() if cut else len(document.text)
-        losses["texts without a title"] += 1
-    text, name = document.text, document.id
-    abstracts = [[name, text[:title], text[title + 1 :]]]
+    losses[META] += len(document.meta.keys() - {TITLE_LENGTH})
+    name = document.id
+    text, title, abstract = parted(document, losses)
+    abstracts = [[name, title, abstract]]
     entities: list[list[str]] = []
     ids: dict[str, str] = {}
     for number, span in enumerate(document.spans, 1):
@@ -152,8 +149,7 @@ def _tables(document: Document, losses: Counter[str]) -> tuple[list[list[str]], 
             continue
         ids[span.id] = span.id if re.fullmatch(r"T\d+", span.id) else f"T{number}"
         losses[RENAMED] += ids[span.id] != span.id
-        shown = flattened(text[span.start : span.end], "\t\n\r", Counter())
-        entities.append([name, ids[span.id], span.label, str(span.start), str(span.end), shown])
+        entities.append([name, ids[span.id], span.label, str(span.start), str(span.end), text[span.start : span.end]])
     relations: list[list[str]] = []
     gold: list[list[str]] = []
     for relation in document.relations:

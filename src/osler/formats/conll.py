@@ -175,6 +175,8 @@ def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterato
         placed += len(inside)
         tokens = [edge for edge in everything if start <= edge[0] < end]
         result = spans_to_tags(inside, tokens, scheme)
+        # Two spans inside one word become the same span when they are widened to it.
+        losses["overlapping spans"] += len(inside) - len({span.key for span in inside})
         for span in result.unexpressed:
             losses[DISCONTINUOUS if span.discontinuous else "overlapping spans"] += 1
         for (first, last), tag in zip(tokens, result.tags, strict=True):

@@ -34,7 +34,7 @@ class GadEuadr:
     def detect(self, source: Source) -> bool:
         """Whether a table has masked genes and diseases."""
         with opened(source) as tree:
-            lines = [line for name in tree.names("*train.tsv", "*test.tsv")[:2] for line in tree.head(name, 3)]
+            lines = [line for name in tree.names("*.tsv")[:2] for line in tree.head(name, 3)]
             return any("@GENE$" in line and "@DISEASE$" in line for line in lines)
 
     def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from osler.formats.base import Loss, Once, Problems, strict_unless
-from osler.formats.output import LABELS, OutputFolder, only_documents, unheld
+from osler.formats.output import DISCONTINUOUS, LABELS, OutputFolder, only_documents, unheld
 from osler.formats.sources import Source, SourceTree, opened
 from osler.text.document import Document, Record, Span
 
@@ -57,7 +57,7 @@ class Hoc:
         for record in records:
             if (document := only_documents(record, losses)) is None:
                 continue
-            losses.update(unheld(document, {"spans", LABELS}))
+            losses.update(unheld(document, {"spans", LABELS, DISCONTINUOUS}))
             stem = folder.stem(document.id)
             slots: list[str] = []
             held: list[Span] = []
@@ -69,7 +69,7 @@ class Hoc:
                 slots.append(" AND".join(span.label for span in mine) or " ")
                 start += len(line) + 1
             losses["spans that are not sentences"] += len(document.spans) - len(held)
-            losses[LABELS] += len(set(document.labels) - {span.label for span in held})
+            losses[LABELS] += len(set(document.labels) ^ {span.label for span in held})
             folder.write(f"text/{stem}.txt", document.text + "\n")
             folder.write(f"labels/{stem}.txt", "".join(f"<{slot}" for slot in slots))
         return Loss(+losses)

@@ -6,7 +6,6 @@ are left out unless `errors` is set. Categories lose the blank some of them end 
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Literal
 
 from osler.core.errors import InputError
 from osler.formats.base import Loss, Problems, strict_unless
+from osler.formats.csv_rows import csv_rows
 from osler.formats.output import META, only_documents, output_file, unheld
 from osler.formats.sources import Source, opened
 from osler.text.document import Document, Record
@@ -40,7 +40,6 @@ _META = {
     "DESCRIPTION": "description",
     "ISERROR": "error",
 }
-_FIELD_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -62,31 +61,22 @@ class Mimic:
     def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
         """Yield the notes in file order."""
         found = strict_unless(problems)
-        csv.field_size_limit(_FIELD_LIMIT)
         with opened(source) as tree:
             for name in tree.names("*noteevents*.csv") or list(tree):
-                rows = csv.reader((line for _, line in tree.lines(name, keep_ends=True)), strict=True)
-                header = [column.strip().upper() for column in next(rows, [])]
+                rows = csv_rows(tree, name)
+                header = [column.strip().upper() for column in next(rows, (1, []))[1]]
                 if not {"ROW_ID", "TEXT"} <= set(header):
                     raise InputError("no columns ROW_ID and TEXT", where=tree.where(name, 1), fix="Give NOTEEVENTS.csv")
-                number = rows.line_num + 1
-                try:
-                    for row in rows:
-                        if len(row) != len(header):
-                            detail = f"{len(row)} columns instead of {len(header)}"
-                            found.report("malformed-line", detail, where=tree.where(name, number))
-                        else:
-                            cells = dict(zip(header, row, strict=True))
-                            if self.errors or cells.get("ISERROR", "").strip() not in ("1", "1.0"):
-                                meta = {_META[key]: cell.strip() for key, cell in cells.items() if key in _META}
-                                kept = {key: cell for key, cell in meta.items() if cell}
-                                yield Document(cells["ROW_ID"].strip(), cells["TEXT"], meta=kept)
-                        number = rows.line_num + 1
-                except csv.Error:
-                    where = tree.where(name, number)
-                    raise InputError(
-                        "the table cannot be read from here on", where=where, fix="Check its quotes"
-                    ) from None
+                for number, row in rows:
+                    if len(row) != len(header):
+                        detail = f"{len(row)} columns instead of {len(header)}"
+                        found.report("malformed-line", detail, where=tree.where(name, number))
+                        continue
+                    cells = dict(zip(header, row, strict=True))
+                    if self.errors or cells.get("ISERROR", "").strip() not in ("1", "1.0"):
+                        meta = {_META[key]: cell.strip() for key, cell in cells.items() if key in _META}
+                        kept = {key: cell for key, cell in meta.items() if cell}
+                        yield Document(cells["ROW_ID"].strip(), cells["TEXT"], meta=kept)
 
     def write(self, records: Iterable[Record], path: Path) -> Loss:
         """Write one table with the official columns."""

@@ -22,6 +22,7 @@ from osler.formats.base import Loss, Once, Problems, strict_unless
 from osler.formats.draft import Draft
 from osler.formats.output import ATTRIBUTES, META, RELATIONS, RENAMED, flattened, only_documents, output_file, unheld
 from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.titles import TITLE_LENGTH, joined, parted
 from osler.text.document import Document, Record, Relation
 
 _TEXT = re.compile(r"([^|\t]*)\|([ta])\|(.*)", re.DOTALL)
@@ -90,7 +91,7 @@ def _document(block: _Block, tree: SourceTree, name: str, problems: Problems) ->
     if "t" not in texts:
         problems.report("missing-text", "a block has no title line", where=tree.where(name, block[0][0]))
         return None
-    text = f"{texts['t']} {texts['a']}" if texts.get("a") else texts["t"]
+    text, meta = joined(texts["t"], texts.get("a", ""))
     draft = Draft(pmid, text, problems, lambda line: tree.where(name, line))
     relations: list[tuple[int, list[str]]] = []
     for number, line in block[len(texts) :]:
@@ -121,18 +122,17 @@ def _document(block: _Block, tree: SourceTree, name: str, problems: Problems) ->
             draft.dangling(number)
             continue
         draft.relation(label, first[head], first[tail], attributes={"head": head, "tail": tail}, line=number)
-    return draft.document(meta={"title_length": str(len(texts["t"]))} if texts.get("a") else {})
+    return draft.document(meta=meta)
 
 
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
     losses.update(unheld(document, {"spans", ATTRIBUTES, RELATIONS, META, "discontinuous spans"}))
-    losses[META] += len(document.meta.keys() - {"title_length"})
+    losses[META] += len(document.meta.keys() - {TITLE_LENGTH})
     name = re.sub(r"[|\s]+", "_", document.id)
     losses[RENAMED] += name != document.id
-    text = flattened(document.text, "\n\r", losses)
-    title = _title_length(document)
-    yield f"{name}|t|{text[:title]}"
-    yield f"{name}|a|{text[title + 1 :]}"
+    text, title, abstract = parted(document, losses)
+    yield f"{name}|t|{title}"
+    yield f"{name}|a|{abstract}"
     written: dict[str, str] = {}
     for span in document.spans:
         concept, parts = (span.attributes.get(key, "") for key in ("concept", "parts"))
@@ -140,7 +140,7 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
         if span.discontinuous:
             losses["discontinuous spans"] += 1
             continue
-        mention = flattened(text[span.start : span.end], "\t", Counter())
+        mention = text[span.start : span.end]
         columns = [name, str(span.start), str(span.end), mention, _cell(span.label, losses)]
         columns += [_cell(concept or "-1", losses)] * bool(concept or parts) + [_cell(parts, losses)] * bool(parts)
         yield "\t".join(columns)
@@ -152,15 +152,6 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
             continue
         losses[ATTRIBUTES] += len(relation.attributes.keys() - {"head", "tail"})
         yield "\t".join((name, _cell(relation.label, losses), _cell(head, losses), _cell(tail, losses)))
-
-
-def _title_length(document: Document) -> int:
-    """Where the title ends: as read, else at the first line break, else with the text."""
-    text, known = document.text, document.meta.get("title_length", "")
-    if known.isdigit() and int(known) + 1 < len(text) and text[int(known)].isspace():
-        return int(known)
-    found = text.find("\n")
-    return found if 0 < found < len(text) - 1 else len(text)
 
 
 def _concepts(relation: Relation, written: dict[str, str]) -> tuple[str, str]:

@@ -58,7 +58,11 @@ class S800:
                     for number, match in rows:
                         edge = (int(match[4]), int(match[5]) + 1)
                         draft.span(
-                            (edge,), self.label, expected=match[6], attributes={"concept": match[1]}, line=number
+                            (edge,),
+                            self.label,
+                            expected=match[6],
+                            attributes={"concept": match[1]} if match[1] else {},
+                            line=number,
                         )
                     yield draft.document(meta={"pmid": rows[0][1][3]} if rows and rows[0][1][3] else {})
                 for rows in mentions.values():
@@ -87,7 +91,7 @@ class S800:
                     continue
                 shown = flattened(span.text_in(document.text), "\t\n\r", Counter())
                 cells = (
-                    span.attributes.get("concept", "-1"),
+                    span.attributes.get("concept", ""),
                     f"{stem}:{pmid}",
                     str(span.start),
                     str(span.end - 1),

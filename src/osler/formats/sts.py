@@ -101,7 +101,7 @@ def _number(cell: str) -> float | None:
 
 def _pair(cells: list[str], header: list[str], default_id: str, gold: list[str] | None) -> TextPair | None:
     columns = header or ["sentence1", "sentence2", "score"][: len(cells)]
-    if len(cells) != len(columns) or len(cells) < 2:
+    if len(cells) != len(columns) or not {"sentence1", "sentence2"} <= set(columns):
         return None
     row = dict(zip(columns, cells, strict=True))
     column = next((name for name in _SCORES if name in row), None)

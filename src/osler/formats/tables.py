@@ -8,7 +8,6 @@ contain single quotes.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Literal
 
 from osler.core.errors import InputError
 from osler.formats.base import Loss, Problems, checked_text, strict_unless
+from osler.formats.csv_rows import csv_rows
 from osler.formats.output import LABELS, VALUES, flattened, output_file, unheld
 from osler.formats.sources import Source, SourceTree, opened
 from osler.text.document import Document, Record, TextPair
@@ -30,7 +30,6 @@ _KNOWN = {
     "labels": ("labels",),
     "value": ("value", "score", "similarity", "mean"),
 }
-_FIELD_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -78,19 +77,7 @@ class Table:
         if self.delimiter == "\t":
             yield from ((number, line.split("\t")) for number, line in tree.lines(name) if line)
             return
-        csv.field_size_limit(_FIELD_LIMIT)
-        reader = csv.reader(
-            (line for _, line in tree.lines(name, keep_ends=True)), delimiter=self.delimiter, strict=True
-        )
-        number = 1
-        try:
-            for row in reader:
-                if row:
-                    yield number, row
-                number = reader.line_num + 1
-        except csv.Error:
-            fix = "Check its quotes"
-            raise InputError("the table cannot be read from here on", where=tree.where(name, number), fix=fix) from None
+        yield from csv_rows(tree, name, self.delimiter)
 
     def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
         """Yield a record for each row."""

@@ -87,7 +87,8 @@ def load_config(source: str | Path) -> Any:
 
 def load_model(auto: Any, source: str | Path) -> Any:
     """Load a Hugging Face model of an Auto class in float32 on the CPU; every weight must be in the folder."""
-    folder, config = resolve(source), load_config(source)
+    folder = resolve(source)
+    config = load_config(folder)
     with _loading(source, auto.__name__):
         model, report = auto.from_pretrained(
             folder,

@@ -60,8 +60,8 @@ def _usual() -> dict[str, Colour]:
 
 def label_colours(labels: Iterable[str]) -> dict[str, Colour]:
     """A colour for each label: its usual one or one drawn from its name, and the next where that is taken."""
-    names = sorted(set(labels))
-    names.sort(key=lambda name: name not in _usual())
+    order = {name: index for index, name in enumerate(_usual())}
+    names = sorted(set(labels), key=lambda name: (order.get(name, len(order)), name))
     chosen: dict[str, Colour] = {}
     taken: set[Colour] = set()
     for name in names:

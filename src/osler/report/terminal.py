@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *, relations: bool = True) -> Text:
-    """The text with coloured mentions, each followed by its label, and the relations beneath."""
+    """The text with coloured mentions, each followed by its label in brackets, and the relations beneath."""
     from rich.style import Style
     from rich.text import Text
 
@@ -32,13 +32,13 @@ def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *
     text = printable(document.text)
     bodies = {label: Style(color=shade.hex, bold=True, underline=True) for label, shade in shades.items()}
     chips = {
-        label: Style(color="black" if dark_text_on(shade.rgb) else "white", bgcolor=shade.hex)
+        label: Style(color="#000000" if dark_text_on(shade.rgb) else "#ffffff", bgcolor=shade.hex)
         for label, shade in shades.items()
     }
     ends: dict[int, list[tuple[str, str]]] = {}
     for span in document.spans:
         for part, (_, end) in enumerate(span.fragments, 1):
-            chip = span.label if len(span.fragments) == 1 else f"{span.label} {part}/{len(span.fragments)}"
+            chip = span.label if len(span.fragments) == 1 else f"{span.label}:{part}/{len(span.fragments)}"
             ends.setdefault(end, []).append((span.label, chip))
     borders = {0, len(text), *ends, *(start for span in document.spans for start, _ in span.fragments)}
     cuts = sorted(borders)
@@ -50,8 +50,7 @@ def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *
     result = Text()
     for here, after in zip(cuts, [*cuts[1:], len(text)], strict=True):
         for label, chip in ends.get(here, ()):
-            # Blanks that do not break keep a label in one piece at the end of a line.
-            result.append(f"\u00a0{printable(chip)}\u00a0".replace(" ", "\u00a0"), chips[label])
+            result.append(f"[{printable(chip)}]", chips[label])
         covering = [label for start, end, label in runs if start <= here < end]
         result.append(text[here:after], bodies[covering[-1]] if covering else None)
     if relations and document.relations:

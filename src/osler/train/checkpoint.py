@@ -1,8 +1,7 @@
 """Checkpoints of everything a run needs to go on as if it had never stopped: safetensors and JSON, no pickle.
 
-A checkpoint is a folder `step-N`. It is written as `.step-N.partial` with the checksums of its files, synced to disk and
-renamed: a half-written one never looks whole, and a damaged one is noticed and passed over for the one
-before it.
+A checkpoint is a folder `step-N`. It is written as `.step-N.partial` with the checksums of its files, synced to disk
+and renamed: a half-written one never looks whole, and a damaged one is noticed and passed over for the one before it.
 """
 
 from __future__ import annotations

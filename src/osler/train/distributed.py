@@ -7,9 +7,10 @@ writes.
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -63,12 +64,13 @@ class World:
         """
         if self.size == 1:
             return module
-        return DistributedDataParallel(
+        replica = DistributedDataParallel(
             module,
             device_ids=[device.index] if device.type == "cuda" else None,
-            broadcast_buffers=False,
             find_unused_parameters=not getattr(module, "uses_every_parameter", False),
         )
+        replica.broadcast_buffers = False  # they are constants; as an argument its name depends on the torch version
+        return replica
 
     def sync_gradients(self, replica: nn.Module, now: bool) -> AbstractContextManager[None]:
         """Around a forward and backward pass: exchange gradients only in the last one of a step."""
@@ -101,22 +103,17 @@ class World:
                 dist.broadcast(tensor, src=0)
 
 
-@contextmanager
-def join_world(choose_device: Callable[[int], torch.device]) -> Iterator[tuple[World, torch.device]]:
+def join_world(choose_device: Callable[[int], torch.device]) -> tuple[World, torch.device]:
     """The world torchrun describes in the environment, or a world of one; and this process's device in it."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        yield World(), choose_device(0)
-        return
+        return World(), choose_device(0)
     world = World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")))
     device = choose_device(world.local_rank)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    joined_before = dist.is_initialized()
-    if not joined_before:
+    if not dist.is_initialized():
+        # Once a process: a group that is left and joined again finds its old addresses in torchrun's store, and hangs.
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
-    try:
-        yield world, device
-    finally:
-        if not joined_before:
-            dist.destroy_process_group()
+        atexit.register(dist.destroy_process_group)
+    return world, device

@@ -61,7 +61,7 @@ def train(
     """
     with ExitStack() as stack:
         stack.enter_context(_threads(config.threads))
-        world, device = stack.enter_context(join_world(lambda rank: choose_device(config.device, rank)))
+        world, device = join_world(lambda rank: choose_device(config.device, rank))
         interrupt = stack.enter_context(deferred())
         if device.type == "cuda":
             stack.enter_context(_quiet_collector())

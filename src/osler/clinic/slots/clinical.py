@@ -18,6 +18,7 @@ _TRIES = 5
 def _state(scribe: Scribe, slot: Slot, key: str, surface: str, label: str = "") -> str:
     """Write a problem with the slot's assertion, and remember what the note says of it."""
     assertion = scribe.assertion(slot)
+    scribe.said.add(key)
     if assertion in ("present", "absent"):
         scribe.stated[key] = assertion == "present"
     if label and assertion == "present":
@@ -26,7 +27,9 @@ def _state(scribe: Scribe, slot: Slot, key: str, surface: str, label: str = "") 
 
 
 def _fits(scribe: Scribe, slot: Slot, key: str) -> bool:
-    """Whether stating this problem so does not contradict an earlier sentence."""
+    """Whether stating this problem so neither repeats this sentence nor contradicts an earlier one."""
+    if key in scribe.said:
+        return False
     known = scribe.stated.get(key)
     if known is None:
         return True
@@ -34,11 +37,11 @@ def _fits(scribe: Scribe, slot: Slot, key: str) -> bool:
     return known if assertion == "present" else not known if assertion == "absent" else False
 
 
-def _surface(scribe: Scribe, problem: Problem) -> str:
+def _surface(scribe: Scribe, problem: Problem, often: float) -> str:
     """One of a problem's names, often with a word on how it is."""
     dice = scribe.dice
     name = dice.pick(problem.also) if problem.also and dice.chance(0.5) else problem.name
-    return modified(scribe, name, problem.gender) if dice.chance(0.35) else name
+    return modified(scribe, name, problem.gender) if dice.chance(often) else name
 
 
 def modified(scribe: Scribe, name: str, gender: str) -> str:
@@ -46,15 +49,16 @@ def modified(scribe: Scribe, name: str, gender: str) -> str:
     general = scribe.lexicon.general
     if name.split(" ", 1)[0] in general["no_modifier_after"]:
         return name
-    word: str = scribe.dice.pick(general["modifiers"])
+    words = scribe.dice.sample(general["modifiers"], 2 if scribe.dice.chance(0.2) else 1)
     if scribe.lexicon.language == "en":
-        return f"{word} {name}"
-    masculine, _, feminine = word.partition("/")
-    return f"{name} {feminine if gender == 'f' and feminine else masculine}"
+        return f"{', '.join(words)} {name}"
+    noun = f"/{gender}"
+    return f"{name} {' y '.join(agree(word, noun) for word in words)}"
 
 
 def _problem(scribe: Scribe, slot: Slot, problem: Problem) -> None:
-    _state(scribe, slot, problem.name, _surface(scribe, problem), problem.label)
+    often = 0.4 if scribe.assertion(slot) == "present" else 0.1
+    _state(scribe, slot, problem.name, _surface(scribe, problem, often), problem.label)
 
 
 def _topic_problem(scribe: Scribe, slot: Slot) -> None:
@@ -110,26 +114,30 @@ def _other(scribe: Scribe, slot: Slot) -> None:
     _problem(scribe, slot, problem)
 
 
-def _symptom_words(scribe: Scribe) -> str:
+def _symptom_words(scribe: Scribe, slot: Slot) -> str:
     dice, lexicon = scribe.dice, scribe.lexicon
     roll = dice.roll()
-    if roll < 0.45:
+    if roll < 0.35:
         return dice.pick(lexicon.specialties[scribe.case.specialty].symptoms)
-    if roll < 0.75:
+    if roll < 0.6:
         general: list[str] = lexicon.general["symptoms"]
         return dice.pick(general)
-    return _site_words(scribe)
+    return _site_words(scribe, slot)
 
 
-def _finding_words(scribe: Scribe) -> str:
+def _finding_words(scribe: Scribe, slot: Slot) -> str:
     dice, specialty = scribe.dice, scribe.lexicon.specialties[scribe.case.specialty]
     roll = dice.roll()
-    if roll < 0.45:
+    area = slot.modifiers[0] if slot.modifiers else ""
+    if area in scribe.lexicon.general["areas"] and roll < 0.6:
+        seen: list[str] = scribe.lexicon.general["areas"][area]
+        return dice.pick(seen)
+    if roll < 0.35:
         return dice.pick(specialty.findings)
-    return dice.pick(specialty.coined).name if roll < 0.75 else _site_words(scribe)
+    return dice.pick(specialty.coined).name if roll < 0.78 else _site_words(scribe, slot)
 
 
-def _site_words(scribe: Scribe) -> str:
+def _site_words(scribe: Scribe, slot: Slot) -> str:
     dice, general = scribe.dice, scribe.lexicon.general
     form: str = dice.pick(general["site_forms"])
     side, site = _side_and_site(scribe)
@@ -149,16 +157,16 @@ def agree(side: str, site: str) -> str:
     return feminine if site.endswith("/f") and feminine else masculine
 
 
-def _from(source: Callable[[Scribe], str]) -> Fill:
+def _from(source: Callable[[Scribe, Slot], str]) -> Fill:
     def fill(scribe: Scribe, slot: Slot) -> None:
-        words = source(scribe)
+        words = source(scribe, slot)
         for _ in range(_TRIES):
             if _fits(scribe, slot, words):
                 break
-            words = source(scribe)
+            words = source(scribe, slot)
         # Spanish symptoms are listed without their gender, so that only English ones can take an adjective.
-        often = scribe.lexicon.language == "en" and source is not _site_words and scribe.dice.chance(0.25)
-        surface = modified(scribe, words, "") if often else words
+        often = 0.0 if scribe.lexicon.language == "es" else 0.25 if scribe.assertion(slot) == "present" else 0.05
+        surface = modified(scribe, words, "") if scribe.dice.chance(often) else words
         _state(scribe, slot, words, surface)
 
     return fill
@@ -175,7 +183,7 @@ def _symptoms(scribe: Scribe, slot: Slot) -> None:
     bare = Slot("symptom", slot.modifiers, "", None, False)
     for place in range(count):
         if place:
-            scribe.say(", " if place < count - 1 else scribe.dice.pick(joints))
+            scribe.say(", " if place < count - 1 else joints[0] if count == 2 else scribe.dice.pick(joints))
         _symptom(scribe, bare if place else slot)
 
 
@@ -204,22 +212,35 @@ def _paired(scribe: Scribe, slot: Slot) -> None:
         scribe.keep(slot, builder.span(fragments, "PROBLEM", attributes))
 
 
+def _reaction(scribe: Scribe, slot: Slot, options: tuple[str, ...]) -> None:
+    """What a drug does besides healing; one that the note has denied is not then reported."""
+    words = scribe.dice.pick(options)
+    for _ in range(_TRIES):
+        if _fits(scribe, slot, words):
+            break
+        words = scribe.dice.pick(options)
+    often = 0.25 if scribe.lexicon.language == "en" else 0.0
+    _state(scribe, slot, words, modified(scribe, words, "") if scribe.dice.chance(often) else words)
+
+
 def _effect(scribe: Scribe, slot: Slot) -> None:
     group = (scribe.drug or scribe.topic.drug).group
-    words = scribe.dice.pick(group.effects)
-    _state(scribe, slot, words, words)
+    _reaction(scribe, slot, group.effects)
 
 
 def _avoid(scribe: Scribe, slot: Slot) -> None:
     group = (scribe.drug or scribe.topic.drug).group
-    words = scribe.dice.pick(group.avoid)
-    _state(scribe, slot, words, words)
+    _reaction(scribe, slot, group.avoid)
 
 
 def lab_name(scribe: Scribe, lab: Lab) -> str:
     """A laboratory test by one of its names."""
     dice = scribe.dice
-    return dice.pick(lab.also) if lab.also and dice.chance(0.55) else lab.name
+    name = dice.pick(lab.also) if lab.also and dice.chance(0.55) else lab.name
+    if dice.chance(0.8):
+        return name
+    around: str = dice.pick(scribe.lexicon.notes["labs"]["around"])
+    return around.format(name=name)
 
 
 def lab_value(scribe: Scribe, lab: Lab) -> tuple[str, int]:
@@ -245,12 +266,12 @@ def _lab(scribe: Scribe, slot: Slot) -> None:
 def _value(scribe: Scribe, slot: Slot) -> None:
     lab = scribe.lab or scribe.lexicon.labs[0]
     text, _ = lab_value(scribe, lab)
-    scribe.say(f"{text} {lab.unit}" if lab.unit and scribe.dice.chance(0.4) else text)
+    scribe.say(f"{text} {lab.unit}" if lab.unit and scribe.dice.chance(0.6) else text)
 
 
 def _imaging(scribe: Scribe, slot: Slot) -> None:
     dice, lexicon = scribe.dice, scribe.lexicon
-    name = dice.pick(lexicon.coined_tests) if dice.chance(0.3) else dice.pick(lexicon.imaging)
+    name = dice.pick(lexicon.coined_tests) if dice.chance(0.35) else dice.pick(lexicon.imaging)
     scribe.put(slot, _placed(scribe, name), "TEST")
 
 
@@ -269,6 +290,10 @@ def _placed(scribe: Scribe, name: str) -> str:
 
 def _department(scribe: Scribe, slot: Slot) -> None:
     scribe.put(slot, scribe.dice.pick(scribe.lexicon.departments), "DEPARTMENT")
+
+
+def _ward(scribe: Scribe, slot: Slot) -> None:
+    scribe.put(slot, scribe.dice.pick(scribe.lexicon.wards), "DEPARTMENT")
 
 
 def _intensive(scribe: Scribe, slot: Slot) -> None:
@@ -293,5 +318,6 @@ CLINICAL_SLOTS: dict[str, Fill] = {
     "imaging": _imaging,
     "procedure": _procedure,
     "dept": _department,
+    "ward": _ward,
     "icu": _intensive,
 }

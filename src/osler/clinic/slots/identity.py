@@ -20,7 +20,7 @@ def _modifier(slot: Slot) -> str:
 def _patient(scribe: Scribe, slot: Slot) -> None:
     who = scribe.case.patient.person
     form = _modifier(slot)
-    name = {"listed": who.listed, "last": who.surname, "first": who.given}.get(form, who.full)
+    name = {"listed": who.listed, "last": who.surname, "first": who.given.split()[0]}.get(form, who.full)
     if form == "last" and scribe.lexicon.language == "es" and scribe.dice.chance(0.6):
         name = who.surname.split()[0]
     scribe.put(slot, name, "PATIENT")
@@ -28,7 +28,7 @@ def _patient(scribe: Scribe, slot: Slot) -> None:
 
 def _relative(scribe: Scribe, slot: Slot) -> None:
     who = scribe.case.patient.relative
-    scribe.put(slot, who.given if _modifier(slot) == "first" else who.full, "PATIENT")
+    scribe.put(slot, who.given.split()[0] if _modifier(slot) == "first" else who.full, "PATIENT")
 
 
 def _doctor(scribe: Scribe, slot: Slot) -> None:
@@ -84,7 +84,8 @@ def _month(scribe: Scribe, slot: Slot) -> None:
 
 
 def _year(scribe: Scribe, slot: Slot) -> None:
-    scribe.put(slot, str(scribe.case.admitted.year - scribe.dice.between(1, 25)), "DATE")
+    back = scribe.dice.between(1, max(2, min(25, scribe.case.age - 4)))
+    scribe.put(slot, str(scribe.case.admitted.year - back), "DATE")
 
 
 def _plain_year(scribe: Scribe, slot: Slot) -> None:
@@ -104,7 +105,7 @@ def _number(scribe: Scribe, slot: Slot) -> None:
 
 
 def _phone(scribe: Scribe, slot: Slot) -> None:
-    own = scribe.dice.chance(0.3)
+    own = scribe.dice.chance(0.5)
     number = scribe.case.patient.phone if own else people.pattern(scribe.lexicon, scribe.dice, "phone")
     scribe.put(slot, number, "PHONE")
 

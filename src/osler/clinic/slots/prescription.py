@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from osler.clinic.dice import Dice
 from osler.clinic.slots.base import Fill
 from osler.clinic.template import Slot
 
 if TYPE_CHECKING:
-    from osler.clinic.lexicon import DrugClass
     from osler.clinic.scribe import Drug, Scribe
 
+_FACTORS = (0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 6, 7)
 _ELSE = frozenset({"other", "third", "group"})
 
 
@@ -18,6 +19,8 @@ def _which(scribe: Scribe, slot: Slot) -> Drug:
     """The drug a slot means: the sentence's own, another one, or the one the patient does not tolerate."""
     if "allergy" in slot.modifiers:
         return scribe.drug_of(scribe.case.patient.allergy)
+    if "relief" in slot.modifiers:
+        return scribe.drug_of(scribe.dice.pick(scribe.lexicon.sig["relief"]))
     if _ELSE.isdisjoint(slot.modifiers):
         return scribe.prescribed or scribe.topic.drug
     taken = {scribe.topic.drug.group.name, *scribe.others}
@@ -39,34 +42,56 @@ def _drug(scribe: Scribe, slot: Slot) -> None:
 def _rx(scribe: Scribe, slot: Slot) -> None:
     """A whole prescription: drug, strength, route, frequency and so on, tied together."""
     drug = _which(scribe, slot)
-    scribe.prescribed, scribe.way = drug, scribe.dice.pick(drug.group.ways)
+    ways = drug.group.ways
+    scribe.prescribed, scribe.way = drug, ways[0] if "home" in slot.modifiers else scribe.dice.pick(ways)
     span = scribe.prescription(scribe.dice.pick(scribe.lexicon.sig[scribe.way]))
-    scribe.prescribed, scribe.way = None, ""
+    scribe.prescribed, scribe.way, scribe.form = None, "", ""
     scribe.keep(slot, span)
 
 
-def _group(scribe: Scribe, slot: Slot) -> DrugClass:
+def _meant(scribe: Scribe, slot: Slot) -> Drug:
+    """The drug that a strength, form or frequency belongs to."""
     if slot.modifiers and slot.modifiers[0] in scribe.lexicon.classes:
-        return scribe.lexicon.classes[slot.modifiers[0]]
-    return (scribe.prescribed or scribe.drug or scribe.topic.drug).group
+        return scribe.drug_of(slot.modifiers[0])
+    return scribe.prescribed or scribe.drug or scribe.topic.drug
 
 
 def _way(scribe: Scribe, slot: Slot) -> str:
-    if slot.modifiers:
-        return slot.modifiers[0]
-    return scribe.way or _group(scribe, slot).ways[0]
+    for modifier in slot.modifiers:
+        if modifier in scribe.lexicon.sig["routes"]:
+            return modifier
+    return scribe.way or _meant(scribe, slot).group.ways[0]
 
 
 def _strength(scribe: Scribe, slot: Slot) -> None:
-    dice, group = scribe.dice, _group(scribe, slot)
-    number, unit = dice.pick(group.strengths), dice.pick(group.units)
-    if scribe.lexicon.language == "es" and scribe.style.commas:
-        number = number.replace(".", "").replace(",", ".") if "," in number else number.replace(".", ",")
-    scribe.put(slot, f"{number}{unit}" if scribe.style.tight_units else f"{number} {unit}", "STRENGTH")
+    dice, drug = scribe.dice, _meant(scribe, slot)
+    name = slot.modifiers[1] if len(slot.modifiers) > 1 else drug.name
+    amount = scribe.strengths.get(name)
+    if amount is None or dice.chance(0.2):
+        amount = _varied(dice, dice.pick(drug.group.strengths_of.get(name) or drug.group.strengths))
+        scribe.strengths[name] = amount
+    if scribe.style.tight_units:
+        amount = amount.replace(" ", "", 1)
+    if scribe.style.commas:
+        amount = amount.replace(",", "").replace(".", ",")
+    scribe.put(slot, amount, "STRENGTH")
+
+
+def _varied(dice: Dice, amount: str) -> str:
+    """An amount as listed, or a multiple of it, or a range: prescribers write more numbers than a list can hold."""
+    roll = dice.roll()
+    if roll > 0.5:
+        return amount
+    number, _, unit = amount.partition(" ")
+    value = float(number.replace(",", "")) * dice.pick(_FACTORS)
+    if roll < 0.08:
+        return f"{value:g}-{2 * value:g} {unit}"
+    return f"{value:,g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
 
 
 def _form(scribe: Scribe, slot: Slot) -> None:
-    scribe.put(slot, scribe.dice.pick(_group(scribe, slot).forms), "FORM")
+    scribe.form = scribe.dice.pick(_meant(scribe, slot).group.forms)
+    scribe.put(slot, scribe.form, "FORM")
 
 
 def _spelled(scribe: Scribe, words: str) -> str:
@@ -76,12 +101,23 @@ def _spelled(scribe: Scribe, words: str) -> str:
     return words.format(**{key: scribe.dice.pick(options) for key, options in scribe.lexicon.sig["words"].items()})
 
 
-def _by_way(key: str, label: str) -> Fill:
-    def fill(scribe: Scribe, slot: Slot) -> None:
-        options = scribe.lexicon.sig[key][_way(scribe, slot)]
-        scribe.put(slot, _spelled(scribe, scribe.dice.pick(options)), label)
+def _dose(scribe: Scribe, slot: Slot) -> None:
+    """How much to take, in the unit the drug comes in."""
+    form = scribe.form or _meant(scribe, slot).group.forms[0]
+    units: dict[str, list[str]] = scribe.lexicon.sig["units"]
+    one, many = next((words for part, words in units.items() if part in form), next(iter(units.values())))
+    words: str = scribe.dice.pick(scribe.lexicon.sig["doses"])
+    scribe.put(slot, _spelled(scribe, words.replace("{unit}", one).replace("{units}", many)), "DOSE")
 
-    return fill
+
+def _frequency(scribe: Scribe, slot: Slot) -> None:
+    own = () if slot.modifiers else _meant(scribe, slot).group.frequencies
+    options = own or scribe.lexicon.sig["frequencies"][_way(scribe, slot)]
+    scribe.put(slot, _spelled(scribe, scribe.dice.pick(options)), "FREQUENCY")
+
+
+def _route(scribe: Scribe, slot: Slot) -> None:
+    scribe.put(slot, scribe.dice.pick(scribe.lexicon.sig["routes"][_way(scribe, slot)]), "ROUTE")
 
 
 def _duration(scribe: Scribe, slot: Slot) -> None:
@@ -118,9 +154,9 @@ PRESCRIPTION_SLOTS: dict[str, Fill] = {
     "rx": _rx,
     "strength": _strength,
     "form": _form,
-    "dose": _by_way("doses", "DOSE"),
-    "frequency": _by_way("frequencies", "FREQUENCY"),
-    "route": _by_way("routes", "ROUTE"),
+    "dose": _dose,
+    "frequency": _frequency,
+    "route": _route,
     "duration": _duration,
     "temp": _temperature,
     "pulse": _pulse,

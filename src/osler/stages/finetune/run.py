@@ -11,7 +11,7 @@ from torch import nn
 from osler.bundle.bundle import Bundle
 from osler.bundle.spec import BundleSpec, HeadSpec
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import progress
+from osler.core.console import progress, training_status
 from osler.core.errors import RecipeError
 from osler.core.files import fingerprint, remove_tree, write_atomic
 from osler.core.logs import get_logger
@@ -132,7 +132,7 @@ class _Finetuning:
         with progress("finetune", config.steps or len(source)) as bar:
 
             def show(report: StepReport) -> None:
-                bar.update(completed=report.step, status=f"loss {report.loss:.3f}" if report.loss is not None else None)
+                bar.update(completed=report.step, status=training_status(report.loss, report.tokens_per_second))
 
             result = train(
                 _MultiTask(self.bundle.model),

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import progress
+from osler.core.console import progress, training_status
 from osler.core.errors import ArtifactError
 from osler.core.files import fingerprint, remove_tree, write_atomic
 from osler.nn.flops import flops_per_token
@@ -111,7 +111,7 @@ class _Pretraining:
         with progress("pretrain", len(source)) as bar:
 
             def show(report: StepReport) -> None:
-                bar.update(completed=report.step, status=f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s")
+                bar.update(completed=report.step, status=training_status(report.loss, report.tokens_per_second))
 
             result = train(
                 objective,
@@ -138,7 +138,7 @@ class _Pretraining:
             perplexity=round(math.exp(loss), 4),
         )
         write_atomic(work.path / "README.md", model_card(recipe, self.shards, work.counts))
-        write_atomic(work.path / "history.json", json.dumps(result.history, indent=1) + "\n")
+        write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
 
     def _model(self) -> MaskedLM:
         recipe = self.recipe

@@ -73,9 +73,7 @@ def tokenise(corpus: Artifact, tokenizer: Path, out: Path, validation_share: flo
 
 
 def _batches(folder: Path) -> Iterator[list[str]]:
-    for shard in sorted(folder.glob("*.parquet")):
-        if shard.name == "ledger.parquet":
-            continue
+    for shard in sorted(folder.glob("shards/*.parquet")):
         for batch in pq.ParquetFile(shard).iter_batches(batch_size=_BATCH, columns=["text"]):
             yield batch.column("text").to_pylist()
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from osler.clinic.notes import notes
-from osler.clinic.pairs import entailment_pairs, similarity_pairs
 from osler.core.config import Recipe, validate
 from osler.tasks.card import Kind, TaskCard
 from osler.text.document import Document, Record
@@ -33,8 +31,17 @@ def read(card: TaskCard, folder: Path | None = None) -> dict[str, Iterable[Recor
 
 
 def _records(card: TaskCard, options: ClinicOptions, split: str, size: int) -> Iterator[Record]:
-    maker = {"notes": notes, "entailment": entailment_pairs, "similarity": similarity_pairs}[options.produce]
-    for record in maker(size, language=card.language, seed=options.seed, split=split):
+    for record in _maker(options.produce)(size, language=card.language, seed=options.seed, split=split):
         if isinstance(record, Document) and card.kind is Kind.CLASSIFICATION:
             record = record.with_(labels=(record.meta["specialty"],))
         yield record
+
+
+def _maker(produce: str) -> Callable[..., Iterable[Record]]:
+    if produce == "notes":
+        from osler.clinic.notes import notes
+
+        return notes
+    from osler.clinic.pairs import entailment_pairs, similarity_pairs
+
+    return entailment_pairs if produce == "entailment" else similarity_pairs

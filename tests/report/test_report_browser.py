@@ -1,0 +1,123 @@
+"""The page in a real browser: it shows the note, says nothing on the console and asks for nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from osler.report.page import Page
+from osler.report.plots import Bar, bars_with_intervals, curves
+from osler.text.document import Document, Relation, Span
+
+pytestmark = pytest.mark.browser
+
+TEXT = "Mrs. Okafor took warfarin with ibuprofen.\r\n<script>document.title = 'run'</script>\nNo chest pain."
+NOTE = Document(
+    "d",
+    TEXT,
+    (
+        Span.at(5, 11, "PATIENT", id="T1"),
+        Span.at(17, 25, "DRUG", id="T2"),
+        Span.at(31, 40, "DRUG", id="T3"),
+        Span.at(17, 40, "OCCURRENCE", id="T4"),
+        Span.at(TEXT.index("chest"), TEXT.index("chest") + 10, "PROBLEM", id="T5", attributes={"assertion": "absent"}),
+    ),
+    (Relation("DDI-effect", "T2", "T3"),),
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is not installed: the browser tests need it (Debian package chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    page = (
+        Page("Browser test")
+        .heading("Plots")
+        .figure(curves({"a": [(0, 1), (1, 2)], "b": [(0, 2), (1, 1)]}, xlabel="x", ylabel="y"), "Curves")
+        .figure(bars_with_intervals([Bar("a", 0.5, 0.4, 0.6, (0.5,))], xlabel="x"), "Bars")
+        .heading("Table")
+        .table([f"a long column name {i}" for i in range(12)], [list(range(12))], caption="Wide")
+        .heading("Note")
+        .note(NOTE, "One note")
+    )
+    return page.write(tmp_path_factory.mktemp("page") / "report.html").as_uri()
+
+
+def opened(browser: Any, address: str, **settings: Any) -> tuple[Any, list[str]]:
+    context = browser.new_context(**settings)
+    tab = context.new_page()
+    events: list[str] = []
+    tab.on("console", lambda message: events.append(message.text))
+    tab.on("pageerror", lambda error: events.append(str(error)))
+    tab.on("request", lambda request: events.append(request.url))
+    tab.goto(address)
+    return tab, events
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_is_quiet_and_shows_the_note(browser: Any, address: str, scheme: str, width: int) -> None:
+    tab, events = opened(browser, address, color_scheme=scheme, viewport={"width": width, "height": 900})
+    assert events == [address]
+    assert tab.title() == "Browser test"
+    drug = tab.locator("mark[data-span='T2']")
+    assert drug.is_visible()
+    assert drug.evaluate("e => getComputedStyle(e).backgroundColor") != "rgba(0, 0, 0, 0)"
+    assert "DRUG" in drug.evaluate("e => getComputedStyle(e, '::after').content")
+    shown = tab.locator(".note-text").evaluate(
+        "e => { e = e.cloneNode(true); e.querySelectorAll('a').forEach(a => a.remove()); return e.textContent }"
+    )
+    assert shown == TEXT
+    assert tab.locator("img").evaluate_all("all => all.every(i => i.complete && i.naturalWidth > 100)")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width, "the page must not scroll sideways"
+    tab.context.close()
+
+
+def test_hovering_a_relation_lights_up_its_arguments(browser: Any, address: str) -> None:
+    tab, _ = opened(browser, address, viewport={"width": 1280, "height": 900})
+    style = "e => getComputedStyle(e).outlineStyle"
+    drug, patient = tab.locator("#n1-s1"), tab.locator("#n1-s0")
+    assert drug.evaluate(style) == "none"
+    tab.locator("#n1-r1").hover()
+    assert drug.evaluate(style) == "solid"
+    assert patient.evaluate(style) == "none"
+    tab.mouse.move(0, 0)
+    tab.locator("#n1-r1 a").last.click()
+    assert tab.locator("#n1-s2").evaluate(style) == "solid"
+    tab.context.close()
+
+
+def test_text_has_enough_contrast_in_both_schemes(browser: Any, address: str) -> None:
+    # WCAG 2 contrast of each kind of text with the card it stands on; 4.5 is what level AA asks for.
+    measure = """() => {
+      const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+      const luminance = colour => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map(channel);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const ratio = (a, b) => {
+        const [low, high] = [luminance(a), luminance(b)].sort((p, q) => p - q);
+        return (high + 0.05) / (low + 0.05);
+      };
+      const style = selector => getComputedStyle(document.querySelector(selector));
+      const kinds = [".note-text", ".note-caption", ".count", "caption", "thead th", "figcaption"];
+      return kinds.map(kind => ratio(style(kind).color, style(".note").backgroundColor));
+    }"""
+    for scheme in ("light", "dark"):
+        tab, _ = opened(browser, address, color_scheme=scheme)
+        assert min(tab.evaluate(measure)) >= 4.5
+        tab.context.close()

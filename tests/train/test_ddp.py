@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ddp_worker
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from osler.train.trackers import read_history
+
+# Additions happen in another order: (a + c) + (b + d) for two ranks, ((a + b) + c) + d for one. Weights are of order
+# 0.1 to 1.
+WEIGHTS = {"atol": 1e-6, "rtol": 0.0}
+LOSSES = {"abs": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """The same runs by one process (here) and by two (torchrun, gloo), and runs that changed hands half-way."""
+    out = tmp_path_factory.mktemp("ddp")
+    ddp_worker.run(out / "one")
+    ddp_worker.run(out / "started-by-one", stop=6)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    command = [*launch, str(Path(ddp_worker.__file__)), str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as torchrun:
+        try:
+            _, errors = torchrun.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            torchrun.terminate()  # not kill: torchrun ends its workers when asked to
+            raise
+    assert torchrun.returncode == 0, errors
+    ddp_worker.run(out / "started-by-two")
+    return out
+
+
+def notes(runs, name, rank=0):
+    return json.loads((runs / name / f"notes-{rank}.json").read_text())
+
+
+def assert_same_run(left: Path, right: Path, rank: int = 0) -> None:
+    expected = load_file(left / "final-0.safetensors")
+    for name, value in load_file(right / f"final-{rank}.safetensors").items():
+        torch.testing.assert_close(value, expected[name], **WEIGHTS)
+    for one, two in zip(read_history(left), read_history(right), strict=True):
+        assert two.keys() == one.keys()
+        for key in one:
+            assert two[key] == pytest.approx(one[key], **LOSSES), (one["step"], key)
+
+
+def test_samples_come_in_the_same_order(runs):
+    everything = [[step, place] for step in range(ddp_worker.STEPS) for place in range(3)]
+    assert notes(runs, "one")["loaded"] == everything
+    for rank in (0, 1):
+        shares = [[[step, 0], [step, 2]] if rank == 0 else [[step, 1], [step, 0]] for step in range(ddp_worker.STEPS)]
+        assert notes(runs, "straight", rank)["loaded"] == [ref for share in shares for ref in share]
+
+
+def test_loss_curve_and_weights_equal_those_of_one_process(runs):
+    assert_same_run(runs / "one", runs / "straight")
+    assert_same_run(runs / "one", runs / "straight", rank=1)
+    assert notes(runs, "straight", 1)["summary"] == notes(runs, "one")["summary"]
+    assert notes(runs, "one")["summary"][1:3] == [12, 1.0]
+
+
+def test_only_the_first_rank_evaluates_and_both_skip_together(runs):
+    assert notes(runs, "straight", 0)["evaluated"] == [3, 6, 9, 12, 14]
+    assert notes(runs, "straight", 1)["evaluated"] == []
+    assert notes(runs, "straight", 0)["summary"][-1] == notes(runs, "straight", 1)["summary"][-1] == 1
+
+
+@pytest.mark.parametrize("name", ["started-by-two", "started-by-one"])
+def test_the_number_of_processes_can_change_on_the_way(runs, name):
+    assert notes(runs, name)["loaded"][0] == [4, 0]  # from the checkpoint at step 4
+    assert_same_run(runs / "one", runs / name)
