@@ -40,9 +40,14 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=400,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
-    tokenizer.train_from_iterator(["He was given aspirin 81 mg for chest pain .", "No fever. Warfarin was stopped."] * 3, trainer)
+    tokenizer.train_from_iterator(
+        ["He was given aspirin 81 mg for chest pain .", "No fever. Warfarin was stopped."] * 3, trainer
+    )
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     folder = tmp_path_factory.mktemp("tokenizer")
     tokenizer.save(str(folder / "tokenizer.json"))

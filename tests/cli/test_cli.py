@@ -38,12 +38,16 @@ def test_every_command_has_out_set_force_and_dry_run(command):
 
 def test_importing_osler_brings_nothing_heavy():
     code = "import sys, osler; print([m for m in ('torch', 'transformers', 'numpy', 'pydantic', 'rich') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
 
 
 def test_help_brings_no_torch():
     code = "import sys\nfrom osler.cli.main import app\nprint([m for m in ('torch', 'transformers', 'pyarrow') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path):
@@ -58,8 +62,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path):
     ("arguments", "pieces"),
     [
         (["tasks", "info", "clinic-phi"], ["no task 'clinic-phi'", "Did you mean"]),
-        (["tasks", "prepare", "clinic-phi-en", "--set", "optoins.train=3"], ["unknown key 'optoins'", "did you mean 'options'"]),
-        (["tasks", "prepare", "clinic-phi-en", "--set", "options.trian=3"], ["unknown key 'trian'", "did you mean 'train'"]),
+        (
+            ["tasks", "prepare", "clinic-phi-en", "--set", "optoins.train=3"],
+            ["unknown key 'optoins'", "did you mean 'options'"],
+        ),
+        (
+            ["tasks", "prepare", "clinic-phi-en", "--set", "options.trian=3"],
+            ["unknown key 'trian'", "did you mean 'train'"],
+        ),
         (["tasks", "prepare", "clinic-phi-en", "--recipe", "missing.toml"], ["missing.toml", "no such recipe"]),
         (["finetune", "nothing-here", "--model", "no-model"], ["no-model"]),
         (["pretrain", "no-corpus", "--tokenizer", "no-tokenizer", "--steps", "5"], ["no-corpus", "osler corpus"]),
@@ -99,12 +109,21 @@ def test_the_base_install_has_no_torch_and_says_which_extra_to_install(root, tmp
     if not python.exists():
         pytest.skip("the base environment is made by `make test`")
     base = str(python)
-    found = subprocess.run([base, "-c", "import importlib.util as u; print(u.find_spec('torch'))"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [base, "-c", "import importlib.util as u; print(u.find_spec('torch'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert found.stdout.strip() == "None"
     assert osler("--help", python=base).returncode == 0
     assert "clinic-phi-en" in osler("tasks", "list", python=base).stdout
     assert "PATIENT" in osler("tasks", "info", "clinic-phi-en", python=base).stdout
-    for arguments in (["finetune", "t", "--model", "m"], ["tasks", "prepare", "clinic-phi-en"], ["annotate", __file__, "-b", "b"]):
+    for arguments in (
+        ["finetune", "t", "--model", "m"],
+        ["tasks", "prepare", "clinic-phi-en"],
+        ["annotate", __file__, "-b", "b"],
+    ):
         done = osler(*arguments, python=base, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
         assert 'pip install "osler[train]"' in done.stderr

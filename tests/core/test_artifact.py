@@ -86,7 +86,13 @@ def test_a_failed_build_leaves_no_artifact_and_the_next_one_continues(tmp_path):
     with pytest.raises(ArtifactError):
         Artifact.open(tmp_path / "a")
     seen = []
-    produce(tmp_path / "a", kind="small", recipe=Small(), parents={}, build=lambda w: seen.append((w.path / "half.txt").exists()))
+    produce(
+        tmp_path / "a",
+        kind="small",
+        recipe=Small(),
+        parents={},
+        build=lambda w: seen.append((w.path / "half.txt").exists()),
+    )
     assert seen == [True]
 
 
@@ -115,7 +121,9 @@ def test_a_killed_build_is_never_taken_for_whole(tmp_path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "a")], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (tmp_path / "a").exists()
-    assert produce(tmp_path / "a", kind="small", recipe=Recipe(), parents={}, build=lambda w: None).manifest.files.keys() == {"x"}
+    assert produce(
+        tmp_path / "a", kind="small", recipe=Recipe(), parents={}, build=lambda w: None
+    ).manifest.files.keys() == {"x"}
 
 
 def test_an_artifact_of_a_newer_format_is_refused(tmp_path):
@@ -186,7 +194,9 @@ def test_a_full_disk_is_one_clear_error_and_nothing_counts_as_whole(tmp_path):
         print(error)
         sys.exit(error.exit_code)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "a")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "a")], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2, done.stderr
     assert "cannot write" in done.stdout
     assert not (tmp_path / "a").exists()

@@ -109,8 +109,11 @@ def test_documents_come_back_or_the_loss_says_why(name: str, data: st.DataObject
     document = data.draw(documents(labels))
     with tempfile.TemporaryDirectory() as folder:
         loss, records = written(name, [document], folder)
-    assert len(records) == 1
-    found = records[0]
+    if "documents without a word" in loss:
+        assert not records
+        assert not document.text.strip()
+        return
+    (found,) = records
     assert isinstance(found, Document)
     if "spans" in loss:
         assert not found.spans

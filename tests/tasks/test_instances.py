@@ -124,7 +124,9 @@ def test_any_text_can_be_tagged(tokenizer_folder, text, max_length):
     document = Document("d", text)
     builder = make_builder(card("tagging"), None, tokens, max_length, 2)
     instances = builder.build([document], gold=False).instances
-    outputs = [np.random.default_rng(0).normal(size=(i.length, len(builder.outputs))).astype(np.float32) for i in instances]
+    outputs = [
+        np.random.default_rng(0).normal(size=(i.length, len(builder.outputs))).astype(np.float32) for i in instances
+    ]
     (predicted,) = builder.decode([document], instances, outputs)
     assert predicted.text == text
     for found in predicted.spans:
@@ -162,7 +164,10 @@ def test_several_labels_of_one_pair_are_all_taught_and_predicted_once(tokens):
     assert len([i for i in builder.build([both], gold=False).instances if i.place == ("T1", "T2")]) == 1
 
 
-@pytest.mark.parametrize(("markers", "expected"), [("enclose", "<< aspirin >> 81 mg for [[ chest pain ]]"), ("blind", "@DRUG$ 81 mg for @PROBLEM$")])
+@pytest.mark.parametrize(
+    ("markers", "expected"),
+    [("enclose", "<< aspirin >> 81 mg for [[ chest pain ]]"), ("blind", "@DRUG$ 81 mg for @PROBLEM$")],
+)
 def test_mentions_are_marked_or_hidden(tokens, markers, expected):
     builder = relation_builder(tokens, protocols={"p": {"metric": "f1", "markers": markers}})
     ids = builder.build([DOCUMENT], gold=False).instances[0].ids.tolist()
@@ -223,7 +228,9 @@ def test_labels_of_long_documents_are_pooled_over_windows(tokens):
 
 @pytest.mark.parametrize("kind", ["tagging", "classification", "multilabel"])
 def test_a_label_the_card_does_not_know_is_refused_without_quoting_text(tokens, kind):
-    record = Document("d", "CANARY secret", (Span.at(0, 6, "UNSEEN", id="T1"),) if kind == "tagging" else (), labels=("UNSEEN",))
+    record = Document(
+        "d", "CANARY secret", (Span.at(0, 6, "UNSEEN", id="T1"),) if kind == "tagging" else (), labels=("UNSEEN",)
+    )
     with pytest.raises(InputError, match="UNSEEN") as caught:
         make_builder(card(kind), None, tokens, 32, 0).build([record], gold=True)
     assert "CANARY" not in str(caught.value)

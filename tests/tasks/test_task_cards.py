@@ -20,7 +20,9 @@ def test_every_shipped_card_is_valid_and_named_like_its_file():
 
 def test_a_card_can_be_the_users_own_file_and_mistakes_are_named(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text('name = "mine"\ntitle = "x"\nkind = "taging"\nlanguage = "en"\nprotocol = "p"\n[source]\nreader = "clinic"\n')
+    path.write_text(
+        'name = "mine"\ntitle = "x"\nkind = "taging"\nlanguage = "en"\nprotocol = "p"\n[source]\nreader = "clinic"\n'
+    )
     with pytest.raises(RecipeError, match=r"mine\.toml.*'kind'.*tagging"):
         load_card(path)
     with pytest.raises(UnknownNameError, match="clinic-phi-"):
@@ -49,17 +51,22 @@ def test_inconsistent_cards_are_refused(change, message):
 def test_numbers_carry_their_protocol_and_an_unknown_metric_is_refused():
     card = load_card("clinic-phi-en")
     assert card.protocol_id() == "clinic-phi-en/strict@v1"
-    with pytest.raises(RecipeError, match="no protocol 'strikt'.*strict"):
+    with pytest.raises(RecipeError, match=r"no protocol 'strikt'.*strict"):
         card.protocol_named("strikt")
+    protocol, documents = card.protocol_named().changed(metric="pearson"), [Document("d", "x")]
     with pytest.raises(RecipeError, match="metric 'pearson'"):
-        document = Document("d", "x")
-        score(card, card.protocol_named().changed(metric="pearson"), [document], [document])
+        score(card, protocol, documents, documents)
 
 
 def test_records_survive_parquet_exactly(tmp_path):
     documents = [
         Document("1", "aé😀\r\nb", (Span(((0, 1), (3, 4)), "A", "T1", 0.5, {"k": "v"}),), (), ("l",), 1.5, {"m": "n"}),
-        Document("2", "ab", (Span.at(0, 1, "A", id="T1"), Span.at(1, 2, "B", id="T2")), (Relation("r", "T1", "T2", "R1", 0.1),)),
+        Document(
+            "2",
+            "ab",
+            (Span.at(0, 1, "A", id="T1"), Span.at(1, 2, "B", id="T2")),
+            (Relation("r", "T1", "T2", "R1", 0.1),),
+        ),
         Document("3", ""),
     ]
     assert write_records(documents, tmp_path / "d.parquet") == 3

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 
+import numpy as np
 import pytest
 import torch
 from train_toys import Toy, ToySource, config, same, weights
@@ -75,7 +77,8 @@ def test_resumed_run_equals_uninterrupted_one(tmp_path, stop):
     settings = {"checkpoint_every": 3, "eval_every": 4, "log_every": 2, "schedule": "wsd", "warmup": 0.2}
 
     def evaluate(module, step):
-        return {"score": float(torch.rand(()) + step)}  # draws on the global generator, as careless code does
+        # Draws on the global generators, as careless code does.
+        return {"score": random.random() + np.random.random() + float(torch.rand(()))}
 
     def run(folder, **more):
         module = Toy(heads=["a", "b"])

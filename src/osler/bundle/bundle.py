@@ -80,7 +80,11 @@ class Bundle:
     def annotate(self, documents: Sequence[Document]) -> list[Document]:
         """Every document head on raw text: entities, labels and values in one encoder pass, then relations between what was found."""
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
-        shared = [name for name, head in self.spec.heads.items() if self.builders[name].windowed and head.card.record == "document"]
+        shared = [
+            name
+            for name, head in self.spec.heads.items()
+            if self.builders[name].windowed and head.card.record == "document"
+        ]
         instances = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap)
         outputs = run_heads(self.model, instances, shared)
         results = plain

@@ -14,7 +14,9 @@ from osler.tasks.instances.base import Instance
 _BUDGET = {"cpu": 4_096, "cuda": 65_536}
 
 
-def run_heads(model: MultiHeadModel, instances: Sequence[Instance], heads: Sequence[str]) -> dict[str, list[np.ndarray]]:
+def run_heads(
+    model: MultiHeadModel, instances: Sequence[Instance], heads: Sequence[str]
+) -> dict[str, list[np.ndarray]]:
     """The outputs of each head for each instance, in the order given: [tokens, outputs] or [outputs] an instance."""
     device = next(model.parameters()).device
     results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}

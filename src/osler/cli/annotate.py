@@ -14,7 +14,9 @@ from osler.cli.common import DryRunOption, ForceOption, RecipeOption, SetOption,
 def annotate(
     files: Annotated[list[Path] | None, typer.Argument(help="Text or JSON Lines files, or folders of them.")] = None,
     bundle: Annotated[Path | None, typer.Option("--bundle", "-b", help="A bundle folder.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A folder to make; without it JSON Lines go to standard output.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder to make; without it JSON Lines go to standard output.")
+    ] = None,
     format: Annotated[str | None, typer.Option("--format", "-f", help="jsonl or brat.")] = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="Leave out what scores lower.")] = None,
     recipe: RecipeOption = None,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 RecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help="A TOML recipe: a path, or a shipped one such as demo/pretrain.")
 ]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one value of the recipe: a.b=c. May be repeated.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Override one value of the recipe: a.b=c. May be repeated.")
+]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is in --out.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
@@ -71,7 +73,9 @@ def finish(artifact: Artifact) -> None:
     from osler.core.console import console
 
     verb = "reused" if artifact.reused else "made"
-    numbers = " · ".join(f"{_name(key)} {_number(value)}" for key, value in artifact.manifest.counts.items() if _is_number(value))
+    numbers = " · ".join(
+        f"{_name(key)} {_number(value)}" for key, value in artifact.manifest.counts.items() if _is_number(value)
+    )
     console().print(f"[bold green]✓[/] {artifact.manifest.kind} {verb}: {numbers}")
     # The path goes to standard output, so that a script can take it.
     typer.echo(os.path.relpath(artifact.path) if artifact.path.is_relative_to(Path.cwd()) else str(artifact.path))

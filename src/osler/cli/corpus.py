@@ -18,7 +18,9 @@ def _group() -> None: ...
 
 @app.command("build")
 def build(
-    files: Annotated[list[Path] | None, typer.Argument(help="Text, JSON Lines or Parquet files, folders or patterns.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Text, JSON Lines or Parquet files, folders or patterns.")
+    ] = None,
     out: OutOption = Path("runs/corpus"),
     recipe: RecipeOption = None,
     sets: SetOption = None,

@@ -15,7 +15,6 @@ from osler.cli.runner import LocalRunner
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe, load_recipe
 from osler.core.console import console
-from osler.core.files import write_json
 from osler.core.recipes import find_recipe
 
 TASKS = (
@@ -84,7 +83,9 @@ class DemoFlow:
         started = time.monotonic()
         artifact = self.made[name] = work()
         seconds = "reused" if artifact.reused else f"{time.monotonic() - started:.0f} s"
-        console().print(f"[bold green]✓[/] {number}/6 {name:<9} {_summary(name, artifact)} → {artifact.path.name}/ ({seconds})")
+        console().print(
+            f"[bold green]✓[/] {number}/6 {name:<9} {_summary(name, artifact)} → {artifact.path.name}/ ({seconds})"
+        )
 
     def _corpus(self) -> Artifact:
         from osler.clinic.raw import raw_texts
@@ -126,7 +127,11 @@ class DemoFlow:
         for name in TASKS:
             sizes = self.recipe.pairs if load_card(name).record == "pair" else self.recipe.notes
             prepare(PrepareRecipe(task=name, options=sizes), self._task(name))
-        options = {**self.recipe.finetune, "model": str(self.out / "encoder"), "tasks": [self._task(name) for name in TASKS]}
+        options = {
+            **self.recipe.finetune,
+            "model": str(self.out / "encoder"),
+            "tasks": [self._task(name) for name in TASKS],
+        }
         return run(load_recipe(FinetuneRecipe, find_recipe("demo/finetune"), options=options), self.out / "bundle")
 
     def _study(self) -> Artifact:
@@ -170,9 +175,15 @@ def _summary(name: str, artifact: Artifact) -> str:
     texts = {
         "corpus": lambda: f"{counts['documents']:,} documents kept of {counts['read']:,}",
         "vocab": lambda: f"{counts['size']:,} tokens",
-        "pretrain": lambda: f"{counts['parameters']:,} parameters, {counts['tokens_seen']:,} tokens, perplexity {counts['perplexity']:.1f}",
+        "pretrain": lambda: (
+            f"{counts['parameters']:,} parameters, {counts['tokens_seen']:,} tokens, perplexity {counts['perplexity']:.1f}"
+        ),
         "finetune": lambda: f"{counts['heads']} heads, mean dev score {100 * counts['dev_mean']:.1f}",
-        "study": lambda: f"{counts['runs']} runs, {counts['models']} models x {counts['tasks']} tasks x {counts['seeds']} seeds",
-        "annotate": lambda: f"{counts['entities']} entities and {counts['relations']} relations in {counts['documents']} note",
+        "study": lambda: (
+            f"{counts['runs']} runs, {counts['models']} models x {counts['tasks']} tasks x {counts['seeds']} seeds"
+        ),
+        "annotate": lambda: (
+            f"{counts['entities']} entities and {counts['relations']} relations in {counts['documents']} note"
+        ),
     }
     return texts[name]()

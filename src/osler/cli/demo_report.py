@@ -49,7 +49,9 @@ def _note(page: Page, annotations: Artifact) -> None:
     document = next(iter(get_format("jsonl").read(annotations.path / "annotations.jsonl")))
     assert isinstance(document, Document)
     page.heading("A note, annotated")
-    page.text("Raw text in; entities, protected health information and relations out, from one encoder. Predictions, not gold.")
+    page.text(
+        "Raw text in; entities, protected health information and relations out, from one encoder. Predictions, not gold."
+    )
     page.note(document, "What the bundle found in a note it had never seen.")
 
 
@@ -61,18 +63,36 @@ def _heads(page: Page, bundle: Artifact) -> None:
     for name, head in spec.heads.items():
         lost = sum(counts["not_expressible"].get(name, {}).values())
         metric = head.card.protocol_named(head.protocol).metric
-        rows.append([name, head.card.kind, head.card.protocol_id(head.protocol), metric, counts["dev"][name], counts["batches_an_epoch"][name], lost])
+        rows.append(
+            [
+                name,
+                head.card.kind,
+                head.card.protocol_id(head.protocol),
+                metric,
+                counts["dev"][name],
+                counts["batches_an_epoch"][name],
+                lost,
+            ]
+        )
     columns: list[Column | str] = [
         "head", "kind", "protocol", "metric", Column("dev x 100", digits=1, scale=100), "batches an epoch", "gold not expressible",
     ]  # fmt: skip
-    note = "Round robin: every head has as many turns as the largest task. What a flat tagger cannot express stays in gold and costs recall."
+    note = (
+        "Round robin: every head has as many turns as the largest task. "
+        "What a flat tagger cannot express stays in gold and costs recall."
+    )
     page.table(Table(columns, rows, "The heads of the bundle", note))
     history = _history(bundle)
     series = {
-        name: [(record["step"], 100 * record[name]) for record in history if record["kind"] == "eval" and name in record]
+        name: [
+            (record["step"], 100 * record[name]) for record in history if record["kind"] == "eval" and name in record
+        ]
         for name in spec.heads
     }
-    page.figure(curves(series, xlabel="updates", ylabel="dev score x 100", title="Learning curves"), "Dev score of each head while all learn together.")
+    page.figure(
+        curves(series, xlabel="updates", ylabel="dev score x 100", title="Learning curves"),
+        "Dev score of each head while all learn together.",
+    )
 
 
 def _study(page: Page, study: Artifact) -> None:
@@ -85,7 +105,10 @@ def _study(page: Page, study: Artifact) -> None:
         found = {cell["task"]: cell for cell in cells if cell["model"] == model}
         rows.append([model, *(_value(found[task]) for task in tasks)])
     protocols = "; ".join(dict.fromkeys(cell["protocol"] for cell in cells))
-    note = f"Test split, mean ± standard deviation over {len(cells[0]['seeds'])} seed(s), times 100. Protocols: {protocols}. * differs from the baseline ({results['baseline']}) at 5 %, paired bootstrap, Holm-corrected."
+    note = (
+        f"Test split, mean ± standard deviation over {len(cells[0]['seeds'])} seed(s), times 100. Protocols: {protocols}. "
+        f"* differs from the baseline ({results['baseline']}) at 5 %, paired bootstrap, Holm-corrected."
+    )
     page.heading("What pretraining buys")
     page.table(Table(columns, rows, "The same encoder with and without its pretrained weights", note))
 
@@ -102,15 +125,25 @@ def _pretraining(page: Page, encoder: Artifact) -> None:
         "validation": [(record["step"], record["validation_loss"]) for record in history if record["kind"] == "eval"],
     }
     page.heading("Pretraining")
-    page.figure(curves(series, xlabel="updates", ylabel="loss", title="Masked language model"), "Training masks 20 %, validation 15 %.")
+    page.figure(
+        curves(series, xlabel="updates", ylabel="loss", title="Masked language model"),
+        "Training masks 20 %, validation 15 %.",
+    )
 
 
 def _corpus(page: Page, corpus: Artifact) -> None:
-    counts = corpus.manifest.counts
+    card = json.loads((corpus.path / "card.json").read_text())
     page.heading("The corpus")
-    rows: list[list[str | int]] = [["kept", counts["documents"]]]
-    rows += [[f"removed: {reason}", number] for reason, number in sorted(counts["removed"].items())]
-    page.table(Table(["", "documents"], rows, "What became of the raw documents", "Every removal is in the corpus's ledger with its reason."))
+    rows: list[list[str | int]] = [["kept", card["documents"]]]
+    rows += [[f"removed: {reason}", number] for reason, number in sorted(card["removed"].items())]
+    page.table(
+        Table(
+            ["", "documents"],
+            rows,
+            "What became of the raw documents",
+            "Every removal is in the corpus's ledger with its reason.",
+        )
+    )
 
 
 def _history(artifact: Artifact) -> list[dict[str, Any]]:

@@ -14,8 +14,12 @@ def evaluate(
     bundle: Annotated[Path | None, typer.Argument(help="A bundle folder.")] = None,
     task: Annotated[Path | None, typer.Option("--task", help="A task folder.")] = None,
     split: Annotated[str | None, typer.Option("--split", help="Which split; test by default.")] = None,
-    head: Annotated[str | None, typer.Option("--head", help="Which head; the one named like the task by default.")] = None,
-    protocol: Annotated[str | None, typer.Option("--protocol", help="Score under another protocol of the task.")] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", help="Which head; the one named like the task by default.")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="Score under another protocol of the task.")
+    ] = None,
     out: OutOption = Path("runs/evaluation"),
     recipe: RecipeOption = None,
     sets: SetOption = None,

@@ -12,7 +12,9 @@ from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption,
 
 def finetune(
     tasks: Annotated[list[Path] | None, typer.Argument(help="Task folders (osler tasks prepare).")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="An encoder or bundle folder, or a hub name.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="An encoder or bundle folder, or a hub name.")
+    ] = None,
     out: OutOption = Path("runs/bundle"),
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the largest task.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Peak learning rate.")] = None,

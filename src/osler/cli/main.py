@@ -42,8 +42,12 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _global(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log events to standard error (never document text).")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log events to standard error (never document text).")
+    ] = False,
 ) -> None:
     from osler.core.logs import configure
 

@@ -33,4 +33,14 @@ def run_study(
     from osler.stages.study.run import plan, run
 
     do = partial(run, runner=LocalRunner())
-    perform(StudyRecipe, plan, do, recipe=recipe, sets=sets, options={"workers": workers}, out=out, force=force, dry_run=dry_run)
+    perform(
+        StudyRecipe,
+        plan,
+        do,
+        recipe=recipe,
+        sets=sets,
+        options={"workers": workers},
+        out=out,
+        force=force,
+        dry_run=dry_run,
+    )

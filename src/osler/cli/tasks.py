@@ -15,7 +15,9 @@ app = typer.Typer(help="The tasks a model can be taught, and their data.", no_ar
 @app.command("list")
 def list_tasks(
     language: Annotated[str | None, typer.Option("--language", help="Only tasks in this language: en, es, fr.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="Only tagging, relation, classification, multilabel or regression.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Only tagging, relation, classification, multilabel or regression.")
+    ] = None,
 ) -> None:
     """List the tasks osler knows."""
     from rich.console import Console
@@ -44,7 +46,9 @@ def info(task: Annotated[str, typer.Argument(help="A task name, or the path of a
 @app.command("prepare")
 def prepare(
     task: Annotated[str | None, typer.Argument(help="A task name, or the path of a card.")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="The folder or archive with the official files.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="The folder or archive with the official files.")
+    ] = None,
     out: OutOption = Path("runs/task"),
     recipe: RecipeOption = None,
     sets: SetOption = None,

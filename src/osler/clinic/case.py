@@ -103,8 +103,14 @@ def make_patient(lexicon: Lexicon, seed: int, number: int) -> Patient:
         phone=pattern(lexicon, dice, "phone"),
         street=street(lexicon, dice),
         city=dice.pick(lexicon.cities),
-        profession=dice.pick(people["professions"]),
+        profession=_of_sex(dice.pick(people["professions"]), who.sex),
     )
+
+
+def _of_sex(words: str, sex: str) -> str:
+    """The form of a Spanish noun for a man or a woman ("maestro/maestra")."""
+    masculine, _, feminine = words.partition("/")
+    return feminine if feminine and sex == "F" else masculine
 
 
 def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:

@@ -77,6 +77,9 @@ class Specialty:
     findings: tuple[str, ...]
 
 
+Done = dict[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Lexicon:
     """Everything the scribes of one language and split draw from."""
@@ -93,10 +96,9 @@ class Lexicon:
     chronic: tuple[Problem, ...]
     general: dict[str, Any]
     labs: tuple[Lab, ...]
-    imaging: tuple[str, ...]
-    coined_tests: tuple[str, ...]
-    procedures: tuple[str, ...]
-    coined_procedures: tuple[str, ...]
+    imaging: Done
+    procedures: Done
+    operations: Done
     departments: tuple[str, ...]
     wards: tuple[str, ...]
     intensive: tuple[str, ...]
@@ -121,7 +123,7 @@ def lexicon(language: Language, split: Split) -> Lexicon:
     surnames = share(_unique([*people["surnames"], *(a + b for a in heads for b in links)]), split, "surname")
     city_heads = people.get("city_heads", heads)
     cities = (*people["cities"], *share((a + b for a in city_heads for b in people["city_tails"]), split, "city", 40))
-    roots = [entry["root"] for entry in problems["coin"]["roots"]]
+    roots = problems["coin"]["roots"]
     return Lexicon(
         language=language,
         split=split,
@@ -135,10 +137,9 @@ def lexicon(language: Language, split: Split) -> Lexicon:
         chronic=tuple(problem for specialty in specialties.values() for problem in specialty.chronic),
         general=_general(problems["general"], split),
         labs=tuple(_lab(entry) for entry in studies["labs"]),
-        imaging=_listed(studies["imaging"], split, "test"),
-        coined_tests=share(_joined(roots, studies["test_suffixes"]), split, "test"),
-        procedures=_listed(studies["procedures"], split, "procedure"),
-        coined_procedures=share(_joined(roots, studies["procedure_suffixes"]), split, "procedure"),
+        imaging=_done(studies["imaging"], roots, studies["test_suffixes"], split),
+        procedures=_done(studies["procedures"], [], [], split),
+        operations=_done(studies["operations"], roots, studies["procedure_suffixes"], split),
         departments=tuple(studies["departments"]),
         wards=tuple(studies["wards"]),
         intensive=tuple(studies["intensive"]),
@@ -153,7 +154,7 @@ def _listed(words: list[str], split: Split, salt: str) -> tuple[str, ...]:
 
 
 def _general(entry: dict[str, Any], split: Split) -> dict[str, Any]:
-    chosen = {key: _listed(entry[key], split, "problem") for key in ("symptoms", "modifiers")}
+    chosen = {key: _listed(entry[key], split, "problem") for key in ("symptoms", "modifiers", "degrees")}
     areas = {area: _listed(words, split, "problem") for area, words in entry["areas"].items()}
     return {**entry, **chosen, "areas": areas}
 
@@ -162,8 +163,15 @@ def _unique(words: list[str]) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def _joined(roots: list[str], suffixes: list[str]) -> list[str]:
-    return [root + suffix for root in roots for suffix in suffixes]
+def _done(listed: dict[str, list[str]], roots: list[dict[str, str]], suffixes: list[str], split: Split) -> Done:
+    """What is done in each specialty, half of it coined: "arthr" and "-oscopy" make a test of the joints."""
+    chosen = {}
+    for specialty in SPECIALTIES:
+        known = (*_listed(listed["general"], split, "done"), *_listed(listed[specialty], split, "done"))
+        words = (root["root"] + suffix for root in roots if root["specialty"] == specialty for suffix in suffixes)
+        coined = share(words, split, "done")
+        chosen[specialty] = (*known, *coined * (len(known) // (len(coined) + 1)))
+    return chosen
 
 
 def _classes(drugs: dict[str, Any], split: Split) -> dict[str, DrugClass]:

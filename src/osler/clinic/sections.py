@@ -81,17 +81,16 @@ def sentences(scribe: Scribe, picked: list[str], *, bulleted: bool) -> None:
 def _history(scribe: Scribe) -> None:
     """The patient's chronic diseases, one a line or in a row."""
     notes, dice = scribe.lexicon.notes, scribe.dice
-    lines = list(notes["pmh"]["line"])
     bulleted = dice.chance(0.6)
     for place, problem in enumerate(scribe.case.patient.chronic):
         if bulleted:
             scribe.builder.text(("\n" if place else "") + scribe.style.bullet.format(n=place + 1))
         elif place:
-            scribe.builder.text(" ")
-        scribe.write(dice.pick(lines), scribe.topic_of(problem))
+            scribe.builder.text("; ")
+        scribe.write(dice.pick(notes["pmh"]["line"]), scribe.topic_of(problem))
     picked = chosen(scribe, "pmh", notes["pmh"])
     if picked:
-        scribe.builder.text("\n" if bulleted else " ")
+        scribe.builder.text("\n" if bulleted else ". ")
         sentences(scribe, picked, bulleted=False)
 
 
@@ -172,9 +171,10 @@ def _table(scribe: Scribe, notes: dict[str, Any], labs: list[Any]) -> None:
         value, flag = lab_value(scribe, lab)
         builder.text("\n" if place else "")
         builder.mark(name, "TEST")
-        low, high = (f"{bound:.{lab.decimals}f}" for bound in (lab.low, lab.high))
+        bounds = f"{lab.low:.{lab.decimals}f} - {lab.high:.{lab.decimals}f}"
+        bounds = bounds.replace(".", ",") if scribe.style.commas else bounds
         mark = ("", notes["high"], notes["low"])[flag]
-        cells = (f"{value} {mark}".strip().ljust(8), lab.unit.ljust(8), f"{low} - {high}")
+        cells = (f"{value} {mark}".strip().ljust(8), lab.unit.ljust(8), bounds)
         builder.text(" " * max(widths[0] - len(name), 1) + separator + separator.join(cells))
 
 

@@ -70,23 +70,31 @@ class Artifact:
             version = _version_of(manifest_path)
             if version is not None and version > FORMAT_VERSION:
                 raise _too_new(path, version) from error
-            raise ArtifactError("the manifest is damaged", where=manifest_path, fix="Make the artifact again") from error
+            raise ArtifactError(
+                "the manifest is damaged", where=manifest_path, fix="Make the artifact again"
+            ) from error
         if manifest.format_version > FORMAT_VERSION:
             raise _too_new(path, manifest.format_version)
         if kind is not None and manifest.kind != kind:
             raise ArtifactError(
-                f"this is a {manifest.kind} artifact, not a {kind}", where=path, fix=f"Give the folder of a {kind}{_maker(kind)}"
+                f"this is a {manifest.kind} artifact, not a {kind}",
+                where=path,
+                fix=f"Give the folder of a {kind}{_maker(kind)}",
             )
         for name in manifest.files:
             if not (path / name).is_file():
-                raise ArtifactError(f"the file {name} is missing", where=path, fix="Make the artifact again with --force")
+                raise ArtifactError(
+                    f"the file {name} is missing", where=path, fix="Make the artifact again with --force"
+                )
         return cls(path, manifest)
 
     def verify(self) -> None:
         """Check every file against its recorded hash."""
         for name, expected in self.manifest.files.items():
             if sha256(self.path / name) != expected:
-                raise ArtifactError(f"the file {name} was changed after it was made", where=self.path, fix="Make it again with --force")
+                raise ArtifactError(
+                    f"the file {name} was changed after it was made", where=self.path, fix="Make it again with --force"
+                )
 
 
 @dataclass
@@ -205,7 +213,8 @@ def _move_into_place(partial: Path, out: Path) -> None:
 
 def _digests(parents: Mapping[str, str | Artifact]) -> dict[str, str]:
     return {
-        name: parent.manifest.digest if isinstance(parent, Artifact) else parent for name, parent in sorted(parents.items())
+        name: parent.manifest.digest if isinstance(parent, Artifact) else parent
+        for name, parent in sorted(parents.items())
     }
 
 
@@ -230,5 +239,11 @@ def _too_new(path: Path, version: int) -> ArtifactError:
 
 
 def _maker(kind: str | None) -> str:
-    commands = {"corpus": "corpus", "tokenizer": "vocab", "encoder": "pretrain", "task": "tasks prepare", "bundle": "finetune"}
+    commands = {
+        "corpus": "corpus",
+        "tokenizer": "vocab",
+        "encoder": "pretrain",
+        "task": "tasks prepare",
+        "bundle": "finetune",
+    }
     return f" (osler {commands[kind]})" if kind in commands else ""

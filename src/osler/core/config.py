@@ -79,7 +79,9 @@ def load_recipe(
     for assignment in sets:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            raise RecipeError(f"override {assignment!r} is not of the form key=value", where="--set", fix="Write --set a.b=c")
+            raise RecipeError(
+                f"override {assignment!r} is not of the form key=value", where="--set", fix="Write --set a.b=c"
+            )
         _assign(values, key.strip().split("."), _parse_value(text.strip()), where="--set")
     return validate(kind, values, where=str(path) if path else "recipe")
 
@@ -101,7 +103,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         siblings = [str(item) for item in path.parent.glob("*.toml")] if path.parent.is_dir() else []
         close = nearest(str(path), siblings)
-        raise RecipeError("no such file", where=path, fix=f"Did you mean {close}?" if close else "Check the path") from None
+        raise RecipeError(
+            "no such file", where=path, fix=f"Did you mean {close}?" if close else "Check the path"
+        ) from None
     except IsADirectoryError:
         raise RecipeError("this is a folder, not a recipe", where=path, fix="Give a .toml file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -132,7 +136,9 @@ def _explain(kind: type[BaseModel], details: ErrorDetails) -> str:
     if details["type"] == "extra_forbidden":
         owner = _owner(kind, location[:-1])
         close = nearest(str(location[-1]), owner.model_fields) if owner else None
-        hint = f"did you mean {close!r}?" if close else f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
+        hint = (
+            f"did you mean {close!r}?" if close else f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
+        )
         return f"unknown key {place!r}; {hint}"
     if details["type"] == "missing":
         return f"{place!r} is missing"

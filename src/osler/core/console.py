@@ -40,7 +40,14 @@ class Bar:
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Bar]:
     """A progress bar with time left; silent where standard error is no terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description:<24}"),

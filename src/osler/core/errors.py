@@ -60,7 +60,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 _OUTPUT_PROBLEMS = {
     errno.ENOSPC: ("the disk is full", "Free some space or choose another --out"),
     errno.EDQUOT: ("the disk quota is used up", "Free some space or choose another --out"),
-    errno.EFBIG: ("the file would pass the size limit of this process", "Raise the limit (ulimit -f) or choose another --out"),
+    errno.EFBIG: (
+        "the file would pass the size limit of this process",
+        "Raise the limit (ulimit -f) or choose another --out",
+    ),
     errno.EROFS: ("the file system is read-only", "Choose another --out"),
     errno.EACCES: ("permission denied", "Choose an --out you may write to"),
     errno.EPERM: ("the operation is not permitted", "Choose an --out you may write to"),

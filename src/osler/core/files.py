@@ -82,7 +82,9 @@ def locked(path: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OutputError(
-                "another osler process is writing here", where=path.parent, fix="Wait for it to end, or choose another --out"
+                "another osler process is writing here",
+                where=path.parent,
+                fix="Wait for it to end, or choose another --out",
             ) from error
         yield
     finally:

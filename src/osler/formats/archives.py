@@ -23,7 +23,6 @@ from typing import IO, BinaryIO, cast
 
 from osler.core.errors import InputError
 
-_GIB = 1 << 30
 _DAMAGE = (lzma.LZMAError, zlib.error, EOFError, zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError)
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
 _STREAMS = (".gz", ".xz", ".bz2")
@@ -33,9 +32,9 @@ _STREAMS = (".gz", ".xz", ".bz2")
 class Limits:
     """How far compressed input may grow. The ratio counts only above a floor: small repetitive files compress well."""
 
-    expanded: int = 64 * _GIB
+    expanded: int = 64 << 30
     ratio: int = 200
-    ratio_floor: int = _GIB // 4
+    ratio_floor: int = 1 << 28
     entries: int = 2_000_000
     depth: int = 4
     in_memory: int = 1 << 26
@@ -73,8 +72,8 @@ class _Guarded(io.RawIOBase):
                 raise _damaged(self._where) from error
             raise
         self._count += len(data)
-        bomb = self._count > self._limits.ratio_floor and self._count > self._limits.ratio * max(self._packed, 1)
-        if bomb or self._count > self._limits.expanded:
+        allowed = min(self._limits.expanded, max(self._limits.ratio_floor, self._limits.ratio * max(self._packed, 1)))
+        if self._count > allowed:
             raise InputError(
                 f"expands to more than {self._count} bytes from {self._packed}: refused as a decompression bomb",
                 where=self._where,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -161,8 +161,8 @@ class _Annotations:
             while key in mine:
                 key, count = f"{name}#{count}", count + 1
             mine[key] = value
-        for span_id, span in self._draft.spans.items():
-            span.attributes.update(gathered.get(span_id, {}))  # type: ignore[attr-defined]
+        for span_id in gathered.keys() & self._draft.spans.keys():
+            self._draft.spans[span_id] = replace(self._draft.spans[span_id], attributes=gathered[span_id])
         return self._draft.document(relation_attributes=gathered)
 
     def _relation(self, number: int, columns: list[str]) -> None:

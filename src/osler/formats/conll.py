@@ -122,6 +122,9 @@ class Conll:
                 losses.update(unheld(document, {"spans", DISCONTINUOUS, META}))
                 losses[META] += len(document.meta.keys() - TOKENS.keys())
                 flat = respaced(document, losses, empty_lines=False)
+                if not flat.text:
+                    losses["documents without a word"] += 1
+                    continue
                 name = re.sub(r"\s+", "_", document.id)
                 name = name if name not in ("", "-X-", "O") else "document"
                 losses[RENAMED] += name != document.id

@@ -95,7 +95,10 @@ class Jsonl:
         relations = tuple(_relation(item) for item in data.get("relations") or ())
         if len({span.id for span in spans if span.id}) != sum(bool(span.id) for span in spans):
             problems.report("duplicate-id", "two spans have one id", where=where)
-        return Document(text=text, spans=spans, relations=relations, **common)
+        try:
+            return Document(text=text, spans=spans, relations=relations, **common)
+        except InputError:
+            raise InputError("a span lies outside the text or a relation points to no span") from None
 
     def write(self, records: Iterable[Record], path: Path) -> Loss:
         """Write one line a record; nothing is lost."""

@@ -43,7 +43,8 @@ class SourceTree:
         if not path.exists():
             raise InputError("no such file or folder", where=path, fix="Check the path")
         entries, closers = scan(path, limits)
-        return cls(path if path.is_dir() or len(entries) != 1 else path.parent, entries, closers)
+        single = list(entries) in ([path.name], [path.stem])
+        return cls(path.parent if single and not path.is_dir() else path, entries, closers)
 
     def __enter__(self) -> SourceTree:
         return self
@@ -76,8 +77,8 @@ class SourceTree:
 
     def where(self, name: str, line: int | None = None) -> str:
         """A place for messages: the file and, where known, the line."""
-        place = str(self.root / name) if self.root.name != name else str(self.root)
-        return f"{place}:{line}" if line is not None else place
+        place = self.root / name
+        return f"{place}:{line}" if line is not None else str(place)
 
     def open_binary(self, name: str) -> BinaryIO:
         """The bytes of one file as a stream."""

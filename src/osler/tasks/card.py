@@ -70,7 +70,9 @@ class TaskCard(Recipe):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.protocol not in self.protocols:
-            raise ValueError(f"the default protocol {self.protocol!r} is not among protocols: {', '.join(self.protocols)}")
+            raise ValueError(
+                f"the default protocol {self.protocol!r} is not among protocols: {', '.join(self.protocols)}"
+            )
         if self.kind is not Kind.REGRESSION and not self.labels:
             raise ValueError(f"a {self.kind} task needs labels")
         if self.kind is Kind.RELATION and not self.pairs:

@@ -32,7 +32,9 @@ def load_card(name: str | Path) -> TaskCard:
     if str(name) not in known:
         close = nearest(str(name), known)
         hint = f"Did you mean {close!r}? " if close else ""
-        raise UnknownNameError(f"no task {str(name)!r}", fix=f"{hint}See `osler tasks list`, or give the path of a card.toml")
+        raise UnknownNameError(
+            f"no task {str(name)!r}", fix=f"{hint}See `osler tasks list`, or give the path of a card.toml"
+        )
     return validate(TaskCard, read_toml(known[str(name)]), where=str(known[str(name)]))
 
 

@@ -42,7 +42,13 @@ _RELATION = pa.struct(
 )
 _COMMON = [("labels", pa.list_(pa.string())), ("value", pa.float64()), ("meta", _ATTRIBUTES)]
 DOCUMENT_SCHEMA = pa.schema(
-    [("id", pa.string()), ("text", pa.string()), ("spans", pa.list_(_SPAN)), ("relations", pa.list_(_RELATION)), *_COMMON]
+    [
+        ("id", pa.string()),
+        ("text", pa.string()),
+        ("spans", pa.list_(_SPAN)),
+        ("relations", pa.list_(_RELATION)),
+        *_COMMON,
+    ]
 )
 PAIR_SCHEMA = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
 
@@ -93,7 +99,9 @@ class TaskData:
         """All records of one split."""
         path = self.artifact.path / f"{split}.parquet"
         if not path.is_file():
-            raise ArtifactError(f"no split {split!r}", where=self.artifact.path, fix=f"Use one of: {', '.join(self.splits)}")
+            raise ArtifactError(
+                f"no split {split!r}", where=self.artifact.path, fix=f"Use one of: {', '.join(self.splits)}"
+            )
         return list(read_records(path))
 
 
@@ -101,13 +109,24 @@ def _row(record: Record) -> dict[str, Any]:
     common = {"labels": list(record.labels), "value": record.value, "meta": list(record.meta.items())}
     if isinstance(record, TextPair):
         return {"id": record.id, "first": record.first, "second": record.second, **common}
-    return {"id": record.id, "text": record.text, "spans": _plain(record.spans), "relations": _plain(record.relations), **common}
+    return {
+        "id": record.id,
+        "text": record.text,
+        "spans": _plain(record.spans),
+        "relations": _plain(record.relations),
+        **common,
+    }
 
 
 def _plain(items: Iterable[Span | Relation]) -> list[dict[str, Any]]:
     rows = []
     for item in items:
-        row: dict[str, Any] = {"id": item.id, "label": item.label, "score": item.score, "attributes": list(item.attributes.items())}
+        row: dict[str, Any] = {
+            "id": item.id,
+            "label": item.label,
+            "score": item.score,
+            "attributes": list(item.attributes.items()),
+        }
         if isinstance(item, Span):
             row["fragments"] = [list(fragment) for fragment in item.fragments]
         else:
@@ -121,7 +140,13 @@ def _record(row: Mapping[str, Any]) -> Record:
     if "first" in row:
         return TextPair(row["id"], row["first"], row["second"], **common)
     spans = tuple(
-        Span(tuple((a, b) for a, b in span["fragments"]), span["label"], span["id"], span["score"], dict(span["attributes"]))
+        Span(
+            tuple((a, b) for a, b in span["fragments"]),
+            span["label"],
+            span["id"],
+            span["score"],
+            dict(span["attributes"]),
+        )
         for span in row["spans"]
     )
     relations = tuple(

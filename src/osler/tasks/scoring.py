@@ -58,9 +58,15 @@ def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record
 
 
 def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
-    scores = score_classes([r.labels[0] for r in gold], [r.labels[0] for r in predicted], labels=card.labels, ignore={card.negative})
+    scores = score_classes(
+        [r.labels[0] for r in gold], [r.labels[0] for r in predicted], labels=card.labels, ignore={card.negative}
+    )
     metrics = {"accuracy": scores.accuracy} | _averages(scores)
-    return metrics, scores.as_dict(), {"accuracy": scores.decomposed_accuracy(), "f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+    return (
+        metrics,
+        scores.as_dict(),
+        {"accuracy": scores.decomposed_accuracy(), "f1": scores.f1("micro"), "macro_f1": scores.f1("macro")},
+    )
 
 
 def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:

@@ -31,7 +31,9 @@ class Tokens:
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise ArtifactError(
-                "no tokenizer.json here", where=folder, fix="Give a folder with a fast tokenizer (osler vocab makes one)"
+                "no tokenizer.json here",
+                where=folder,
+                fix="Give a folder with a fast tokenizer (osler vocab makes one)",
             )
         return cls(Tokenizer.from_file(str(path)))
 

@@ -110,7 +110,9 @@ class Document:
             for relation in self.relations:
                 for argument in (relation.head, relation.tail):
                     if argument not in known:
-                        raise InputError(f"relation {relation.id or '?'} points to span {argument or '?'}, which does not exist")
+                        raise InputError(
+                            f"relation {relation.id or '?'} points to span {argument or '?'}, which does not exist"
+                        )
 
     def with_(self, **changes: Any) -> Document:
         """A copy with some fields replaced."""

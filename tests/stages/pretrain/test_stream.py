@@ -42,7 +42,10 @@ def test_one_epoch_holds_every_token_once_whatever_the_batch_size(lengths, max_l
 def test_any_stretch_is_a_pure_function_of_its_position(start, size):
     one, other = stream([5, 20, 3, 9]), stream([5, 20, 3, 9])
     other.sequences(start + 500, start + 510)  # looking elsewhere first changes nothing
-    assert np.concatenate(one.sequences(start, start + size)).tolist() == np.concatenate(other.sequences(start, start + size)).tolist()
+    assert (
+        np.concatenate(one.sequences(start, start + size)).tolist()
+        == np.concatenate(other.sequences(start, start + size)).tolist()
+    )
     assert sum(len(piece) for piece in one.sequences(start, start + size)) == size
 
 
@@ -57,7 +60,10 @@ def test_epochs_follow_each_other_without_a_gap_in_another_order():
 
 def test_validation_order_is_the_order_of_the_documents():
     line = stream([3, 4], seed=None)
-    assert [piece.tolist() for piece in line.sequences(0, line.epoch_tokens)] == [[0, 10, 11, 12, 2], [0, 13, 14, 15, 16, 2]]
+    assert [piece.tolist() for piece in line.sequences(0, line.epoch_tokens)] == [
+        [0, 10, 11, 12, 2],
+        [0, 13, 14, 15, 16, 2],
+    ]
 
 
 def masker(**settings_) -> Masker:

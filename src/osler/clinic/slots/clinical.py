@@ -40,8 +40,12 @@ def _fits(scribe: Scribe, slot: Slot, key: str) -> bool:
 def _surface(scribe: Scribe, problem: Problem, often: float) -> str:
     """One of a problem's names, often with a word on how it is."""
     dice = scribe.dice
-    name = dice.pick(problem.also) if problem.also and dice.chance(0.5) else problem.name
-    return modified(scribe, name, problem.gender) if dice.chance(often) else name
+    name, gender = problem.name, problem.gender
+    if problem.also and dice.chance(0.5):
+        # A Spanish synonym of the other gender says so: "enfisema/m".
+        name, _, other = dice.pick(problem.also).partition("/")
+        gender = other or gender
+    return modified(scribe, name, gender) if dice.chance(often) else name
 
 
 def modified(scribe: Scribe, name: str, gender: str) -> str:
@@ -49,11 +53,14 @@ def modified(scribe: Scribe, name: str, gender: str) -> str:
     general = scribe.lexicon.general
     if name.split(" ", 1)[0] in general["no_modifier_after"]:
         return name
-    words = scribe.dice.sample(general["modifiers"], 2 if scribe.dice.chance(0.2) else 1)
+    dice = scribe.dice
+    roll = dice.roll()
+    words = [dice.pick(general["degrees"])] if roll < 0.45 else []
+    if roll > 0.3:
+        words.append(dice.pick(general["modifiers"]))
     if scribe.lexicon.language == "en":
-        return f"{', '.join(words)} {name}"
-    noun = f"/{gender}"
-    return f"{name} {' y '.join(agree(word, noun) for word in words)}"
+        return f"{' '.join(words)} {name}"
+    return f"{name} {' y '.join(agree(word, f'/{gender}') for word in words)}"
 
 
 def _problem(scribe: Scribe, slot: Slot, problem: Problem) -> None:
@@ -117,6 +124,9 @@ def _other(scribe: Scribe, slot: Slot) -> None:
 def _symptom_words(scribe: Scribe, slot: Slot) -> str:
     dice, lexicon = scribe.dice, scribe.lexicon
     roll = dice.roll()
+    for modifier in slot.modifiers:
+        if modifier in lexicon.specialties and roll < 0.85:
+            return dice.pick(lexicon.specialties[modifier].symptoms)
     if roll < 0.35:
         return dice.pick(lexicon.specialties[scribe.case.specialty].symptoms)
     if roll < 0.6:
@@ -270,14 +280,18 @@ def _value(scribe: Scribe, slot: Slot) -> None:
 
 
 def _imaging(scribe: Scribe, slot: Slot) -> None:
-    dice, lexicon = scribe.dice, scribe.lexicon
-    name = dice.pick(lexicon.coined_tests) if dice.chance(0.35) else dice.pick(lexicon.imaging)
+    name = scribe.dice.pick(scribe.lexicon.imaging[scribe.topic.problem.specialty])
     scribe.put(slot, _placed(scribe, name), "TEST")
 
 
 def _procedure(scribe: Scribe, slot: Slot) -> None:
-    dice, lexicon = scribe.dice, scribe.lexicon
-    name = dice.pick(lexicon.coined_procedures) if dice.chance(0.35) else dice.pick(lexicon.procedures)
+    kind = scribe.lexicon.operations if scribe.dice.chance(0.5) else scribe.lexicon.procedures
+    name = scribe.dice.pick(kind[scribe.topic.problem.specialty])
+    scribe.put(slot, _placed(scribe, name), "PROCEDURE")
+
+
+def _operation(scribe: Scribe, slot: Slot) -> None:
+    name = scribe.dice.pick(scribe.lexicon.operations[scribe.topic.problem.specialty])
     scribe.put(slot, _placed(scribe, name), "PROCEDURE")
 
 
@@ -317,6 +331,7 @@ CLINICAL_SLOTS: dict[str, Fill] = {
     "value": _value,
     "imaging": _imaging,
     "procedure": _procedure,
+    "operation": _operation,
     "dept": _department,
     "ward": _ward,
     "icu": _intensive,

@@ -42,6 +42,15 @@ def _doctor(scribe: Scribe, slot: Slot) -> None:
     scribe.put(slot, name, "DOCTOR")
 
 
+def _doctor_title(scribe: Scribe, slot: Slot) -> None:
+    """Dr. or Dra., with the article or preposition that Spanish joins to it: {dr.pcp.del}."""
+    case, form = scribe.case, _modifier(slot)
+    who = case.family_doctor if form == "pcp" else case.colleague if form == "other" else case.attending
+    titles: dict[str, str] = scribe.lexicon.notes["doctor_titles"][who.sex]
+    title = titles[slot.modifiers[-1] if slot.modifiers and slot.modifiers[-1] in titles else "plain"]
+    scribe.say(title[0].upper() + title[1:] if slot.capital else title)
+
+
 def _hospital(scribe: Scribe, slot: Slot) -> None:
     case, form = scribe.case, _modifier(slot)
     name = case.elsewhere if form == "other" else case.hospital
@@ -179,6 +188,7 @@ IDENTITY_SLOTS: dict[str, Fill] = {
     "patient": _patient,
     "relative": _relative,
     "doctor": _doctor,
+    "dr": _doctor_title,
     "hospital": _hospital,
     "date": _date,
     "dob": _birth,

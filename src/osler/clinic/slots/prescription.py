@@ -11,7 +11,7 @@ from osler.clinic.template import Slot
 if TYPE_CHECKING:
     from osler.clinic.scribe import Drug, Scribe
 
-_FACTORS = (0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 6, 7)
+_FACTORS = (0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3)
 _ELSE = frozenset({"other", "third", "group"})
 
 

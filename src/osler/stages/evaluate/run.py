@@ -32,7 +32,9 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
         head = bundle.head(recipe.head or task.card.name)
         if head.card.kind is not task.card.kind:
             raise RecipeError(
-                f"the head is for {head.card.kind}, the task is {task.card.kind}", where=recipe.task, fix="Choose another --head"
+                f"the head is for {head.card.kind}, the task is {task.card.kind}",
+                where=recipe.task,
+                fix="Choose another --head",
             )
         gold = task.read(recipe.split)
         predicted = bundle.predict(recipe.head or task.card.name, gold)

@@ -28,7 +28,11 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
         bundle = Bundle.load(recipe.bundle, "cpu")
         names = list(bundle.spec.heads)
         if recipe.head is None and len(names) > 1:
-            raise RecipeError(f"the bundle has {len(names)} heads", where=recipe.bundle, fix=f"Choose one with --head: {', '.join(names)}")
+            raise RecipeError(
+                f"the bundle has {len(names)} heads",
+                where=recipe.bundle,
+                fix=f"Choose one with --head: {', '.join(names)}",
+            )
         name = recipe.head or names[0]
         bundle.head(name)
         labels = bundle.builders[name].outputs

@@ -29,7 +29,9 @@ class TaskBatch:
 
     def to(self, device: torch.device) -> TaskBatch:
         """A copy on another device."""
-        return TaskBatch(self.head, self.batch.to(device, non_blocking=True), self.targets.to(device, non_blocking=True))
+        return TaskBatch(
+            self.head, self.batch.to(device, non_blocking=True), self.targets.to(device, non_blocking=True)
+        )
 
 
 @dataclass(frozen=True)

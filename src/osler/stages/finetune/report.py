@@ -16,7 +16,9 @@ def bundle_card(recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, A
         protocol = head.card.protocol_named(head.protocol)
         lost = sum(counts["not_expressible"].get(name, {}).values())
         score = f"{counts['dev'][name]:.4f} {protocol.metric}"
-        rows.append(f"| {name} | {head.card.kind} | {head.card.language} | {head.card.protocol_id(head.protocol)} | {score} | {lost} |")
+        rows.append(
+            f"| {name} | {head.card.kind} | {head.card.language} | {head.card.protocol_id(head.protocol)} | {score} | {lost} |"
+        )
     table = "\n".join(rows)
     return f"""---
 library_name: osler

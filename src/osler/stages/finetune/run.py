@@ -25,7 +25,8 @@ from osler.stages.finetune.report import bundle_card
 from osler.tasks.data import TaskData
 from osler.tasks.tokens import Tokens
 from osler.text.document import Record
-from osler.train.loop import BestOf, StepReport, train
+from osler.train.loop import train
+from osler.train.run import BestOf, StepReport
 from osler.train.source import EpochSource, LossOutput
 
 log = get_logger("osler.finetune")
@@ -67,7 +68,9 @@ def _check(recipe: FinetuneRecipe, tasks: Sequence[TaskData]) -> None:
             raise RecipeError(f"the task {name} is given twice", fix="Give each task once")
     for name in recipe.protocols:
         if name not in names:
-            raise RecipeError(f"protocols names the task {name!r}, which is not among the tasks", fix=f"Tasks: {', '.join(names)}")
+            raise RecipeError(
+                f"protocols names the task {name!r}, which is not among the tasks", fix=f"Tasks: {', '.join(names)}"
+            )
     for task in tasks:
         trained_on = task.card.protocol_named(recipe.protocols.get(task.card.name)).train_on
         if "dev" in trained_on or "test" in trained_on:
@@ -100,14 +103,21 @@ class _Finetuning:
             max_length=min(recipe.max_length, encoder.max_length),
             overlap=recipe.overlap,
             heads={
-                task.card.name: HeadSpec(card=task.card, protocol=recipe.protocols.get(task.card.name, task.card.protocol))
+                task.card.name: HeadSpec(
+                    card=task.card, protocol=recipe.protocols.get(task.card.name, task.card.protocol)
+                )
                 for task in tasks
             },
         )
         self.bundle = Bundle(MultiHeadModel(encoder), Tokens.load(folder), spec)
         for name, builder in self.bundle.builders.items():
             self.bundle.model.add_head(
-                name, builder.head, len(builder.outputs), seed=recipe.train.seed, labels=builder.outputs, dropout=recipe.dropout
+                name,
+                builder.head,
+                len(builder.outputs),
+                seed=recipe.train.seed,
+                labels=builder.outputs,
+                dropout=recipe.dropout,
             )
         self.train_data: dict[str, TaskInstances] = {}
         self.dev: dict[str, list[Record]] = {}

@@ -41,7 +41,11 @@ def run(recipe: PrepareRecipe, out: Path, *, force: bool = False) -> Artifact:
             counter = _Counter(card, split)
             count = write_records(counter.through(records), work.path / f"{split}.parquet", pairs=card.record == "pair")
             if not count:
-                raise InputError(f"the split {split!r} of task {card.name} is empty", where=recipe.source, fix="Check the source files")
+                raise InputError(
+                    f"the split {split!r} of task {card.name} is empty",
+                    where=recipe.source,
+                    fix="Check the source files",
+                )
             work.counts[split] = count
             work.counts[f"{split}_detail"] = counter.numbers
         write_atomic(work.path / CARD, tomli_w.dumps(card.resolved()))

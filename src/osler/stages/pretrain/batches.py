@@ -36,7 +36,16 @@ class PretrainSource:
     """Micro-batch m of step s is batch s·accumulate + m of the stream, masked by a stream of its own."""
 
     def __init__(
-        self, stream: PieceStream, masker: Masker, *, seed: int, batch_tokens: int, accumulate: int, steps: int, max_length: int, pad_id: int
+        self,
+        stream: PieceStream,
+        masker: Masker,
+        *,
+        seed: int,
+        batch_tokens: int,
+        accumulate: int,
+        steps: int,
+        max_length: int,
+        pad_id: int,
     ) -> None:
         self.stream = stream
         self.masker = masker
@@ -60,7 +69,9 @@ class PretrainSource:
         return masked_batch(sequences, self.masker, generator(self.seed, "mask", ref), self.max_length, self.pad_id)
 
 
-def masked_batch(sequences: Sequence[np.ndarray], masker: Masker, rng: np.random.Generator, max_length: int, pad_id: int) -> Batch:
+def masked_batch(
+    sequences: Sequence[np.ndarray], masker: Masker, rng: np.random.Generator, max_length: int, pad_id: int
+) -> Batch:
     """Mask sequences and pack them."""
     flat = np.concatenate(sequences)
     masked = masker.apply(flat, rng)
@@ -70,7 +81,9 @@ def masked_batch(sequences: Sequence[np.ndarray], masker: Masker, rng: np.random
     return Batch(payload, weight=float((masked.targets != IGNORED).sum()), tokens=len(flat))
 
 
-def validation_batches(stream: PieceStream, masker: Masker, *, batch_tokens: int, limit: int, max_length: int, pad_id: int) -> Iterator[Batch]:
+def validation_batches(
+    stream: PieceStream, masker: Masker, *, batch_tokens: int, limit: int, max_length: int, pad_id: int
+) -> Iterator[Batch]:
     """The same batches with the same masks every time: one pass in order, up to `limit` tokens."""
     total = min(limit, stream.epoch_tokens)
     for number, start in enumerate(range(0, total, batch_tokens)):

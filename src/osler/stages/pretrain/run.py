@@ -25,7 +25,8 @@ from osler.stages.pretrain.report import model_card
 from osler.stages.pretrain.stream import PieceStream
 from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
 from osler.tasks.tokens import Tokens
-from osler.train.loop import BestOf, StepReport, train
+from osler.train.loop import train
+from osler.train.run import BestOf, StepReport
 from osler.train.source import LossOutput, move
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -33,7 +34,11 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_m
 
 def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
     """What `run` will do, for a person."""
-    start = f"continue from {recipe.start_from}" if recipe.start_from else f"a new {recipe.preset} encoder from random weights"
+    start = (
+        f"continue from {recipe.start_from}"
+        if recipe.start_from
+        else f"a new {recipe.preset} encoder from random weights"
+    )
     steps = recipe.train.steps or 0
     seen = steps * recipe.accumulate * recipe.batch_tokens
     return [
@@ -54,7 +59,9 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
         parents["start_from"] = fingerprint(sorted(recipe.start_from.glob("*.safetensors")))
 
     def build(work: Workspace) -> None:
-        shards = tokenise(corpus, tokenizer_json, recipe.tokens or out.with_name(f"{out.name}.tokens"), recipe.validation_share)
+        shards = tokenise(
+            corpus, tokenizer_json, recipe.tokens or out.with_name(f"{out.name}.tokens"), recipe.validation_share
+        )
         _Pretraining(recipe, tokens, shards).run(work)
 
     return produce(out, kind="encoder", recipe=recipe, parents=parents, build=build, force=force)
@@ -120,7 +127,9 @@ class _Pretraining:
                 folder=work.path,
                 evaluate=self._validate,
                 best=BestOf("validation_loss", "min"),
-                flops_per_token=flops_per_token(model.config, masked_fraction=recipe.masking.rate, length=recipe.max_length),
+                flops_per_token=flops_per_token(
+                    model.config, masked_fraction=recipe.masking.rate, length=recipe.max_length
+                ),
                 on_step=show,
             )
         remove_tree(work.path / "checkpoints")
@@ -152,7 +161,11 @@ class _Pretraining:
                 )
             return model
         return MaskedLM.from_preset(
-            recipe.preset, vocab_size=self.vocab_size, max_length=recipe.max_length, pad_token_id=self.pad_id, seed=recipe.train.seed
+            recipe.preset,
+            vocab_size=self.vocab_size,
+            max_length=recipe.max_length,
+            pad_token_id=self.pad_id,
+            seed=recipe.train.seed,
         )
 
     def _epoch_steps(self) -> int:

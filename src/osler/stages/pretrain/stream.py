@@ -18,7 +18,9 @@ from osler.stages.pretrain.tokens import TokenisedDocuments
 class PieceStream:
     """Pieces of documents in a shuffled order that depends only on seed and epoch."""
 
-    def __init__(self, documents: TokenisedDocuments, max_length: int, prefix: list[int], suffix: list[int], seed: int | None) -> None:
+    def __init__(
+        self, documents: TokenisedDocuments, max_length: int, prefix: list[int], suffix: list[int], seed: int | None
+    ) -> None:
         self.ids = documents.ids
         self.prefix = np.array(prefix, dtype=np.int64)
         self.suffix = np.array(suffix, dtype=np.int64)

@@ -34,7 +34,9 @@ def documents(files: Sequence[Path]) -> Iterator[Document]:
         if path.suffix in _LINES:
             for record in get_format("jsonl").read(path):
                 if not isinstance(record, Document):
-                    raise InputError("a pair of texts cannot be annotated", where=path, fix="Give documents with a text field")
+                    raise InputError(
+                        "a pair of texts cannot be annotated", where=path, fix="Give documents with a text field"
+                    )
                 yield record
         else:
             yield Document(path.stem, _text(path), meta={"file": path.name})

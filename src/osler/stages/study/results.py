@@ -114,7 +114,8 @@ def collect(folders: Mapping[RunSpec, Path], baseline: str, resamples: int) -> R
     by_key = {(cell.model, cell.task): cell for cell in cells}
     others = [cell for cell in cells if cell.model != baseline]
     raw = [
-        paired_bootstrap(cell.decomposed, by_key[baseline, cell.task].decomposed, resamples=resamples) for cell in others
+        paired_bootstrap(cell.decomposed, by_key[baseline, cell.task].decomposed, resamples=resamples)
+        for cell in others
     ]
     adjusted = holm([comparison.p_value for comparison in raw])
     compared = {

@@ -32,7 +32,9 @@ def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False) 
     """Make the study artifact; `runner` does a single run."""
     baseline = recipe.baseline or next(iter(recipe.models))
     if baseline not in recipe.models:
-        raise RecipeError(f"the baseline {baseline!r} is not among the models", fix=f"Models: {', '.join(recipe.models)}")
+        raise RecipeError(
+            f"the baseline {baseline!r} is not among the models", fix=f"Models: {', '.join(recipe.models)}"
+        )
     tasks = {path: TaskData.open(path) for path in recipe.tasks}
     specs = _specs(recipe, tasks)
     parents: dict[str, str | Artifact] = {f"task:{task.card.name}": task.artifact for task in tasks.values()}

@@ -69,7 +69,9 @@ def do_runs(specs: Iterable[RunSpec], store: Path, runner: Runner, workers: int)
     return folders
 
 
-def _outcomes(folders: Mapping[RunSpec, Path], runner: Runner, workers: int) -> Iterator[tuple[RunSpec, OslerError | None]]:
+def _outcomes(
+    folders: Mapping[RunSpec, Path], runner: Runner, workers: int
+) -> Iterator[tuple[RunSpec, OslerError | None]]:
     if workers == 1:
         for spec, folder in folders.items():
             yield spec, _attempt(runner, spec, folder)

@@ -71,7 +71,9 @@ class Builder(ABC):
         """Instances of the records; with gold, each carries its target."""
 
     @abstractmethod
-    def decode(self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]) -> list[Record]:
+    def decode(
+        self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> list[Record]:
         """The records with predictions in place of gold."""
 
     def weight(self, instance: Instance) -> float:

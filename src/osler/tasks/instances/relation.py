@@ -50,7 +50,11 @@ class RelationBuilder(Builder):
                 for second in inside:
                     if first is second or (first.label, second.label) not in allowed:
                         continue
-                    if self.card.symmetric and (second.start, second.end, second.id) < (first.start, first.end, first.id):
+                    if self.card.symmetric and (second.start, second.end, second.id) < (
+                        first.start,
+                        first.end,
+                        first.id,
+                    ):
                         continue
                     yield Candidate(first, second, start, max(end, first.end, second.end))
 
@@ -80,7 +84,9 @@ class RelationBuilder(Builder):
                 built.instances.append(Instance(ids, number, target, place=(candidate.head.id, candidate.tail.id)))
         return built
 
-    def decode(self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]) -> list[Record]:
+    def decode(
+        self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> list[Record]:
         """Relations with scores, for the candidates whose most probable class is not the negative one."""
         found: dict[int, list[Relation]] = defaultdict(list)
         negative = len(self.card.labels)
@@ -91,7 +97,9 @@ class RelationBuilder(Builder):
                 head, tail = instance.place
                 relations = found[instance.record]
                 name = f"R{len(relations) + 1}"
-                relations.append(Relation(self.card.labels[best], head, tail, name, round(float(probabilities[best]), 4)))
+                relations.append(
+                    Relation(self.card.labels[best], head, tail, name, round(float(probabilities[best]), 4))
+                )
         return [
             record.with_(relations=tuple(found[number])) if isinstance(record, Document) else record
             for number, record in enumerate(records)

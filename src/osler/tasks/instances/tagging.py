@@ -27,7 +27,7 @@ class TaggingBuilder(Builder):
     windowed = True
 
     @cached_property
-    def outputs(self) -> list[str]:  # type: ignore[override]
+    def outputs(self) -> list[str]:
         """The tags, O first."""
         return label_set(self.card.labels, self.protocol.scheme)
 
@@ -46,7 +46,9 @@ class TaggingBuilder(Builder):
                 document = records[instance.record]
                 if instance.record not in targets and isinstance(document, Document):
                     aligned = instance.place.aligned
-                    targets[instance.record] = self._targets(document, instance.record, aligned, index, built.unexpressed)
+                    targets[instance.record] = self._targets(
+                        document, instance.record, aligned, index, built.unexpressed
+                    )
                 target = self._window_target(targets[instance.record], instance.place.window)
                 built.instances[number] = replace(instance, target=target)
         return built
@@ -55,13 +57,17 @@ class TaggingBuilder(Builder):
         """How many tokens carry a label."""
         return float((instance.target != IGNORED).sum())
 
-    def decode(self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]) -> list[Record]:
+    def decode(
+        self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> list[Record]:
         """Spans of characters with scores, from each window's own part of the document."""
         grouped: dict[int, list[tuple[Place, np.ndarray]]] = defaultdict(list)
         for instance, output in zip(instances, outputs, strict=True):
             grouped[instance.record].append((instance.place, output))
         return [
-            self._spans(document, grouped[number]) for number, document in enumerate(records) if isinstance(document, Document)
+            self._spans(document, grouped[number])
+            for number, document in enumerate(records)
+            if isinstance(document, Document)
         ]
 
     def _targets(
@@ -100,9 +106,9 @@ class TaggingBuilder(Builder):
             window, shift = place.window, len(self.tokens.prefix) - place.window.start
             logits[window.core_start : window.core_end] = output[window.core_start + shift : window.core_end + shift]
         first: dict[int, int] = {}
-        for place, word in enumerate(aligned.word_ids):
+        for token, word in enumerate(aligned.word_ids):
             if word is not None:
-                first.setdefault(word, place)
+                first.setdefault(word, token)
         order = sorted(first)
         probabilities = softmax(logits[[first[word] for word in order]]) if order else np.zeros((0, len(self.outputs)))
         path = best_path(np.log(probabilities + 1e-12), *self._legal)

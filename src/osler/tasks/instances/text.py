@@ -35,7 +35,9 @@ class TextBuilder(Builder):
         windows = document_windows(self.tokens, records, self.max_length, self.overlap)
         return Built([replace(window, target=targets[window.record]) for window in windows])
 
-    def decode(self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]) -> list[Record]:
+    def decode(
+        self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> list[Record]:
         """Pool the outputs of each record's instances and read the prediction off."""
         grouped: dict[int, list[np.ndarray]] = defaultdict(list)
         for instance, output in zip(instances, outputs, strict=True):
@@ -88,7 +90,7 @@ class ClassificationBuilder(TextBuilder):
             raise InputError(
                 f"record {number + 1} has {len(record.labels)} labels, a classification task needs exactly one",
                 where=f"task {self.card.name}",
-                fix="Use kind = \"multilabel\" in the card, or correct the data",
+                fix='Use kind = "multilabel" in the card, or correct the data',
             )
         return self.label_index(record.labels[0], number)
 
@@ -137,7 +139,9 @@ class RegressionBuilder(TextBuilder):
     def target(self, record: Record, number: int) -> float:
         """The value as given."""
         if record.value is None:
-            raise InputError(f"record {number + 1} has no value", where=f"task {self.card.name}", fix="Correct the data")
+            raise InputError(
+                f"record {number + 1} has no value", where=f"task {self.card.name}", fix="Correct the data"
+            )
         return float(record.value)
 
     def predicted(self, record: Record, output: np.ndarray) -> Record:

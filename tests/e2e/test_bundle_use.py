@@ -1,0 +1,144 @@
+"""What people do with a bundle: annotate, evaluate, export, load with stock transformers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("demo")]
+
+CANARY = "Zyxwvut Qqqqfred"
+
+
+def test_annotate_gives_offsets_into_the_very_text(osler, demo, tmp_path):
+    note = tmp_path / "note.txt"
+    note.write_text("Mrs. Ann Élan takes aspirin 81 mg daily.\r\n\r\nNo fever 😀. " * 40, encoding="utf-8", newline="")
+    done = osler("annotate", str(note), "--bundle", str(demo / "bundle"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (found,) = [json.loads(line) for line in done.stdout.splitlines()]
+    text = note.read_bytes().decode()
+    assert found["text"] == text
+    for span in found.get("spans", []):
+        assert text[span["start"] : span["end"]].strip() == text[span["start"] : span["end"]]
+        assert 0 < span["score"] <= 1
+    ids = {span["id"] for span in found.get("spans", [])}
+    assert all({relation["head"], relation["tail"]} <= ids for relation in found.get("relations", []))
+
+
+def test_annotate_takes_json_lines_and_writes_brat(osler, demo, tmp_path):
+    from osler.formats.registry import get_format
+
+    lines = tmp_path / "notes.jsonl"
+    lines.write_text(
+        "".join(json.dumps({"id": f"n{i}", "text": f"Note {i}: aspirin for pain."}) + "\n" for i in range(3))
+    )
+    done = osler("annotate", str(lines), "-b", str(demo / "bundle"), "-f", "brat", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    read = list(get_format("brat").read(tmp_path / "out" / "brat"))
+    assert [document.id for document in read] == ["n0", "n1", "n2"]
+
+
+def test_an_empty_note_and_no_note_at_all_are_fine(osler, demo, tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "blank.txt").write_text(" \n ")
+    done = osler("annotate", "empty.txt", "blank.txt", "-b", str(demo / "bundle"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line).get("spans", []) for line in done.stdout.splitlines()] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("content", "piece"),
+    [(b"Patient " + CANARY.encode() + b" \x00 seen", "NUL"), (CANARY.encode() + b" \xff\xfe", "not UTF-8 at byte")],
+)
+def test_unreadable_notes_name_the_file_and_place_but_never_the_text(osler, demo, tmp_path, content, piece):
+    (tmp_path / "bad.txt").write_bytes(content)
+    done = osler("annotate", "bad.txt", "-b", str(demo / "bundle"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert piece in done.stderr
+    assert "bad.txt" in done.stderr
+    assert CANARY not in done.stderr
+
+
+def test_evaluate_prints_its_protocol_and_refuses_what_is_not_there(osler, demo, tmp_path):
+    task = str(demo / "tasks" / "clinic-phi-en")
+    done = osler("evaluate", str(demo / "bundle"), "--task", task, "-o", "ev", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "ev" / "metrics.json").read_text())
+    assert metrics["protocol"] == "clinic-phi-en/strict@v1"
+    assert metrics["split"] == "test"
+    for options, piece in (
+        (["--head", "clinic-phy-en"], "Did you mean 'clinic-phi-en'"),
+        (["--protocol", "x"], "no protocol 'x'"),
+        (["--split", "x"], "no split"),
+    ):
+        bad = osler("evaluate", str(demo / "bundle"), "--task", task, "-o", "bad", *options, cwd=tmp_path)
+        assert bad.returncode == 2
+        assert piece in bad.stderr
+        assert not (tmp_path / "bad").exists()
+
+
+def test_the_encoder_loads_with_stock_automodel_and_one_head_with_equal_logits(osler, demo, tmp_path):
+    import torch
+    from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForTokenClassification, AutoTokenizer
+
+    from osler.bundle.bundle import Bundle
+    from osler.nn.packing import pack
+
+    bundle = Bundle.load(demo / "bundle", "cpu")
+    bundle.model.eval()
+    tokenizer = AutoTokenizer.from_pretrained(demo / "bundle")
+    ids = tokenizer("Aspirin 81 mg for chest pain.", return_tensors="pt")["input_ids"]
+    batch = pack([ids[0].numpy()], pad_id=1)
+    with torch.inference_mode():
+        hidden = AutoModel.from_pretrained(demo / "bundle").eval()(ids).last_hidden_state[0]
+        torch.testing.assert_close(hidden, bundle.model.encoder(batch), atol=1e-5, rtol=1e-5)
+        done = osler("export", str(demo / "bundle"), "--head", "clinic-phi-en", "--to", "hf", "-o", "hf", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        stock = AutoModelForTokenClassification.from_pretrained(tmp_path / "hf").eval()
+        ours = bundle.model(batch, ["clinic-phi-en"])["clinic-phi-en"]
+        torch.testing.assert_close(stock(ids).logits[0], ours, atol=1e-5, rtol=1e-5)
+        assert stock.config.id2label[0] == "O"
+        AutoModelForMaskedLM.from_pretrained(demo / "encoder")
+
+
+def test_no_text_of_a_note_appears_outside_the_artifacts(osler, demo, tmp_path):
+    """Plant canaries in notes, go through every stage that reads them with full logging, and search all that was printed or left."""
+    lines = [json.dumps({"id": str(i), "text": f"Patient {CANARY} number {i} takes aspirin. " * 8}) for i in range(60)]
+    (tmp_path / "notes.jsonl").write_text("\n".join(lines))
+    (tmp_path / "note.txt").write_text(f"Seen: {CANARY}, aspirin 81 mg.")
+    steps = [
+        ["corpus", "build", "notes.jsonl", "-o", "corpus"],
+        ["vocab", "train", "corpus", "-o", "tokenizer", "--size", "300"],
+        [
+            "pretrain",
+            "corpus",
+            "-t",
+            "tokenizer",
+            "-o",
+            "encoder",
+            "-r",
+            "demo/pretrain",
+            "--steps",
+            "2",
+            "--set",
+            "batch_tokens=512",
+            "--set",
+            "validation_share=0.2",
+        ],
+        ["annotate", "note.txt", "-b", str(demo / "bundle"), "-o", "annotations"],
+        ["annotate", "note.txt", "-b", str(demo / "corpus")],
+        ["corpus", "build", "notes.jsonl", "-o", "corpus", "--set", "filters.length.min_characters=100000", "--force"],
+    ]
+    printed = ""
+    for step in steps:
+        done = osler("--verbose", *step, cwd=tmp_path, OSLER_LOG="info")
+        printed += done.stderr + (done.stdout if "-o" in step else "")
+    assert CANARY.split()[0] not in printed
+    inside = {"corpus", "tokenizer", "encoder", "encoder.tokens", "annotations"}
+    for path in tmp_path.rglob("*"):
+        assert CANARY.split()[0] not in path.name
+        top = path.relative_to(tmp_path).parts
+        outside = top[0] not in inside and path.name not in {"notes.jsonl", "note.txt"}
+        if path.is_file() and (outside or "logs" in top or path.name in {"manifest.json", "recipe.toml"}):
+            assert CANARY.split()[0].encode() not in path.read_bytes(), path
