@@ -14,7 +14,7 @@ from osler.core.errors import ArtifactError, OslerError, OutputError, RecipeErro
 from osler.train.checkpoint import Checkpoints
 from osler.train.loop import train
 from osler.train.selection import BestOf
-from osler.train.source import Batch
+from osler.train.source import Batch, LossOutput
 
 
 def losses(result):
@@ -176,8 +176,8 @@ def test_non_finite_steps_are_skipped_and_counted(tmp_path):
 def test_an_infinite_loss_with_finite_gradients_is_skipped_too(tmp_path):
     class Shifted(Toy):
         def forward(self, payload):
-            output = super().forward(payload)
-            return type(output)(output.loss_sum + payload.get("factor", 0.0), {})
+            factor = payload.pop("factor")
+            return LossOutput(super().forward(payload).loss_sum + factor)
 
     module = Shifted()
     before = weights(module)

@@ -79,6 +79,13 @@ def test_order_is_a_function_of_seed_and_epoch(name):
     assert mix(name, batches, 4, 0, heat=2.0).order != first.order
 
 
+def test_a_small_task_starts_again_in_a_new_order():
+    visits = [index for task, index in round_robin({"large": 60, "small": 20}, 1, 0).order if task == "small"]
+    passes = [visits[start : start + 20] for start in (0, 20, 40)]
+    assert [sorted(each) for each in passes] == [list(range(20))] * 3
+    assert passes[0] != passes[1] != passes[2]
+
+
 def test_mistakes_are_named():
     with pytest.raises(RecipeError, match="'b' has no training batches"):
         round_robin({"a": 3, "b": 0}, 0, 0)

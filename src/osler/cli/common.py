@@ -78,7 +78,8 @@ def finish(artifact: Artifact) -> None:
     )
     console().print(f"[bold green]✓[/] {artifact.manifest.kind} {verb}: {numbers}")
     # The path goes to standard output, so that a script can take it.
-    typer.echo(os.path.relpath(artifact.path) if artifact.path.is_relative_to(Path.cwd()) else str(artifact.path))
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(os.path.relpath(artifact.path) if artifact.path.is_relative_to(Path.cwd()) else str(artifact.path))
 
 
 def _is_number(value: object) -> bool:

@@ -8,10 +8,22 @@ import typer
 from typer.core import TyperGroup
 
 from osler import __version__
-from osler.cli import annotate, corpus, demo, evaluate, export, finetune, pretrain, study, tasks, vocab
+from osler.cli import annotate, convert, corpus, demo, evaluate, export, finetune, pretrain, study, tasks, vocab
 from osler.cli.common import guarded
 
-_FLOW = ("corpus", "vocab", "pretrain", "tasks", "finetune", "evaluate", "study", "annotate", "export", "demo")
+_FLOW = (
+    "corpus",
+    "vocab",
+    "pretrain",
+    "tasks",
+    "finetune",
+    "evaluate",
+    "study",
+    "annotate",
+    "export",
+    "convert",
+    "demo",
+)
 
 
 class _InFlowOrder(TyperGroup):
@@ -63,6 +75,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.add_typer(study.app, name="study")
 app.command("annotate")(annotate.annotate)
 app.command("export")(export.export)
+app.command("convert")(convert.convert)
 app.command("demo")(demo.demo)
 
 

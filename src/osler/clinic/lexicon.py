@@ -16,8 +16,8 @@ from typing import Any
 from osler.clinic.dice import share
 from osler.clinic.labels import SPECIALTIES, Language, Split
 
-LISTED_COMMON = 55
-"""Percent of the listed drugs, symptoms, findings, tests and procedures that every split uses; the others belong to one."""
+LISTED_COMMON = 50
+"""Percent of the listed drugs, acute diseases, symptoms, findings, tests and procedures that every split uses; the others belong to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,9 @@ def _listed(words: list[str], split: Split, salt: str) -> tuple[str, ...]:
 
 def _general(entry: dict[str, Any], split: Split) -> dict[str, Any]:
     chosen = {key: _listed(entry[key], split, "problem") for key in ("symptoms", "modifiers", "degrees")}
+    for key in ("modifiers", "degrees"):
+        # Adjectives with one form for both genders fit a Spanish noun whose gender is not listed.
+        chosen[f"neutral_{key}"] = tuple(word for word in chosen[key] if "/" not in word)
     areas = {area: _listed(words, split, "problem") for area, words in entry["areas"].items()}
     return {**entry, **chosen, "areas": areas}
 
@@ -170,7 +173,7 @@ def _done(listed: dict[str, list[str]], roots: list[dict[str, str]], suffixes: l
         known = (*_listed(listed["general"], split, "done"), *_listed(listed[specialty], split, "done"))
         words = (root["root"] + suffix for root in roots if root["specialty"] == specialty for suffix in suffixes)
         coined = share(words, split, "done")
-        chosen[specialty] = (*known, *coined * (len(known) // (len(coined) + 1)))
+        chosen[specialty] = (*known, *coined * max(1, round(len(known) / max(len(coined), 1))))
     return chosen
 
 
@@ -205,7 +208,10 @@ def _specialty(name: str, problems: dict[str, Any], split: Split) -> Specialty:
         classes, label = tuple(raw["rx"]), raw.get("label", "")
         return Problem(raw["name"], tuple(raw["also"]), name, classes, label, general, raw.get("g", ""))
 
-    acute, chronic = tuple(map(read, entry["acute"])), tuple(map(read, entry["chronic"]))
+    # Chronic diseases stay the same in all splits: document labels come from them.
+    open_to = set(_listed([raw["name"] for raw in entry["acute"]], split, "problem"))
+    acute = tuple(read(raw) for raw in entry["acute"] if raw["name"] in open_to)
+    chronic = tuple(map(read, entry["chronic"]))
     classes = tuple(dict.fromkeys(c for problem in (*acute, *chronic) for c in problem.classes))
     coin = problems["coin"]
     made: dict[str, Problem] = {}

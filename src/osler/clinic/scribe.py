@@ -146,9 +146,9 @@ class Scribe:
         if known is None:
             group = self.lexicon.classes[name]
             roll = self.dice.roll()
-            if roll < 0.32 and group.coined:
+            if roll < 0.36 and group.coined:
                 known = Drug(self.dice.pick(group.coined), "drug", group)
-            elif roll < 0.4 and group.brands:
+            elif roll < 0.45 and group.brands:
                 known = Drug(self.dice.pick(group.brands), "brand", group)
             else:
                 known = Drug(self.dice.pick(group.listed), "drug", group)

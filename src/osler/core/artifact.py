@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -103,6 +104,8 @@ class Workspace:
 
     path: Path
     counts: dict[str, Any] = field(default_factory=dict)
+    main: bool = True
+    """Whether this process writes; under torchrun only the first does."""
 
     @property
     def logs(self) -> Path:
@@ -125,14 +128,21 @@ def produce(
     parents: Mapping[str, str | Artifact],
     build: Callable[[Workspace], None],
     force: bool = False,
+    together: bool = False,
 ) -> Artifact:
-    """Make an artifact at `out`, or reuse the one that is there if the same recipe and parents made it."""
+    """Make an artifact at `out`, or reuse the one that is there if the same recipe and parents made it.
+
+    Under torchrun the first process makes it and the others wait; with `together` they build too, each with the same
+    workspace, in which only the first (`Workspace.main`) may write.
+    """
     identity = identity_of(kind, recipe, parents)
     out = Path(os.path.abspath(out))
+    partial = out.with_name(out.name + ".partial")
+    if os.environ.get("RANK", "0") != "0":
+        return _follow(out, partial, kind, identity, build if together else None, force=force)
     existing = _existing(out, kind, identity, force=force)
     if existing is not None:
         return existing
-    partial = out.with_name(out.name + ".partial")
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     lock = out.with_name(f".{out.name}.lock")
@@ -149,6 +159,30 @@ def produce(
             _move_into_place(partial, out)
         lock.unlink(missing_ok=True)
     return Artifact(out, manifest)
+
+
+def _follow(
+    out: Path, partial: Path, kind: str, identity: str, build: Callable[[Workspace], None] | None, *, force: bool
+) -> Artifact:
+    """What the other processes of a torchrun do: take part in the build if asked to, then wait for the first."""
+    while True:
+        if build is not None and _identity_in(partial) == identity:
+            build(Workspace(partial, main=False))
+            build = None
+        # With --force the old artifact is still in place at first: it must not end the wait.
+        waiting = force and build is not None
+        if not waiting and (out / MANIFEST).is_file() and _identity_in(partial) is None:
+            artifact = Artifact.open(out, kind=kind)
+            if artifact.manifest.identity == identity:
+                return artifact
+        time.sleep(0.2)
+
+
+def _identity_in(partial: Path) -> str | None:
+    try:
+        return str(json.loads((partial / _IDENTITY).read_text())["identity"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact | None:
@@ -174,17 +208,12 @@ def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact |
 
 def _open_partial(partial: Path, identity: str) -> None:
     """Continue a half-built folder of the same identity; start anew where it is of another."""
-    marker = partial / _IDENTITY
     if partial.exists():
-        try:
-            same = json.loads(marker.read_text())["identity"] == identity
-        except (OSError, ValueError, KeyError, TypeError):
-            same = False
-        if same:
+        if _identity_in(partial) == identity:
             return
         remove_tree(partial)
     partial.mkdir()
-    write_json(marker, {"identity": identity})
+    write_json(partial / _IDENTITY, {"identity": identity})
 
 
 def _seal(workspace: Workspace, kind: str, recipe: Recipe, identity: str, parents: dict[str, str]) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +18,8 @@ def console() -> Console:
     """The console on standard error, so that standard output stays clean for results."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    # Of several processes under torchrun only the first speaks.
+    return Console(stderr=True, highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
 
 
 class Bar:

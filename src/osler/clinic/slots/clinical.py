@@ -55,9 +55,10 @@ def modified(scribe: Scribe, name: str, gender: str) -> str:
         return name
     dice = scribe.dice
     roll = dice.roll()
-    words = [dice.pick(general["degrees"])] if roll < 0.45 else []
+    which = "" if gender or scribe.lexicon.language == "en" else "neutral_"
+    words = [dice.pick(general[f"{which}degrees"])] if roll < 0.45 else []
     if roll > 0.3:
-        words.append(dice.pick(general["modifiers"]))
+        words.append(dice.pick(general[f"{which}modifiers"]))
     if scribe.lexicon.language == "en":
         return f"{' '.join(words)} {name}"
     return f"{name} {' y '.join(agree(word, f'/{gender}') for word in words)}"
@@ -174,8 +175,7 @@ def _from(source: Callable[[Scribe, Slot], str]) -> Fill:
             if _fits(scribe, slot, words):
                 break
             words = source(scribe, slot)
-        # Spanish symptoms are listed without their gender, so that only English ones can take an adjective.
-        often = 0.0 if scribe.lexicon.language == "es" else 0.25 if scribe.assertion(slot) == "present" else 0.05
+        often = 0.3 if scribe.assertion(slot) == "present" else 0.05
         surface = modified(scribe, words, "") if scribe.dice.chance(often) else words
         _state(scribe, slot, words, surface)
 
@@ -229,8 +229,7 @@ def _reaction(scribe: Scribe, slot: Slot, options: tuple[str, ...]) -> None:
         if _fits(scribe, slot, words):
             break
         words = scribe.dice.pick(options)
-    often = 0.25 if scribe.lexicon.language == "en" else 0.0
-    _state(scribe, slot, words, modified(scribe, words, "") if scribe.dice.chance(often) else words)
+    _state(scribe, slot, words, modified(scribe, words, "") if scribe.dice.chance(0.25) else words)
 
 
 def _effect(scribe: Scribe, slot: Slot) -> None:

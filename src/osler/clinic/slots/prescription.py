@@ -11,7 +11,6 @@ from osler.clinic.template import Slot
 if TYPE_CHECKING:
     from osler.clinic.scribe import Drug, Scribe
 
-_FACTORS = (0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3)
 _ELSE = frozenset({"other", "third", "group"})
 
 
@@ -80,10 +79,10 @@ def _strength(scribe: Scribe, slot: Slot) -> None:
 def _varied(dice: Dice, amount: str) -> str:
     """An amount as listed, or a multiple of it, or a range: prescribers write more numbers than a list can hold."""
     roll = dice.roll()
-    if roll > 0.5:
+    if roll > 0.55:
         return amount
     number, _, unit = amount.partition(" ")
-    value = float(number.replace(",", "")) * dice.pick(_FACTORS)
+    value = float(number.replace(",", "")) * dice.between(1, 14) / 4
     if roll < 0.08:
         return f"{value:g}-{2 * value:g} {unit}"
     return f"{value:,g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"

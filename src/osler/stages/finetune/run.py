@@ -58,7 +58,7 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     def build(work: Workspace) -> None:
         _Finetuning(recipe, folder, tasks).run(work)
 
-    return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force)
+    return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
 
 def _check(recipe: FinetuneRecipe, tasks: Sequence[TaskData]) -> None:
@@ -154,6 +154,8 @@ class _Finetuning:
                 flops_per_token=flops_per_token(self.bundle.model.encoder.config, length=self.bundle.spec.max_length),
                 on_step=show,
             )
+        if not work.main:
+            return
         remove_tree(work.path / "checkpoints")
         self.bundle.save(work.path, tokenizer_from=self.folder)
         dev = {name: round(self.bundle.evaluate(name, gold).main, 6) for name, gold in self.dev.items()}

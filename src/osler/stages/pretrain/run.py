@@ -64,7 +64,7 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
         )
         _Pretraining(recipe, tokens, shards).run(work)
 
-    return produce(out, kind="encoder", recipe=recipe, parents=parents, build=build, force=force)
+    return produce(out, kind="encoder", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
 
 class _Objective(nn.Module):
@@ -132,6 +132,8 @@ class _Pretraining:
                 ),
                 on_step=show,
             )
+        if not work.main:
+            return
         remove_tree(work.path / "checkpoints")
         model.save(work.path)
         for name in _TOKENIZER_FILES:

@@ -1,0 +1,21 @@
+"""The ways to learn a vocabulary: one file each, with one function `train`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from osler.stages.vocab.config import VocabRecipe
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Texts = Callable[[], Iterable[list[str]]]
+"""Starts a pass over the corpus: batches of texts, in order."""
+
+
+def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
+    """Learn a vocabulary by the algorithm that the recipe names."""
+    module = import_module(f"{__name__}.{recipe.algorithm}")
+    return cast("Tokenizer", module.train(texts, recipe))

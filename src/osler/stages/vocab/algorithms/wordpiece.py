@@ -1,0 +1,58 @@
+"""WordPiece, as in BERT: a word begins with one piece and goes on with pieces marked `##`.
+
+The library's trainer numbers the `##` characters in the order of a hash map, which differs from run to run and decides ties.
+Here they are counted first and given their numbers in sorted order, so that the same corpus gives the same vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from osler.stages.vocab.algorithms import Texts
+from osler.stages.vocab.config import VocabRecipe
+from osler.stages.vocab.special import UNKNOWN, framing, special_tokens
+
+_PREFIX = "##"
+_ALPHABET = 1000
+
+
+def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
+    """Two passes: characters, then pieces."""
+    alphabet = _alphabet(texts)
+    learner = _tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=recipe.size,
+        min_frequency=recipe.min_frequency,
+        special_tokens=[*special_tokens(), *(_PREFIX + character for character in alphabet)],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        continuing_subword_prefix=_PREFIX,
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts(), trainer)
+    # A fresh tokenizer, in which the `##` characters are pieces and not special tokens.
+    vocabulary = learner.get_vocab(with_added_tokens=True)
+    tokenizer = _tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, continuing_subword_prefix=_PREFIX))
+    tokenizer.add_special_tokens(special_tokens())
+    tokenizer.decoder = decoders.WordPiece(prefix=_PREFIX)
+    tokenizer.post_processor = framing()
+    return tokenizer
+
+
+def _tokenizer(model: models.WordPiece) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def _alphabet(texts: Texts) -> list[str]:
+    """The most frequent characters, ties in code point order; the rest will be unknown."""
+    counts: Counter[str] = Counter()
+    for batch in texts():
+        for text in batch:
+            counts.update(text)
+    known = [character for character in counts if not character.isspace()]
+    return sorted(sorted(known, key=lambda character: (-counts[character], character))[:_ALPHABET])

@@ -1,0 +1,92 @@
+"""The vocab stage: a corpus artifact in, a tokenizer artifact out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.console import progress
+from osler.core.errors import InputError, RecipeError
+from osler.core.extras import require
+from osler.core.files import write_json
+from osler.core.logs import get_logger
+from osler.stages.vocab.algorithms import train
+from osler.stages.vocab.config import VocabRecipe
+from osler.stages.vocab.fertility import measure
+from osler.stages.vocab.folder import write_folder
+from osler.stages.vocab.texts import batches
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+log = get_logger("osler.vocab")
+_TITLES = {"bpe": "byte-level BPE", "wordpiece": "WordPiece", "unigram": "unigram"}
+
+
+def plan(recipe: VocabRecipe, out: Path) -> list[str]:
+    """What a run will do, a line a step."""
+    corpus = Artifact.open(recipe.corpus, "corpus")
+    counts = corpus.manifest.counts
+    return [
+        f"learn a {_TITLES[recipe.algorithm]} vocabulary of {recipe.size:,} entries from {recipe.corpus} "
+        f"({counts.get('documents', 0):,} documents, {counts.get('words', 0):,} words)",
+        f"measure how it cuts words on {min(recipe.sample_documents, counts.get('documents', 0)):,} documents",
+        f"write a Hugging Face tokenizer folder to {out}",
+    ]
+
+
+def run(recipe: VocabRecipe, out: Path, *, force: bool = False) -> Artifact:
+    """Make the tokenizer at `out`, or reuse the one that is there."""
+    require("pyarrow", "corpus")
+    corpus = Artifact.open(recipe.corpus, "corpus")
+    build = partial(_build, recipe, corpus)
+    return produce(out, kind="tokenizer", recipe=recipe, parents={"corpus": corpus}, build=build, force=force)
+
+
+def _build(recipe: VocabRecipe, corpus: Artifact, workspace: Workspace) -> None:
+    began = time.monotonic()
+    if not any(batches(corpus)):
+        raise InputError("the corpus holds no document", where=corpus.path, fix="Make a corpus with text")
+    documents = corpus.manifest.counts.get("documents")
+
+    def texts() -> Iterator[list[str]]:
+        with progress("vocab: read", total=documents) as bar:
+            for batch in batches(corpus):
+                yield [text for _, text in batch]
+                bar.advance(len(batch))
+
+    tokenizer = train(texts, recipe)
+    _check_size(tokenizer.get_vocab_size(), recipe, corpus)
+    write_folder(workspace.path, tokenizer, recipe.max_length)
+    statistics = {"size": tokenizer.get_vocab_size(), **measure(tokenizer, _sample(corpus, recipe.sample_documents))}
+    write_json(workspace.path / "statistics.json", statistics)
+    keys = ("size", "fertility", "whole_words")
+    workspace.counts.update({key: statistics[key] for key in keys})
+    log.event("vocab.done", seconds=round(time.monotonic() - began, 3), **{key: statistics[key] for key in keys})
+
+
+def _check_size(reached: int, recipe: VocabRecipe, corpus: Artifact) -> None:
+    if reached < recipe.size:
+        raise RecipeError(
+            f"size = {recipe.size:,} is more than this corpus allows: it ends at {reached:,} entries",
+            where=corpus.path,
+            fix=f"Set size = {reached} or less, or give more text",
+        )
+    if reached > recipe.size:
+        raise RecipeError(
+            f"size = {recipe.size:,} is too small: special tokens and single characters alone take {reached:,} entries",
+            where=corpus.path,
+            fix=f"Set size to more than {reached}",
+        )
+
+
+def _sample(corpus: Artifact, wanted: int) -> Iterator[tuple[str, str]]:
+    """Documents evenly spaced over the corpus, so that every source has its share."""
+    total = int(corpus.manifest.counts.get("documents", 0))
+    documents = (document for batch in batches(corpus) for document in batch)
+    return islice(documents, 0, None, max(1, total // wanted))
