@@ -84,7 +84,8 @@ EXCUSES = {
 ADDED = {"tokens", "title_length", "sentences", "primary_lines", "section", "primary", "secondary", "type"}
 
 
-HOLDS = {found.name: set(found.holds) for found in capabilities()}
+CAPABILITIES = list(capabilities())
+HOLDS = {found.name: set(found.holds) for found in CAPABILITIES}
 
 
 def place(name: str, folder: Path) -> Path:
@@ -163,6 +164,13 @@ def test_the_list_says_what_each_format_holds() -> None:
     assert HOLDS["sts"] == {"pairs", "pair values"}
     assert {"scores", "meta", "pair meta"} <= HOLDS["jsonl"]
     assert "relations" in HOLDS["pubtator"]
+
+
+def test_the_guide_says_the_same(root: Path) -> None:
+    guide = (root / "docs" / "guide" / "formats.md").read_text()
+    for found in CAPABILITIES:
+        rows = [line for line in guide.splitlines() if line.startswith(f"| `{found.name}` | ")]
+        assert any(row.endswith(f" | {found.layout} | {', '.join(found.holds)} |") for row in rows), found.name
 
 
 # The command.

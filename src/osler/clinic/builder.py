@@ -1,4 +1,4 @@
-"""Writes a text from left to right and records spans as they are written, so that gold offsets are right by construction."""
+"""Writes a text from left to right and records spans as they are written: gold offsets are right by construction."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ class NoteBuilder:
         document_id: str,
         *,
         labels: tuple[str, ...],
-        value: float,
+        value: float | None,
         meta: Mapping[str, str],
         width: int = 0,
         accents: bool = True,
         capitals: bool = False,
     ) -> Document:
-        """Close the text. Wrapping, dropping accents and capitals replace one character by one: offsets stay as they are."""
+        """Close the text. Wrapping, lost accents and capitals replace one character by one: offsets stay."""
         text = "".join(self._parts).rstrip() + "\n"
         if not accents:
             text = text.translate(_PLAIN)

@@ -1,4 +1,4 @@
-"""The facts behind one note: who the patient is, what is wrong, how ill they are. Text is written from them, gold follows."""
+"""The facts behind one note: who the patient is, what is wrong, how ill they are. The text is written from them."""
 
 from __future__ import annotations
 

@@ -8,8 +8,10 @@ from datetime import date
 from osler.clinic.dice import Dice
 from osler.clinic.labels import Language
 
-_EN = "January February March April May June July August September October November December".split()
-_ES = "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre".split()
+_EN = ["January", "February", "March", "April", "May", "June"]
+_EN += ["July", "August", "September", "October", "November", "December"]
+_ES = ["enero", "febrero", "marzo", "abril", "mayo", "junio"]
+_ES += ["julio", "agosto", "septiembre", "octubre", "noviembre", "diciembre"]
 
 _ENGLISH: tuple[Callable[[date], str], ...] = (
     lambda day: f"{day.month:02}/{day.day:02}/{day.year}",

@@ -1,7 +1,7 @@
 """Premise and hypothesis from the facts of a case: the label follows from what they state, by the rules below.
 
-Hypotheses of every label are written from the same templates and half of them are negative, so that neither the hypothesis alone nor
-the words it shares with the premise give the label away.
+Hypotheses of every label are written from the same templates and half of them are negative, so that neither the
+hypothesis alone nor the words it shares with the premise give the label away.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _surrounded(book: Phrasebook, sentence: str) -> str:
 def _assertion(book: Phrasebook, label: str, concept: Concept, other: Concept, prefix: str = "") -> Pair:
     """State a concept, then claim it, what it falls under, or another one, to be so or not to be so.
 
-    Having a disease entails having its kind; lacking the kind entails lacking the disease; nothing follows the other way round, nor
-    from a suspicion, a relative's disease or another disease.
+    Having a disease entails having its kind; lacking the kind entails lacking the disease; nothing follows the other
+    way round, nor from a suspicion, a relative's disease or another disease.
     """
     dice = book.dice
     claimed = dice.pick(("present", "absent"))
@@ -60,7 +60,7 @@ def _assertion(book: Phrasebook, label: str, concept: Concept, other: Concept, p
     if label == "neutral":
         roll = dice.roll()
         stated = dice.pick(("present", "absent"))
-        # From the general to the special and back: a kind present says nothing of this disease, nor does a disease absent of its kind.
+        # A kind that is present says nothing of this disease, nor does an absent disease of its kind.
         said, asked = (broader, name) if stated == "present" else (name, broader)
         if roll < 0.3:
             said, asked = name, other.name

@@ -95,15 +95,15 @@ _DRUG, _PROBLEM, _TEST = frozenset({"DRUG"}), frozenset({"PROBLEM"}), frozenset(
 _TREATMENT = frozenset({"DRUG", "PROCEDURE"})
 
 RELATION_ARGUMENTS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    **{label: (_DRUG, _DRUG) for label in DDI_LABELS},
-    **{label: (_TREATMENT, _PROBLEM) for label in TREATMENT_LABELS},
-    **{label: (_TEST, _PROBLEM) for label in TEST_LABELS},
+    **dict.fromkeys(DDI_LABELS, (_DRUG, _DRUG)),
+    **dict.fromkeys(TREATMENT_LABELS, (_TREATMENT, _PROBLEM)),
+    **dict.fromkeys(TEST_LABELS, (_TEST, _PROBLEM)),
     "PIP": (_PROBLEM, _PROBLEM),
     **{relation: (frozenset({entity}), _DRUG) for entity, relation in ATTRIBUTE_RELATIONS.items()},
     "Reason-Drug": (_PROBLEM, _DRUG),
     "ADE-Drug": (_PROBLEM, _DRUG),
 }
-"""The labels a relation's head and tail may have. DDI and PIP have no direction: their head stands first in the text."""
+"""The labels of a relation's head and tail. DDI and PIP have no direction: their head stands first in the text."""
 
 CONDITION_LABELS = (
     "anemia",
@@ -122,7 +122,7 @@ CONDITION_LABELS = (
     "obesity",
     "reflux",
 )
-"""Document labels: a note has one when it says the patient has the condition, not when it denies it or means a relative."""
+"""Document labels: a note has one when it says that the patient has it, not when it denies it or means a relative."""
 
 SPECIALTIES = (
     "cardiology",

@@ -1,8 +1,8 @@
 """The vocabulary of one language and split: what the clinic's data files list, and names coined from their parts.
 
-Every split shares the listed words of medicine and most places; people's surnames and coined names belong to one split only, whatever
-the seed, so that a reader of the training notes has not seen them. Coined names follow the morphology of real ones (-olol, -itis,
--ectomy): what they are can be told from their form and their context, not from a list.
+Chronic diseases, most other words of medicine and most places are in every split; surnames and coined names belong to
+one split only, whatever the seed, so that a reader of the training notes has not seen them. Coined names follow the
+morphology of real ones (-olol, -itis, -ectomy): form and context tell what they are, a list does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from osler.clinic.dice import share
 from osler.clinic.labels import SPECIALTIES, Language, Split
 
 LISTED_COMMON = 50
-"""Percent of the listed drugs, acute diseases, symptoms, findings, tests and procedures that every split uses; the others belong to one."""
+"""Percent of the listed drugs, acute diseases, symptoms, tests and procedures that are in every split, not in one."""
+
+_FEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +151,10 @@ def lexicon(language: Language, split: Split) -> Lexicon:
 
 
 def _listed(words: list[str], split: Split, salt: str) -> tuple[str, ...]:
-    # A list whose every word belongs to another split stays whole: no class of drugs is without a drug.
-    return share(words, split, salt, LISTED_COMMON) or tuple(words)
+    kept = share(words, split, salt, LISTED_COMMON)
+    # A short list may fall almost whole to another split; every class of drugs needs its drugs all the same.
+    missing = max(0, min(_FEWEST, len(words)) - len(kept))
+    return kept + tuple([word for word in words if word not in kept][:missing])
 
 
 def _general(entry: dict[str, Any], split: Split) -> dict[str, Any]:

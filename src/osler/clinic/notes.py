@@ -1,7 +1,7 @@
 """Clinical notes with gold, one after another: note k of a language, seed and split is always the same note.
 
-Contexts are informative on purpose: titles, headings, verbs, units and word endings tell what a word is, so that a small encoder learns
-the tasks from a few hundred notes, whereas a list of the words seen in training does not solve them.
+Contexts are informative on purpose: titles, headings, verbs, units and word endings tell what a word is, so that a
+small encoder learns the tasks from a few hundred notes, whereas a list of the words seen in training does not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ def check_choice(language: str, split: str) -> None:
     """Refuse a language or split the clinic does not have."""
     for name, value, known in (("language", language, LANGUAGES), ("split", split, SPLITS)):
         if value not in known:
-            near = nearest(value, known) or known[0]
-            raise InputError(f"the synthetic clinic has no {name} {value!r}", fix=f"Use one of {', '.join(known)} ({near}?)")
+            near = nearest(value, known)
+            guess = f"; did you mean {near}?" if near else ""
+            raise InputError(f"the synthetic clinic has no {name} {value!r}", fix=f"Use {' or '.join(known)}{guess}")
 
 
 def notes(n: int, *, language: Language, seed: int, split: Split) -> Iterator[Document]:
@@ -75,7 +76,8 @@ def note(number: int, *, language: Language, seed: int, split: Split) -> Documen
 def _days(scribe: Scribe, count: int) -> None:
     """Daily entries that make a note long."""
     words, dice = scribe.lexicon.notes, scribe.dice
-    pool = [*words["course"]["body"], *words["subjective"]["body"], *words["imaging"]["body"], *words["asides"]["course"]]
+    pool = [sentence for name in ("course", "subjective", "imaging") for sentence in words[name]["body"]]
+    pool += words["asides"]["course"]
     for day in range(2, count + 2):
         heading(scribe, dice.pick(words["days"]["heading"]).format(n=day))
         sentences(scribe, dice.sample(pool, dice.between(6, 10)), bulleted=False)

@@ -100,7 +100,8 @@ def organization(lexicon: Lexicon, dice: Dice) -> str:
 def email(lexicon: Lexicon, dice: Dice, owner: Person) -> str:
     """An address at a domain reserved for examples."""
     given, surname = _ascii(owner.given.split()[0]), _ascii(owner.surname.split()[0])
-    local = dice.pick((f"{given[0]}{surname}", f"{given}.{surname}", f"{surname}{dice.between(1, 99)}", f"{surname}_{given}"))
+    number = dice.between(1, 99)
+    local = dice.pick((f"{given[0]}{surname}", f"{given}.{surname}", f"{surname}{number}", f"{surname}_{given}"))
     return f"{local}@{dice.pick(lexicon.people['domains'])}"
 
 

@@ -62,6 +62,7 @@ class Scribe:
         self.said: set[str] = set()
         self.others: set[str] = set()
         self.lab: Lab | None = None
+        self.asides: set[str] = set()
         self.title = ""
         self.words: Mapping[str, str] = self.lexicon.notes["words"][case.patient.person.sex]
         self._topic: Topic | None = None
@@ -98,7 +99,7 @@ class Scribe:
                 self._fill(node)
 
     def prescription(self, source: str) -> str:
-        """Write a prescription inside a sentence: what it says about the drug is tied to it. Returns the drug's span."""
+        """Write a prescription, its parts tied to its drug, inside a sentence and return the drug's span."""
         outside, self._open = self._open, []
         self.render(parse(source).nodes)
         drug = next(span for span in self._open if self.builder.label(span) == "DRUG")

@@ -1,4 +1,4 @@
-"""Writes the sections of a note: prose and lists from sentences, medication lists, vital signs and laboratory tables."""
+"""Writes the sections of a note: prose, lists, medications, vital signs and laboratory tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from osler.clinic.case import SIGNS
 from osler.clinic.scribe import Scribe
-from osler.clinic.slots.clinical import lab_name, lab_value
+from osler.clinic.slots.studies import lab_name, lab_value
 
 ASIDE_CHANCE = 0.55
 _ASIDES = {
@@ -57,10 +57,10 @@ def chosen(scribe: Scribe, name: str, entry: dict[str, Any]) -> list[str]:
     picked = dice.sample(entry["body"], dice.between(low, high))
     aside = _ASIDES.get(name)
     if aside:
-        pool = scribe.lexicon.notes["asides"][aside]
-        for _ in range(2):
-            if dice.chance(ASIDE_CHANCE):
-                picked.insert(dice.between(0, len(picked)), dice.pick(pool))
+        for sentence in dice.sample(scribe.lexicon.notes["asides"][aside], 2):
+            if sentence not in scribe.asides and dice.chance(ASIDE_CHANCE):
+                scribe.asides.add(sentence)
+                picked.insert(dice.between(0, len(picked)), sentence)
     if entry.get("open"):
         picked.insert(0, dice.pick(entry["open"]))
     if "icu" in entry:

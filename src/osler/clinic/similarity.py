@@ -1,8 +1,8 @@
-"""Pairs of sentences that share more or fewer facts, in other words; their value is five times the share, in steps of a half."""
+"""Pairs of sentences that share more or fewer facts in other words; the value is five times the share, by halves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from osler.clinic.dice import Dice
@@ -76,7 +76,7 @@ def _changed(book: Phrasebook, name: str, facts: Facts) -> Facts:
 
 def _kin(book: Phrasebook, key: str, fact: tuple[str, str]) -> tuple[str, str] | None:
     """Another drug of the class, another disease of the specialty, or a number that is not far off."""
-    words, kind = fact
+    _, kind = fact
     if key in ("days", "year"):
         nearest = int(kind) * NEAR
         return str(nearest + book.dice.between(1, NEAR - 1)), kind
@@ -103,7 +103,7 @@ def _sentence(book: Phrasebook, name: str, facts: Facts, which: int) -> str:
 
 def _facts(book: Phrasebook, name: str) -> Facts:
     """Facts for a frame, drawn anew."""
-    makers = {
+    makers: dict[str, Callable[[Phrasebook], tuple[str, str]]] = {
         "drug": _drug,
         "strength": _strength,
         "frequency": _frequency,

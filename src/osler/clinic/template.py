@@ -2,10 +2,10 @@
 
     "<Started|Begun> on {rx=d} for {problem=p}. => TrAP d p"
 
-`<a|b|>` picks one alternative; alternatives may nest. `{kind.modifier=name}` is a slot that a scribe fills; a capital first letter
-(`{Problem}`) asks for a capital in the text. `{LABEL.modifier=name|text}` marks that very text with LABEL. After `=>` stand relations
-between named slots, separated by `;`; one whose slots were not written in this rendering is left out. The relation `attrs d`
-ties every part of a prescription written in this sentence to the drug `d`.
+`<a|b|>` picks one alternative; alternatives may nest. `{kind.modifier=name}` is a slot that a scribe fills; a capital
+first letter (`{Problem}`) asks for a capital in the text. `{LABEL.modifier=name|text}` marks that very text with LABEL.
+After `=>` stand relations between named slots, separated by `;`; one whose slots were not written in this rendering is
+left out. The relation `attrs d` ties every part of a prescription written in this sentence to the drug `d`.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def _sequence(text: str, position: int, stops: str) -> tuple[tuple[Node, ...], i
             continue
         if position > start:
             nodes.append(text[start:position])
+        node: Node
         if character == "<":
             node, position = _choice(text, position + 1)
         elif character == "{":

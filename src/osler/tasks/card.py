@@ -7,13 +7,17 @@ made under, because two numbers under different protocols cannot be compared.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from osler.core.config import Recipe
 from osler.core.errors import RecipeError, nearest
+from osler.tasks.expectations import Counts, Paper
+from osler.tasks.layout import Source
 from osler.text.tags import Repair, Scheme
+
+__all__ = ["Kind", "Protocol", "Source", "TaskCard"]
 
 
 class Kind(StrEnum):
@@ -35,16 +39,17 @@ class Protocol(Recipe):
     metric: str
     scheme: Scheme = Scheme.BIO
     repair: Repair = Repair.CONLLEVAL
+    """How an improper tag sequence is read; only greedy decoding can give one."""
+    decoding: Literal["constrained", "greedy"] = "constrained"
+    """The best well-formed tag sequence, or the best tag of each word alone as most published pipelines take it."""
     subwords: Literal["first", "all"] = "first"
-    candidates: Literal["sentence", "document"] = "sentence"
+    unit: Literal["document", "sentence"] = "document"
+    """What a text classifier reads at once; labels found in sentences are united for their document."""
+    records: Literal["all", "labelled"] = "all"
+    """Whether records without any gold label take part."""
+    candidates: Literal["sentence", "joined", "document"] = "sentence"
+    """Where the two mentions of a pair must stand together; `joined` sentences end only before a capital, as BLUE's do."""
     markers: Literal["blind", "enclose"] = "enclose"
-
-
-class Source(Recipe):
-    """Where the records come from: a reader and its options. `clinic` is the embedded synthetic clinic."""
-
-    reader: str
-    options: dict[str, Any] = Field(default_factory=dict)
 
 
 class TaskCard(Recipe):
@@ -57,13 +62,35 @@ class TaskCard(Recipe):
     language: str
     domain: str = "clinical"
     labels: tuple[str, ...] = ()
+    label_map: dict[str, str] = Field(default_factory=dict)
+    """Official label to the task's, for mentions, relations and records alike; `*` stands for any characters."""
+    discover_labels: bool = False
+    """The labels are those the data has, read when the task is prepared (code systems with thousands of labels)."""
     negative: str = "false"
     pairs: tuple[tuple[str, str], ...] = ()
     symmetric: bool = False
+    sentences: Literal["split", "lines", "meta"] = "split"
+    """Where a sentence ends: osler's own splitter, the lines of the text, or the places the corpus gives."""
+    phi: str | None = None
+    """The map of protected health information (i2b2-2014, meddocan, clinic) by which masking is scored."""
+    folds: int = 0
+    """How many folds the corpus has; `{fold}` in file names stands for one. Fold 1 is for choices, the others are reported."""
+    fold: int | None = None
+    """Which fold this is, in the card of a prepared fold."""
     licence: str = "unknown"
     access: str = ""
     citation: str = ""
+    distribution: tuple[str, ...] = ()
+    """The names of the files and archives as they are given out."""
+    notes: tuple[str, ...] = ()
     source: Source
+    known_problems: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Split to kind of defect to how many of them the official files have; more than that is refused."""
+    tolerated: tuple[str, ...] = ()
+    """Kinds of defect that are counted and never refused, where their number in the official files is not known."""
+    counts: dict[str, Counts] = Field(default_factory=dict)
+    """What the official files hold, by split, as osler reads them."""
+    paper: Paper | None = None
     protocol: str
     protocols: dict[str, Protocol]
 
@@ -73,12 +100,14 @@ class TaskCard(Recipe):
             raise ValueError(
                 f"the default protocol {self.protocol!r} is not among protocols: {', '.join(self.protocols)}"
             )
-        if self.kind is not Kind.REGRESSION and not self.labels:
+        if self.kind is not Kind.REGRESSION and not self.labels and not self.discover_labels:
             raise ValueError(f"a {self.kind} task needs labels")
         if self.kind is Kind.RELATION and not self.pairs:
             raise ValueError("a relation task needs pairs: which entity types may be head and tail")
         if self.kind in {Kind.TAGGING, Kind.RELATION} and self.record != "document":
             raise ValueError(f"a {self.kind} task works on documents, not on pairs")
+        if self.discover_labels and self.kind not in {Kind.TAGGING, Kind.CLASSIFICATION, Kind.MULTILABEL}:
+            raise ValueError(f"the labels of a {self.kind} task cannot be discovered")
         return self
 
     def protocol_named(self, name: str | None = None) -> Protocol:
@@ -103,3 +132,18 @@ class TaskCard(Recipe):
         if self.kind is Kind.TAGGING:
             return self.labels
         return tuple(dict.fromkeys(label for pair in self.pairs for label in pair))
+
+    @property
+    def sentence_level(self) -> bool:
+        """Whether some protocol reads sentences, so that their labels (spans over them) belong to the task."""
+        return self.kind is Kind.MULTILABEL and any(p.unit == "sentence" for p in self.protocols.values())
+
+    def at_fold(self, fold: int) -> TaskCard:
+        """The card of one fold: a task of its own."""
+        if self.fold is not None or not 1 <= fold <= self.folds:
+            raise RecipeError(
+                f"task {self.name} has no fold {fold}",
+                fix=f"Give one of 1 to {self.folds}" if self.folds else "Leave the fold out",
+            )
+        changes = {"name": f"{self.name}-fold{fold}", "fold": fold, "source": self.source.at_fold(fold)}
+        return self.model_copy(update=changes)

@@ -7,10 +7,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from osler.core.config import read_toml, validate
-from osler.core.errors import UnknownNameError, nearest
+from osler.core.errors import RecipeError, UnknownNameError, nearest
 from osler.tasks.card import TaskCard
 
 _CARDS = Path(__file__).parent / "cards"
+_FAMILIES = Path(__file__).parent / "protocols"
 
 
 @cache
@@ -27,7 +28,7 @@ def load_card(name: str | Path) -> TaskCard:
     """The card of a task, by its name or by the path of a TOML file."""
     path = Path(name)
     if path.suffix == ".toml":
-        return validate(TaskCard, read_toml(path), where=str(path))
+        return _read(path)
     known = card_paths()
     if str(name) not in known:
         close = nearest(str(name), known)
@@ -35,7 +36,20 @@ def load_card(name: str | Path) -> TaskCard:
         raise UnknownNameError(
             f"no task {str(name)!r}", fix=f"{hint}See `osler tasks list`, or give the path of a card.toml"
         )
-    return validate(TaskCard, read_toml(known[str(name)]), where=str(known[str(name)]))
+    return _read(known[str(name)])
+
+
+def _read(path: Path) -> TaskCard:
+    """A card with the protocols of the family it names; its own protocols of the same name win."""
+    values = read_toml(path)
+    family = values.pop("protocol_family", None)
+    if family is not None:
+        shared = _FAMILIES / f"{family}.toml"
+        if not shared.is_file():
+            known = ", ".join(sorted(file.stem for file in _FAMILIES.glob("*.toml")))
+            raise RecipeError(f"no protocol_family {family!r}", where=path, fix=f"Known: {known}")
+        values["protocols"] = {**read_toml(shared), **values.get("protocols", {})}
+    return validate(TaskCard, values, where=str(path))
 
 
 def all_cards() -> list[TaskCard]:

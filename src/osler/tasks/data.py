@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from osler.text.document import Document, Record, Relation, Span, TextPair
 SPLITS = ("train", "dev", "test")
 CARD = "card.toml"
 _BATCH = 1024
+_BATCH_CHARACTERS = 1 << 22
 
 _FRAGMENT = pa.list_(pa.int32(), 2)
 _ATTRIBUTES = pa.map_(pa.string(), pa.string())
@@ -53,21 +54,48 @@ DOCUMENT_SCHEMA = pa.schema(
 PAIR_SCHEMA = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
 
 
+class RecordWriter:
+    """Writes records to a Parquet file, a batch at a time."""
+
+    def __init__(self, path: Path, *, pairs: bool = False) -> None:
+        self.path = path
+        self.count = 0
+        self._schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
+        self._rows: list[dict[str, Any]] = []
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        with writing(self.path):
+            self._writer = pq.ParquetWriter(self.path, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with writing(self.path):
+            if kind is None:
+                self._flush()
+            self._writer.close()
+
+    def write(self, record: Record) -> None:
+        """Add one record."""
+        self._rows.append(_row(record))
+        self.count += 1
+        self._size += len(record.text) if isinstance(record, Document) else len(record.first) + len(record.second)
+        if len(self._rows) == _BATCH or self._size > _BATCH_CHARACTERS:
+            with writing(self.path):
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._size = [], 0
+
+
 def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False) -> int:
-    """Write records to a Parquet file, a batch at a time; returns how many."""
-    schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
-    count = 0
-    with writing(path), pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        rows: list[dict[str, Any]] = []
+    """Write records to a Parquet file; returns how many."""
+    with RecordWriter(path, pairs=pairs) as writer:
         for record in records:
-            rows.append(_row(record))
-            count += 1
-            if len(rows) == _BATCH:
-                writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
-                rows = []
-        if rows:
-            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
-    return count
+            writer.write(record)
+    return writer.count
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -75,6 +103,11 @@ def read_records(path: Path) -> Iterator[Record]:
     for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
         for row in batch.to_pylist():
             yield _record(row)
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Names of splits: train, dev, test, then any other."""
+    return sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
 
 
 class TaskData:
@@ -92,17 +125,20 @@ class TaskData:
     @property
     def splits(self) -> list[str]:
         """The splits that exist, in the usual order."""
-        found = [path.stem for path in self.artifact.path.glob("*.parquet")]
-        return sorted(found, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
+        return in_order(path.stem for path in self.artifact.path.glob("*.parquet"))
 
     def read(self, split: str) -> list[Record]:
         """All records of one split."""
+        return list(self.stream(split))
+
+    def stream(self, split: str) -> Iterator[Record]:
+        """The records of one split, one by one."""
         path = self.artifact.path / f"{split}.parquet"
         if not path.is_file():
             raise ArtifactError(
                 f"no split {split!r}", where=self.artifact.path, fix=f"Use one of: {', '.join(self.splits)}"
             )
-        return list(read_records(path))
+        return read_records(path)
 
 
 def _row(record: Record) -> dict[str, Any]:

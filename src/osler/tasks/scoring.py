@@ -10,8 +10,11 @@ from osler.core.errors import RecipeError
 from osler.metrics.classification import score_classes, score_multilabel
 from osler.metrics.correlation import decomposed_pearson, pearson, spearman
 from osler.metrics.decomposed import Decomposed
+from osler.metrics.deid import score_deid
+from osler.metrics.hoc import score_hoc
 from osler.metrics.relations import score_relations
 from osler.metrics.spans import score_spans
+from osler.metrics.tokens import score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.text.document import Document, Record, Relation
 
@@ -28,6 +31,9 @@ class Scored:
 
 def score(card: TaskCard, protocol: Protocol, gold: Sequence[Record], predicted: Sequence[Record]) -> Scored:
     """Score one task under one protocol."""
+    if protocol.records == "labelled":
+        pairs = [(want, have) for want, have in zip(gold, predicted, strict=True) if want.labels]
+        gold, predicted = [want for want, _ in pairs], [have for _, have in pairs]
     metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
     if protocol.metric not in metrics:
         raise RecipeError(
@@ -45,8 +51,16 @@ _Outcome = tuple[dict[str, float], dict[str, Any], dict[str, Decomposed]]
 def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
     scores = score_spans(_documents(gold), _documents(predicted), labels=card.labels)
     partial = score_spans(_documents(gold), _documents(predicted), labels=card.labels, match="partial")
-    metrics = _averages(scores) | {"partial_f1": partial.micro.f1}
-    return metrics, scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+    tokens = score_tokens(_documents(gold), _documents(predicted), labels=card.labels)
+    metrics = _averages(scores) | {"partial_f1": partial.micro.f1, "token_f1": tokens.micro.f1}
+    details = scores.as_dict()
+    if card.phi:
+        masking = score_deid(_documents(gold), _documents(predicted), card.phi)
+        metrics["safe_harbor_recall"] = masking.safe_harbor_total.recall
+        metrics["clean_share"] = masking.clean_share
+        details["deid"] = masking.as_dict()
+    decomposed = {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro"), "token_f1": tokens.f1("micro")}
+    return metrics, details, decomposed
 
 
 def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
@@ -71,8 +85,11 @@ def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[
 
 def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
     scores = score_multilabel([r.labels for r in gold], [r.labels for r in predicted], labels=card.labels)
-    metrics = _averages(scores) | {"accuracy": scores.accuracy}
-    return metrics, scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+    abstracts = score_hoc([r.labels for r in gold], [r.labels for r in predicted])
+    metrics = _averages(scores) | {"accuracy": scores.accuracy, "hoc_f1": abstracts.f1}
+    details = {**scores.as_dict(), "by_document": abstracts.as_dict()}
+    decomposed = {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro"), "hoc_f1": abstracts.decomposed_f1()}
+    return metrics, details, decomposed
 
 
 def _regression(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:

@@ -82,10 +82,11 @@ def _varied(dice: Dice, amount: str) -> str:
     if roll > 0.55:
         return amount
     number, _, unit = amount.partition(" ")
-    value = float(number.replace(",", "")) * dice.between(1, 14) / 4
+    listed = float(number.replace(",", ""))
     if roll < 0.08:
-        return f"{value:g}-{2 * value:g} {unit}"
-    return f"{value:,g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
+        return f"{listed:g}-{2 * listed:g} {unit}"
+    value = listed * dice.between(1, 14) / 4
+    return f"{value:g} {unit}" if value < 20 else f"{value:,.0f} {unit}"
 
 
 def _form(scribe: Scribe, slot: Slot) -> None:

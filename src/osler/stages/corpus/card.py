@@ -33,12 +33,13 @@ def _source_of(name: str, files: Sequence[InputFile], recipe: CorpusRecipe) -> S
 
 def _readme(card: dict[str, Any], recipe: CorpusRecipe) -> str:
     removed = sum(card["removed"].values())
+    shards = "shard" if card["shards"] == 1 else "shards"
     filters = [f"`{name}` ({_options(judge.resolved())})" for name, judge in recipe.filters.items()]
     lines = [
         "# Corpus card",
         "",
         f"{card['documents']:,} documents, {card['words']:,} words, {card['characters']:,} characters "
-        f"in {card['shards']:,} Parquet {'shard' if card['shards'] == 1 else 'shards'} (`shards/`, columns `id`, `text`, `source`, `language`).",
+        f"in {card['shards']:,} Parquet {shards} (`shards/`, columns `id`, `text`, `source`, `language`).",
         "",
         f"Of {card['read']:,} documents read, {removed:,} were removed; `ledger.parquet` lists each with its reason.",
         "",

@@ -29,7 +29,7 @@ class Source(Recipe):
     id_field: str = "id"
     """The field or column with the document's id; where a document has none, file and row make one."""
     encoding: str = "utf-8"
-    """The encoding of plain text files."""
+    """The encoding of plain text and JSON Lines."""
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
     """The language of the documents, where it is known."""
     licence: str | None = None

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from osler.core.extras import require
 from osler.stages.corpus.parts import Part, removed_schema
-from osler.stages.corpus.tables import parquet_writer, read_columns
+from osler.stages.corpus.tables import parquet_writer, read_columns, regrouped
 
 LEDGER = "ledger.parquet"
+_GROUP_ROWS = 65_536
 _COLUMNS = ("source", "file", "row", "id", "reason")
 
 
@@ -22,10 +23,9 @@ def write_ledger(path: Path, parts: Sequence[Part], keep: Sequence[NDArray[np.bo
     pa = require("pyarrow", "corpus")
     schema = pa.schema([removed_schema().field(name) for name in _COLUMNS])
     with parquet_writer(path, schema, compression="zstd", dictionary=("source", "file", "reason")) as writer:
-        for part, mask in zip(parts, keep, strict=True):
-            table = _removals(part, mask)
-            if table.num_rows:
-                writer.write_table(table.select(_COLUMNS).combine_chunks())
+        tables = (_removals(part, mask).select(_COLUMNS) for part, mask in zip(parts, keep, strict=True))
+        for group in regrouped(tables, _GROUP_ROWS, lambda table: np.ones(table.num_rows, dtype=np.int64)):
+            writer.write_table(group)
 
 
 def _removals(part: Part, mask: NDArray[np.bool_]) -> Any:

@@ -33,15 +33,16 @@ class Part:
 def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -> list[Part]:
     """Parts of about PART_BYTES each, in input order."""
     groups: list[list[Piece]] = []
-    room = 0
+    held = PART_BYTES
     for file in files:
         pieces = READERS.get(file.reader).cut(file, recipe.sources[file.source], PART_BYTES)
         for piece in pieces:
-            if room <= 0:
+            size = file.size // len(pieces)
+            if held + size // 2 >= PART_BYTES:
                 groups.append([])
-                room = PART_BYTES
+                held = 0
             groups[-1].append(piece)
-            room -= max(1, file.size // len(pieces))
+            held += max(1, size)
     return [
         Part(tuple(group), recipe, folder / f"kept-{index:06d}.parquet", folder / f"removed-{index:06d}.parquet")
         for index, group in enumerate(groups)

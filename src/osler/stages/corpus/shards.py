@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from osler.core.extras import require
 from osler.stages.corpus.parts import Part
-from osler.stages.corpus.tables import GROUP_BYTES, parquet_writer
+from osler.stages.corpus.tables import GROUP_BYTES, parquet_writer, regrouped
 
 SHARD_COLUMNS = ("id", "text", "source", "language")
 
@@ -68,9 +68,11 @@ def write_shard(shard: Shard) -> None:
     if shard.path.exists():
         return
     pa = require("pyarrow", "corpus")
+    compute = require("pyarrow.compute", "corpus")
     schema = pa.schema([(name, pa.string()) for name in SHARD_COLUMNS])
     with parquet_writer(shard.path, schema, compression="zstd", dictionary=("source", "language")) as writer:
-        for group in _groups(table for take in shard.takes for table in _rows(take)):
+        tables = (table for take in shard.takes for table in _rows(take))
+        for group in regrouped(tables, GROUP_BYTES, lambda table: compute.binary_length(table["text"]).to_numpy()):
             writer.write_table(group)
 
 
@@ -89,23 +91,3 @@ def _rows(take: Take) -> Iterator[Any]:
                 mask = pa.array(take.mask[low - take.start : high - take.start])
                 yield table.slice(low - first, high - low).filter(mask)
             first = last
-
-
-def _groups(tables: Iterator[Any]) -> Iterator[Any]:
-    """The same rows in row groups whose borders depend on nothing but the documents."""
-    pa = require("pyarrow", "corpus")
-    compute = require("pyarrow.compute", "corpus")
-    held: list[Any] = []
-    room = GROUP_BYTES
-    for table in tables:
-        while table.num_rows:
-            sizes = np.cumsum(compute.binary_length(table["text"]).to_numpy())
-            count = int(np.searchsorted(sizes, room)) + 1
-            head, table = table.slice(0, count), table.slice(count)
-            held.append(head)
-            room -= int(sizes[head.num_rows - 1])
-            if room <= 0:
-                yield pa.concat_tables(held).combine_chunks()
-                held, room = [], GROUP_BYTES
-    if held:
-        yield pa.concat_tables(held).combine_chunks()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from osler.core.errors import writing
 from osler.core.extras import require
@@ -46,6 +49,26 @@ def parquet_writer(path: Path, schema: Any, *, compression: str, dictionary: Seq
 def read_columns(path: Path, *columns: str) -> Any:
     """Some columns of a Parquet file, as an Arrow table."""
     return require("pyarrow.parquet", "corpus").read_table(path, columns=list(columns), use_threads=False)
+
+
+def regrouped(tables: Iterable[Any], limit: int, weigh: Callable[[Any], NDArray[np.int64]]) -> Iterator[Any]:
+    """The rows of some tables in new tables of about `limit` weight, whose borders depend on the rows alone."""
+    concatenate = require("pyarrow", "corpus").concat_tables
+    held: list[Any] = []
+    room = limit
+    for table in tables:
+        rest = table
+        while rest.num_rows:
+            weights = np.cumsum(weigh(rest))
+            count = int(np.searchsorted(weights, room)) + 1
+            head, rest = rest.slice(0, count), rest.slice(count)
+            held.append(head)
+            room -= int(weights[head.num_rows - 1])
+            if room <= 0:
+                yield concatenate(held).combine_chunks()
+                held, room = [], limit
+    if held:
+        yield concatenate(held).combine_chunks()
 
 
 class RowBuffer:

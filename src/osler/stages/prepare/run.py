@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.errors import InputError
+from osler.core.errors import InputError, RecipeError
 from osler.core.files import write_atomic
+from osler.formats.sources import Source
 from osler.stages.prepare.config import PrepareRecipe
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
-from osler.tasks.data import CARD, write_records
-from osler.tasks.sources import SOURCES, narrow
-from osler.text.document import Document, Record
+from osler.tasks.counts import Tally
+from osler.tasks.data import CARD, RecordWriter, in_order
+from osler.tasks.narrow import Narrow
+from osler.tasks.sources import TaskSource, open_source
 
 
 def plan(recipe: PrepareRecipe, out: Path) -> list[str]:
     """What `run` will do, for a person."""
-    card = _card(recipe)
+    card = resolved_card(recipe)
     source = "the embedded synthetic clinic" if card.source.reader == "clinic" else str(recipe.source)
     return [
         f"prepare task {card.name} ({card.kind}, {card.language}) from {source}",
@@ -32,58 +33,65 @@ def plan(recipe: PrepareRecipe, out: Path) -> list[str]:
 
 def run(recipe: PrepareRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the task artifact."""
-    card = _card(recipe)
-    parents = {"card": _digest(card)}
-
-    def build(work: Workspace) -> None:
-        splits = SOURCES.get(card.source.reader)(card, recipe.source)
-        for split, records in splits.items():
-            counter = _Counter(card, split)
-            count = write_records(counter.through(records), work.path / f"{split}.parquet", pairs=card.record == "pair")
-            if not count:
-                raise InputError(
-                    f"the split {split!r} of task {card.name} is empty",
-                    where=recipe.source,
-                    fix="Check the source files",
-                )
-            work.counts[split] = count
-            work.counts[f"{split}_detail"] = counter.numbers
-        write_atomic(work.path / CARD, tomli_w.dumps(card.resolved()))
-
-    return produce(out, kind="task", recipe=recipe, parents=parents, build=build, force=force)
+    return prepare(recipe, recipe.source, out, anywhere=True, force=force)
 
 
-def _card(recipe: PrepareRecipe) -> TaskCard:
+def prepare(recipe: PrepareRecipe, given: Source | None, out: Path, *, anywhere: bool, force: bool = False) -> Artifact:
+    """Make the task artifact from a folder, an archive or a tree that is already open."""
+    card = resolved_card(recipe)
+    with open_source(card, given, anywhere=anywhere) as source:
+        parents = {
+            "card": hashlib.sha256(card.model_dump_json().encode()).hexdigest(),
+            "files": source.digest,
+        }
+
+        def build(work: Workspace) -> None:
+            _write(card, source, work, recipe.source)
+
+        return produce(out, kind="task", recipe=recipe, parents=parents, build=build, force=force)
+
+
+def resolved_card(recipe: PrepareRecipe) -> TaskCard:
+    """The card with the recipe's options and fold in it."""
     card = load_card(recipe.task)
-    if not recipe.options:
-        return card
-    source = card.source.model_copy(update={"options": {**card.source.options, **recipe.options}})
-    return card.model_copy(update={"source": source})
+    if recipe.options:
+        source = card.source.model_copy(update={"options": {**card.source.options, **recipe.options}})
+        card = card.model_copy(update={"source": source})
+    if recipe.fold is not None:
+        return card.at_fold(recipe.fold)
+    if card.folds and card.fold is None:
+        raise RecipeError(
+            f"task {card.name} has {card.folds} folds, each a task of its own", fix="Say which one with fold=1, 2, …"
+        )
+    return card
 
 
-def _digest(card: TaskCard) -> str:
-    return hashlib.sha256(card.model_dump_json().encode()).hexdigest()
-
-
-class _Counter:
-    """Counts what passes through it, for the manifest."""
-
-    def __init__(self, card: TaskCard, split: str) -> None:
-        self.card = card
-        self.split = split
-        self.numbers: dict[str, Any] = {}
-
-    def through(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Pass records on, narrowed to the task, and count them."""
-        for record in records:
-            narrowed = narrow(self.card, record)
-            for label in _labels(narrowed):
-                self.numbers[label] = self.numbers.get(label, 0) + 1
-            yield narrowed
-
-
-def _labels(record: Record) -> list[str]:
-    found = list(record.labels)
-    if isinstance(record, Document):
-        found += [span.label for span in record.spans] + [relation.label for relation in record.relations]
-    return found
+def _write(card: TaskCard, source: TaskSource, work: Workspace, given: Path | None) -> None:
+    narrow = Narrow(card)
+    tallies: dict[str, Tally] = {}
+    with ExitStack() as stack:
+        writers: dict[str, RecordWriter] = {}
+        for split, record in source.records():
+            if split not in writers:
+                path = work.path / f"{split}.parquet"
+                writers[split] = stack.enter_context(RecordWriter(path, pairs=card.record == "pair"))
+                tallies[split] = Tally(card.kind)
+            narrowed = narrow(record)
+            tallies[split].add(narrowed)
+            writers[split].write(narrowed)
+    tallies = {split: tallies[split] for split in in_order(tallies)}
+    facts = source.facts()
+    for name, split in card.source.splits.items():
+        if name not in tallies and name not in facts.get("absent", []) and not split.optional:
+            raise InputError(
+                f"the split {name!r} of task {card.name} is empty", where=given, fix="Check the source files"
+            )
+    labels = sorted({label for tally in tallies.values() for label in tally.labels})
+    if card.discover_labels:
+        card = card.model_copy(update={"labels": tuple(labels)})
+    work.counts.update({split: tally.as_dict()["documents"] for split, tally in tallies.items()})
+    work.counts["splits"] = {split: tally.as_dict() for split, tally in tallies.items()}
+    if narrow.left_out:
+        work.counts["left_out"] = dict(sorted(narrow.left_out.items()))
+    work.counts |= facts
+    write_atomic(work.path / CARD, tomli_w.dumps(card.resolved()))

@@ -55,6 +55,7 @@ class PretrainSource:
         self.steps = steps
         self.max_length = max_length
         self.pad_id = pad_id
+        self.slots = stream.usual_sequences(batch_tokens)
 
     def __len__(self) -> int:
         return self.steps
@@ -66,17 +67,24 @@ class PretrainSource:
     def load(self, ref: int) -> Batch:
         """Cut one batch out of the stream and mask it."""
         sequences = self.stream.sequences(ref * self.batch_tokens, (ref + 1) * self.batch_tokens)
-        return masked_batch(sequences, self.masker, generator(self.seed, "mask", ref), self.max_length, self.pad_id)
+        rng = generator(self.seed, "mask", ref)
+        return masked_batch(sequences, self.masker, rng, self.max_length, self.pad_id, self.slots)
 
 
 def masked_batch(
-    sequences: Sequence[np.ndarray], masker: Masker, rng: np.random.Generator, max_length: int, pad_id: int
+    sequences: Sequence[np.ndarray],
+    masker: Masker,
+    rng: np.random.Generator,
+    max_length: int,
+    pad_id: int,
+    slots: int,
 ) -> Batch:
-    """Mask sequences and pack them."""
+    """Mask sequences and pack them. Room is kept for `slots` sequences, or a multiple of it, so that shapes seldom change."""
     flat = np.concatenate(sequences)
     masked = masker.apply(flat, rng)
     borders = np.cumsum([len(sequence) for sequence in sequences])[:-1]
-    packed = pack(np.split(masked.ids, borders), pad_id=pad_id, max_length=max_length)
+    room = -(-len(sequences) // slots) * slots
+    packed = pack(np.split(masked.ids, borders), pad_id=pad_id, max_length=max_length, max_sequences=room)
     payload = MaskedBatch(packed, torch.from_numpy(masked.positions), torch.from_numpy(masked.targets))
     return Batch(payload, weight=float((masked.targets != IGNORED).sum()), tokens=len(flat))
 
@@ -88,4 +96,5 @@ def validation_batches(
     total = min(limit, stream.epoch_tokens)
     for number, start in enumerate(range(0, total, batch_tokens)):
         sequences = stream.sequences(start, min(start + batch_tokens, total))
-        yield masked_batch(sequences, masker, generator(0, "validation", number), max_length, pad_id)
+        rng = generator(0, "validation", number)
+        yield masked_batch(sequences, masker, rng, max_length, pad_id, stream.usual_sequences(batch_tokens))

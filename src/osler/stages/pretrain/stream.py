@@ -34,6 +34,10 @@ class PieceStream:
         """The sequences that make up tokens `start` to `end` of the endless line; those at the edges may be parts."""
         return list(self._walk(start, end))
 
+    def usual_sequences(self, tokens: int) -> int:
+        """A number of sequences that a stretch of so many tokens seldom passes."""
+        return int(1.3 * tokens * len(self.lengths) / self.epoch_tokens) + 8
+
     def _walk(self, start: int, end: int) -> Iterator[np.ndarray]:
         while start < end:
             epoch, inside = divmod(start, self.epoch_tokens)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
@@ -20,9 +20,6 @@ from osler.stages.vocab.config import VocabRecipe
 from osler.stages.vocab.fertility import measure
 from osler.stages.vocab.folder import write_folder
 from osler.stages.vocab.texts import batches
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 log = get_logger("osler.vocab")
 _TITLES = {"bpe": "byte-level BPE", "wordpiece": "WordPiece", "unigram": "unigram"}
@@ -57,7 +54,7 @@ def _build(recipe: VocabRecipe, corpus: Artifact, workspace: Workspace) -> None:
     def texts() -> Iterator[list[str]]:
         with progress("vocab: read", total=documents) as bar:
             for batch in batches(corpus):
-                yield [text for _, text in batch]
+                yield [unicodedata.normalize("NFC", text) for _, text in batch]
                 bar.advance(len(batch))
 
     tokenizer = train(texts, recipe)

@@ -15,8 +15,8 @@ from tokenizers import Encoding
 
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import Builder, Built, Instance, softmax
+from osler.tasks.instances.sentences import joined, sentences_of
 from osler.text.document import Document, Record, Relation, Span
-from osler.text.sentences import sentences
 
 
 class Candidate(NamedTuple):
@@ -39,11 +39,13 @@ class RelationBuilder(Builder):
         return [*self.card.labels, self.card.negative]
 
     def candidates(self, document: Document) -> Iterator[Candidate]:
-        """All pairs of the card's types that stand in one sentence (or in the document), in text order."""
+        """All pairs of the card's types that stand together, in text order."""
         allowed = set(self.card.pairs)
         units = [(0, len(document.text))]
-        if self.protocol.candidates == "sentence":
-            units = sentences(document.text, self.card.language)
+        if self.protocol.candidates != "document":
+            units = sentences_of(self.card, document)
+        if self.protocol.candidates == "joined":
+            units = joined(document.text, units)
         for start, end in units:
             inside = [span for span in document.spans if start <= span.start < end]
             for first in inside:

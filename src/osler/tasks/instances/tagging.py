@@ -111,7 +111,10 @@ class TaggingBuilder(Builder):
                 first.setdefault(word, token)
         order = sorted(first)
         probabilities = softmax(logits[[first[word] for word in order]]) if order else np.zeros((0, len(self.outputs)))
-        path = best_path(np.log(probabilities + 1e-12), *self._legal)
+        if self.protocol.decoding == "greedy":
+            path = probabilities.argmax(axis=1)
+        else:
+            path = best_path(np.log(probabilities + 1e-12), *self._legal)
         # A word without any sub-word (a character the tokenizer drops) cannot be part of a mention.
         tags = ["O"] * len(aligned.words)
         scores = [1.0] * len(aligned.words)

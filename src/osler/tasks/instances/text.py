@@ -14,7 +14,8 @@ from osler.core.errors import InputError
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import Builder, Built, Instance, softmax
 from osler.tasks.instances.document import document_windows
-from osler.text.document import Record, TextPair
+from osler.tasks.instances.sentences import sentences_of
+from osler.text.document import Document, Record, TextPair
 
 
 class TextBuilder(Builder):
@@ -29,11 +30,14 @@ class TextBuilder(Builder):
 
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
         """Windows of documents, or pairs in their order (both orders at prediction time where the task is symmetric)."""
+        if self.protocol.unit == "sentence" and self.card.record == "document":
+            return self._sentences(records, gold=gold)
         targets = [self.target(record, number) if gold else None for number, record in enumerate(records)]
         if self.card.record == "pair":
             return Built(self._pairs(records, targets, both_orders=self.card.symmetric and not gold))
         windows = document_windows(self.tokens, records, self.max_length, self.overlap)
-        return Built([replace(window, target=targets[window.record]) for window in windows])
+        kept = {number for number, record in enumerate(records) if not gold or self.takes_part(record)}
+        return Built([replace(w, target=targets[w.record]) for w in windows if w.record in kept])
 
     def decode(
         self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
@@ -43,6 +47,24 @@ class TextBuilder(Builder):
         for instance, output in zip(instances, outputs, strict=True):
             grouped[instance.record].append(output)
         return [self.predicted(record, self.pool(np.stack(grouped[number]))) for number, record in enumerate(records)]
+
+    def takes_part(self, record: Record) -> bool:
+        """Whether a record is trained on under the protocol."""
+        return self.protocol.records == "all" or bool(record.labels)
+
+    def _sentences(self, records: Sequence[Record], *, gold: bool) -> Built:
+        """One instance a sentence (or several, for a long one); its labels are those of the spans over it."""
+        owners: list[int] = []
+        parts: list[Document] = []
+        for number, record in enumerate(records):
+            if isinstance(record, Document) and (not gold or self.takes_part(record)):
+                for start, end in sentences_of(self.card, record) or [(0, len(record.text))]:
+                    labels = {span.label: None for span in record.spans if span.start < end and start < span.end}
+                    parts.append(Document(record.id, record.text[start:end], labels=tuple(labels) if gold else ()))
+                    owners.append(number)
+        windows = document_windows(self.tokens, parts, self.max_length, self.overlap)
+        targets = [self.target(part, owner) if gold else None for part, owner in zip(parts, owners, strict=True)]
+        return Built([replace(w, record=owners[w.record], target=targets[w.record]) for w in windows])
 
     def _pairs(self, records: Sequence[Record], targets: Sequence[object], *, both_orders: bool) -> list[Instance]:
         instances = []

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, Self
 
 from osler.core.registry import Registry
-from osler.tasks.card import Kind, TaskCard
-from osler.text.document import Document, Record
-
-Splits = Mapping[str, Iterable[Record]]
-SourceReader = Callable[[TaskCard, Path | None], Splits]
-
-SOURCES = Registry("sources", {"clinic": "osler.tasks.sources.clinic:read"})
+from osler.formats.sources import Source
+from osler.tasks.card import TaskCard
+from osler.text.document import Record
 
 
-def narrow(card: TaskCard, record: Record) -> Record:
-    """Keep of a record only what the task is about, so that a task artifact never carries another task's gold."""
-    if not isinstance(record, Document):
-        return record
-    if card.kind is Kind.TAGGING:
-        return record.only(card.labels).with_(relations=(), labels=(), value=None)
-    if card.kind is Kind.RELATION:
-        kept = record.only(card.entity_labels)
-        relations = tuple(relation for relation in kept.relations if relation.label in card.labels)
-        return kept.with_(relations=relations, labels=(), value=None)
-    if card.kind is Kind.REGRESSION:
-        return record.with_(spans=(), relations=(), labels=())
-    return record.with_(spans=(), relations=(), value=None)
+class TaskSource(Protocol):
+    """The input of one task, open for reading."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that decides the records beside the card."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """Every record with the split it belongs to."""
+
+    def facts(self) -> dict[str, Any]:
+        """What was found on the way, once all records are read: defects by split, splits that are not there."""
+
+
+SourceOpener = Callable[[TaskCard, Source | None, bool], TaskSource]
+"""Opens the input of a task; the last argument says whether a folder of another name than the card's will do."""
+
+SOURCES = Registry(
+    "sources",
+    {"clinic": "osler.tasks.sources.clinic:ClinicSource", "files": "osler.tasks.sources.files:FileSource"},
+)
+
+
+def open_source(card: TaskCard, given: Source | None, *, anywhere: bool = True) -> TaskSource:
+    """The input of a task from the folder, archive or tree given."""
+    opener: SourceOpener = SOURCES.get(card.source.reader)
+    return opener(card, given, anywhere)

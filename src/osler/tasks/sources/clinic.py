@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from osler.core.config import Recipe, validate
+from osler.formats.sources import Source
 from osler.tasks.card import Kind, TaskCard
 from osler.text.document import Document, Record
 
@@ -23,18 +23,34 @@ class ClinicOptions(Recipe):
     test: int = Field(80, ge=1)
 
 
-def read(card: TaskCard, folder: Path | None = None) -> dict[str, Iterable[Record]]:
-    """The three splits; nothing is read from `folder`, the clinic is inside osler."""
-    options = validate(ClinicOptions, card.source.options, where=f"task {card.name}: source.options")
-    sizes = {"train": options.train, "dev": options.dev, "test": options.test}
-    return {split: _records(card, options, split, size) for split, size in sizes.items()}
+class ClinicSource:
+    """The three splits; nothing is read from files, the clinic is inside osler."""
 
+    digest = "clinic"
 
-def _records(card: TaskCard, options: ClinicOptions, split: str, size: int) -> Iterator[Record]:
-    for record in _maker(options.produce)(size, language=card.language, seed=options.seed, split=split):
-        if isinstance(record, Document) and card.kind is Kind.CLASSIFICATION:
-            record = record.with_(labels=(record.meta["specialty"],))
-        yield record
+    def __init__(self, card: TaskCard, given: Source | None = None, anywhere: bool = True) -> None:
+        self.card = card
+        self.options = validate(ClinicOptions, card.source.options, where=f"task {card.name}: source.options")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def records(self) -> Iterator[tuple[str, Record]]:
+        """Every record with its split."""
+        options = self.options
+        for split, size in (("train", options.train), ("dev", options.dev), ("test", options.test)):
+            make = _maker(options.produce)
+            for record in make(size, language=self.card.language, seed=options.seed, split=split):
+                if isinstance(record, Document) and self.card.kind is Kind.CLASSIFICATION:
+                    record = record.with_(labels=(record.meta["specialty"],))
+                yield split, record
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing: the clinic has no defects."""
+        return {}
 
 
 def _maker(produce: str) -> Callable[..., Iterable[Record]]:

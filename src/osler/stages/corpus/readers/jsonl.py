@@ -29,7 +29,7 @@ class JsonlReader:
         """One document a line; blank lines are passed over."""
         path = piece.file.path
         for row, line in lines(piece):
-            text = decode(line, "utf-8", path=path, row=row).strip()
+            text = decode(line, source.encoding, path=path, row=row).strip()
             if text:
                 yield _document(text, row, source, where=f"{path}:{row}")
 

@@ -12,8 +12,6 @@ from osler.stages.vocab.special import BEGIN, END, ID, special_tokens
 def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
     """Count words, then merge the most frequent pair until the vocabulary is full."""
     tokenizer = Tokenizer(models.BPE())
-    # The corpus is NFC already; with this, so is what the tokenizer meets later. Offsets stay those of the given text.
-    tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=recipe.prefix_space)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -24,6 +22,7 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts(), trainer)
+    tokenizer.normalizer = normalizers.NFC()
     # By position: the names of the first two differ between versions of tokenizers.
     tokenizer.post_processor = processors.RobertaProcessing(
         (END, ID[END]), (BEGIN, ID[BEGIN]), True, recipe.prefix_space

@@ -36,6 +36,7 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
     vocabulary = learner.get_vocab(with_added_tokens=True)
     tokenizer = _tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, continuing_subword_prefix=_PREFIX))
     tokenizer.add_special_tokens(special_tokens())
+    tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.WordPiece(prefix=_PREFIX)
     tokenizer.post_processor = framing()
     return tokenizer
@@ -43,7 +44,6 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
 
 def _tokenizer(model: models.WordPiece) -> Tokenizer:
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return tokenizer
 

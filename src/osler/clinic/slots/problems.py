@@ -1,18 +1,28 @@
-"""Slots for problems with their assertion, tests with their values, procedures and departments."""
+"""Slots for problems: diseases, symptoms and findings, each with its assertion."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from osler.clinic.lexicon import Lab, Problem
+from osler.clinic.lexicon import Problem
 from osler.clinic.slots.base import Fill
 from osler.clinic.template import Slot
+from osler.text.document import Fragment
 
 if TYPE_CHECKING:
     from osler.clinic.scribe import Scribe
 
 _TRIES = 5
+_AREAS = {
+    "lungs": "pulmonology",
+    "heart": "cardiology",
+    "abdomen": "gastroenterology",
+    "neuro": "neurology",
+    "skin": "infectious-disease",
+    "neck": "endocrinology",
+}
+"""The specialty whose coined findings belong to a part of the physical examination."""
 
 
 def _state(scribe: Scribe, slot: Slot, key: str, surface: str, label: str = "") -> str:
@@ -126,7 +136,7 @@ def _symptom_words(scribe: Scribe, slot: Slot) -> str:
     dice, lexicon = scribe.dice, scribe.lexicon
     roll = dice.roll()
     for modifier in slot.modifiers:
-        if modifier in lexicon.specialties and roll < 0.85:
+        if modifier in lexicon.specialties:
             return dice.pick(lexicon.specialties[modifier].symptoms)
     if roll < 0.35:
         return dice.pick(lexicon.specialties[scribe.case.specialty].symptoms)
@@ -140,9 +150,9 @@ def _finding_words(scribe: Scribe, slot: Slot) -> str:
     dice, specialty = scribe.dice, scribe.lexicon.specialties[scribe.case.specialty]
     roll = dice.roll()
     area = slot.modifiers[0] if slot.modifiers else ""
-    if area in scribe.lexicon.general["areas"] and roll < 0.6:
-        seen: list[str] = scribe.lexicon.general["areas"][area]
-        return dice.pick(seen)
+    if area in _AREAS:
+        seen: tuple[str, ...] = scribe.lexicon.general["areas"][area]
+        return dice.pick(seen) if roll < 0.55 else dice.pick(scribe.lexicon.specialties[_AREAS[area]].coined).name
     if roll < 0.35:
         return dice.pick(specialty.findings)
     return dice.pick(specialty.coined).name if roll < 0.78 else _site_words(scribe, slot)
@@ -151,11 +161,11 @@ def _finding_words(scribe: Scribe, slot: Slot) -> str:
 def _site_words(scribe: Scribe, slot: Slot) -> str:
     dice, general = scribe.dice, scribe.lexicon.general
     form: str = dice.pick(general["site_forms"])
-    side, site = _side_and_site(scribe)
+    side, site = side_and_site(scribe)
     return form.format(side=side, site=site)
 
 
-def _side_and_site(scribe: Scribe) -> tuple[str, str]:
+def side_and_site(scribe: Scribe) -> tuple[str, str]:
     """A side and a part of the body; a Spanish side agrees with its part ("rodilla/f", "izquierdo/izquierda")."""
     dice, general = scribe.dice, scribe.lexicon.general
     side, site = dice.pick(general["sides"]), dice.pick(general["sites"])
@@ -205,20 +215,18 @@ def _paired(scribe: Scribe, slot: Slot) -> None:
     noun, kind = site.partition("/")[0], dice.pick(general["paired"])
     attributes = {"assertion": scribe.assertion(slot)}
     start = builder.length
+    both: tuple[tuple[Fragment, ...], ...]
     if scribe.lexicon.language == "en":
-        rest = f"{noun} {kind}"
-        text = f"{one} and {two} {rest}"
-        head, tail = len(one), len(f"{one} and {two} ")
-        builder.text(text)
-        first = ((start, start + head), (start + tail, start + len(text)))
-        second = ((start + tail - len(two) - 1, start + len(text)),)
+        text = f"{one} and {two} {noun} {kind}"
+        end, tail = start + len(text), start + len(f"{one} and {two} ")
+        both = ((start, start + len(one)), (tail, end)), ((tail - len(two) - 1, end),)
     else:
-        rest = f"{kind} en {noun}"
-        text = f"{rest} {one} y {two}"
-        builder.text(text)
-        first = ((start, start + len(f"{rest} {one}")),)
-        second = ((start, start + len(rest)), (start + len(text) - len(two), start + len(text)))
-    for fragments in (first, second):
+        shared = f"{kind} en {noun}"
+        text = f"{shared} {one} y {two}"
+        end = start + len(text)
+        both = ((start, start + len(f"{shared} {one}")),), ((start, start + len(shared)), (end - len(two), end))
+    builder.text(text)
+    for fragments in both:
         scribe.keep(slot, builder.span(fragments, "PROBLEM", attributes))
 
 
@@ -242,78 +250,7 @@ def _avoid(scribe: Scribe, slot: Slot) -> None:
     _reaction(scribe, slot, group.avoid)
 
 
-def lab_name(scribe: Scribe, lab: Lab) -> str:
-    """A laboratory test by one of its names."""
-    dice = scribe.dice
-    name = dice.pick(lab.also) if lab.also and dice.chance(0.55) else lab.name
-    if dice.chance(0.8):
-        return name
-    around: str = dice.pick(scribe.lexicon.notes["labs"]["around"])
-    return around.format(name=name)
-
-
-def lab_value(scribe: Scribe, lab: Lab) -> tuple[str, int]:
-    """A value as printed, and whether it is below (-1), in (0) or above (1) the reference range."""
-    dice = scribe.dice
-    roll = dice.roll()
-    if roll < 0.5 or (roll < 0.7 and lab.low <= 0):
-        number, flag = lab.low + (lab.high - lab.low) * dice.roll(), 0
-    elif roll < 0.7:
-        number, flag = lab.low - min(lab.spread, lab.low * 0.4) * (0.1 + 0.9 * dice.roll()), -1
-    else:
-        number, flag = lab.high + lab.spread * (0.1 + 0.9 * dice.roll()), 1
-    text = f"{number:.{lab.decimals}f}"
-    return (text.replace(".", ",") if scribe.style.commas else text), flag
-
-
-def _lab(scribe: Scribe, slot: Slot) -> None:
-    lab = scribe.dice.pick(scribe.lexicon.labs)
-    scribe.lab = lab
-    scribe.put(slot, lab_name(scribe, lab), "TEST")
-
-
-def _value(scribe: Scribe, slot: Slot) -> None:
-    lab = scribe.lab or scribe.lexicon.labs[0]
-    text, _ = lab_value(scribe, lab)
-    scribe.say(f"{text} {lab.unit}" if lab.unit and scribe.dice.chance(0.6) else text)
-
-
-def _imaging(scribe: Scribe, slot: Slot) -> None:
-    name = scribe.dice.pick(scribe.lexicon.imaging[scribe.topic.problem.specialty])
-    scribe.put(slot, _placed(scribe, name), "TEST")
-
-
-def _procedure(scribe: Scribe, slot: Slot) -> None:
-    kind = scribe.lexicon.operations if scribe.dice.chance(0.5) else scribe.lexicon.procedures
-    name = scribe.dice.pick(kind[scribe.topic.problem.specialty])
-    scribe.put(slot, _placed(scribe, name), "PROCEDURE")
-
-
-def _operation(scribe: Scribe, slot: Slot) -> None:
-    name = scribe.dice.pick(scribe.lexicon.operations[scribe.topic.problem.specialty])
-    scribe.put(slot, _placed(scribe, name), "PROCEDURE")
-
-
-def _placed(scribe: Scribe, name: str) -> str:
-    if "{" not in name:
-        return name
-    side, site = _side_and_site(scribe)
-    return name.format(side=side, site=site)
-
-
-def _department(scribe: Scribe, slot: Slot) -> None:
-    scribe.put(slot, scribe.dice.pick(scribe.lexicon.departments), "DEPARTMENT")
-
-
-def _ward(scribe: Scribe, slot: Slot) -> None:
-    scribe.put(slot, scribe.dice.pick(scribe.lexicon.wards), "DEPARTMENT")
-
-
-def _intensive(scribe: Scribe, slot: Slot) -> None:
-    scribe.put(slot, scribe.dice.pick(scribe.lexicon.intensive), "DEPARTMENT")
-
-
-CLINICAL_SLOTS: dict[str, Fill] = {
+PROBLEM_SLOTS: dict[str, Fill] = {
     "problem": _topic_problem,
     "chief": _chief,
     "chronic": _chronic,
@@ -326,12 +263,4 @@ CLINICAL_SLOTS: dict[str, Fill] = {
     "paired": _paired,
     "effect": _effect,
     "avoid": _avoid,
-    "lab": _lab,
-    "value": _value,
-    "imaging": _imaging,
-    "procedure": _procedure,
-    "operation": _operation,
-    "dept": _department,
-    "ward": _ward,
-    "icu": _intensive,
 }

@@ -1,0 +1,111 @@
+"""Speed of the corpus stage: osler beside the same steps in one plain Python loop (ftfy, a set of hashes, Parquet).
+
+python benchmarks/corpus.py [--files NOTES.jsonl ...] [--megabytes 40] [--rounds 3] [--workers 0]
+
+Both read the same JSON Lines, must keep the same documents, and take turns; the best round of each counts. osler also
+counts words, writes the ledger and the card, hashes every file and can be killed at any moment; the loop does none of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import resource
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import ftfy
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from osler.clinic.raw import raw_texts
+from osler.core.config import load_recipe
+from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.run import run
+
+MINIMUM = 40
+
+
+def generated(path: Path, megabytes: float) -> None:
+    """The synthetic clinic's raw text, English and Spanish, again and again with a number that keeps copies apart."""
+    records = [record for language in ("en", "es") for record in raw_texts(1500, language=language, seed=0)]
+    with path.open("w", encoding="utf-8") as stream:
+        for turn in itertools.count():
+            for record in records:
+                stream.write(
+                    json.dumps({"id": record["id"], "text": f"{turn} {record['text']}"}, ensure_ascii=False) + "\n"
+                )
+                if stream.tell() > megabytes * 1e6:
+                    return
+
+
+def naive(files: list[Path], out: Path) -> int:
+    """What one writes without thinking further."""
+    settings = ftfy.TextFixerConfig(
+        unescape_html=True,
+        uncurl_quotes=False,
+        fix_latin_ligatures=False,
+        fix_character_width=False,
+        explain=False,
+    )
+    seen: set[bytes] = set()
+    kept: dict[str, list[str]] = {"id": [], "text": []}
+    for file in files:
+        with file.open(encoding="utf-8") as stream:
+            for line in stream:
+                record = json.loads(line)
+                text = ftfy.fix_text(record["text"], settings).strip()
+                digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+                if len(text) >= MINIMUM and digest not in seen:
+                    seen.add(digest)
+                    kept["id"].append(str(record["id"]))
+                    kept["text"].append(text)
+    pq.write_table(pa.table(kept), out, compression="zstd")
+    return len(kept["id"])
+
+
+def osler(files: list[Path], out: Path, workers: int) -> int:
+    options = {"sources": [str(file) for file in files], "filters": {"length": {"min_characters": MINIMUM}}}
+    recipe = load_recipe(CorpusRecipe, None, [], {**options, "workers": workers})
+    return int(run(recipe, out).manifest.counts["documents"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--files", type=Path, nargs="+", help="JSON Lines with id and text, instead of generated notes")
+    parser.add_argument("--megabytes", type=float, default=40.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=0, help="processes of osler; 0 is one for each core")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="corpus-benchmark-"))
+    try:
+        files = options.files
+        if not files:
+            files = [folder / "notes.jsonl"]
+            generated(files[0], options.megabytes)
+        size = sum(file.stat().st_size for file in files) / 1e6
+        best: dict[str, float] = {}
+        for number in range(options.rounds):
+            kept = []
+            for name in ("naive loop", "osler"):
+                out = folder / f"{name}-{number}"
+                began = time.perf_counter()
+                kept.append(naive(files, out) if name == "naive loop" else osler(files, out, options.workers))
+                best[name] = min(best.get(name, float("inf")), time.perf_counter() - began)
+            if len(set(kept)) != 1:
+                raise SystemExit(f"the two kept different numbers of documents: {kept}")
+        print(f"{size:.1f} MB, {kept[0]:,} documents kept by both, best of {options.rounds} rounds")
+        for name, seconds in best.items():
+            print(f"{name:<12} {seconds:7.2f} s {size / seconds:8.1f} MB/s {best['naive loop'] / seconds:6.1f}x")
+        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+        print(f"largest worker process of osler: {children} MB")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""`osler tasks check`: are prepared tasks what their papers say, and what do they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from osler.tasks.check import Report, TaskReport
+    from osler.tasks.leakage import Overlap
+
+
+def check(
+    folders: Annotated[list[Path], typer.Argument(help="Task folders, or folders that hold them.")],
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write everything as JSON to this file; - for standard output.")
+    ] = None,
+    leakage: Annotated[bool, typer.Option(help="Look for records that splits or tasks share.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="End with code 1 where a difference is unexplained.")] = False,
+) -> None:
+    """Count what is in task folders beside what card and paper say, verify offsets, and look for shared records."""
+    import json
+
+    from osler.core.files import write_atomic
+    from osler.tasks.check import check as run
+
+    report = run(_tasks(folders), leakage=leakage)
+    if json_file is not None:
+        text = json.dumps(report.as_dict(), indent=1, ensure_ascii=False) + "\n"
+        if str(json_file) == "-":
+            typer.echo(text, nl=False)
+        else:
+            write_atomic(json_file, text)
+    if str(json_file) != "-":
+        _show(report, leakage)
+    if strict and not report.sound:
+        raise typer.Exit(1)
+
+
+def _tasks(folders: Sequence[Path]) -> list[object]:
+    from osler.core.artifact import MANIFEST
+    from osler.core.errors import ArtifactError
+    from osler.tasks.data import TaskData
+
+    found = []
+    for folder in folders:
+        if (folder / MANIFEST).is_file():
+            found.append(folder)
+            continue
+        inside = sorted(path.parent for path in folder.glob(f"**/{MANIFEST}")) if folder.is_dir() else []
+        if not inside:
+            raise ArtifactError("no task folder here", where=folder, fix="Make one with `osler tasks prepare`")
+        found += inside
+    return [TaskData.open(path) for path in found]
+
+
+def _show(report: Report, leakage: bool) -> None:
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False)
+    for task in report.tasks:
+        console.print(_table(task))
+        for note in _notes(task):
+            console.print(f"  {note}", markup=False)
+        console.print()
+    if leakage:
+        for title, items in (
+            ("Records shared by splits of one task", report.within),
+            ("Training records that another task holds out", report.across),
+        ):
+            console.print(_overlaps(title, items) if items else f"{title}: none")
+    unsound = [task.task for task in report.tasks if not task.sound]
+    verdict = f"differences without an explanation: {', '.join(unsound)}" if unsound else "everything is as stated"
+    console.print(verdict, style="bold red" if unsound else "bold green", markup=False)
+
+
+def _table(task: TaskReport) -> object:
+    from rich.table import Table
+
+    mark = "[bold green]✓[/]" if task.sound else "[bold red]✗[/]"
+    table = Table("split", "what", title=f"{mark} {task.task}", title_justify="left", box=None, header_style="bold")
+    for column in ("here", "official files", "paper"):
+        table.add_column(column, justify="right")
+    table.add_column("")
+    style = {"equal": "green", "explained": "yellow", "differs": "bold red", "not stated": "dim"}
+    for line in task.lines:
+        numbers = ("-" if n is None else f"{n:,}" for n in (line.here, line.card, line.paper))
+        shown = f"[{style[line.verdict]}]{line.verdict}[/]" + (f": {line.reason}" if line.reason else "")
+        table.add_row(line.split, line.number.removeprefix("label:"), *numbers, shown)
+    return table
+
+
+def _notes(task: TaskReport) -> list[str]:
+    notes = []
+    if task.offsets.get("mentions"):
+        total = task.offsets["mentions"]
+        rest = ", ".join(f"{count} {name}" for name, count in task.offsets.items() if name != "mentions" and count)
+        notes.append(f"{total:,} mentions verified" + (f": {rest}" if rest else ", all on their text"))
+        odd = {name: sum(s.get(name, 0) for s in task.splits.values()) for name in ("overlapping", "discontinuous")}
+        notes.append(", ".join(f"{count:,} {name}" for name, count in odd.items()))
+    for split, kinds in task.problems.items():
+        notes.append(f"defects in {split}: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
+    if task.left_out:
+        shown = [f"{name} {count:,}" for name, count in sorted(task.left_out.items(), key=lambda i: -i[1])[:8]]
+        more = len(task.left_out) - len(shown)
+        notes.append("left out: " + ", ".join(shown) + (f" and {more} other labels" if more > 0 else ""))
+    if task.absent:
+        notes.append(f"not in the files: {', '.join(task.absent)}")
+    return notes
+
+
+def _overlaps(title: str, items: Sequence[Overlap]) -> object:
+    from rich.table import Table
+
+    table = Table("records of", "also in", title=title, title_justify="left", box=None, header_style="bold")
+    for column in ("same text", "nearly the same", "same id"):
+        table.add_column(column, justify="right")
+    for item in items:
+        table.add_row(item.of, item.within, f"{item.texts:,}", f"{item.near - item.texts:,}", f"{item.ids:,}")
+    return table

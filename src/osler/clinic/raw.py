@@ -1,0 +1,121 @@
+"""Raw text as a corpus stage meets it: notes and abstracts, and among them the dirt that real collections hold.
+
+What is wrong with record k is a pure function of language, seed and k (`raw_kind`): a test can count the dirt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from osler.clinic.abstracts import abstract
+from osler.clinic.dice import Dice
+from osler.clinic.labels import LANGUAGES, Language
+from osler.clinic.lexicon import table
+from osler.clinic.notes import check_choice, note
+from osler.core.seeding import derive
+
+KINDS = {
+    "note": 46,
+    "abstract": 26,
+    "duplicate": 7,
+    "near-duplicate": 4,
+    "mojibake": 5,
+    "junk": 4,
+    "control": 3,
+    "boilerplate": 3,
+    "foreign": 2,
+}
+"""What a record is, with its share in percent: clean, a copy, broken, worthless, or of the other language."""
+
+_CLEAN = ("note", "abstract")
+_TYPOGRAPHY = str.maketrans({"'": "\u2019", '"': "\u201d", "-": "\u2013"})
+_CONTROLS = ("\x07", "\x0b", "\x1b", "\x7f", "\u200b", "\ufeff", "\u00ad")
+
+
+def raw_texts(n: int, language: Language, seed: int) -> Iterator[dict[str, str]]:
+    """The first `n` records of a raw collection, each with `id`, `text` and `source`; record k does not depend on n."""
+    check_choice(language, "train")
+    for number in range(n):
+        source, text = _record(number, language, seed)
+        yield {"id": f"{language}-raw-{number:07}", "text": text, "source": source}
+
+
+def raw_kind(number: int, language: Language, seed: int) -> str:
+    """What record `number` is: one of KINDS."""
+    dice = Dice(seed, "raw-kind", language, number)
+    kind = dice.weighted(list(KINDS), list(KINDS.values()))
+    # The first records are clean, so that every copy has an original before it.
+    return kind if number > 3 or kind in _CLEAN else "note"
+
+
+def raw_original(number: int, language: Language, seed: int) -> int:
+    """The record that a copy copies: an earlier clean one."""
+    dice = Dice(seed, "raw-original", language, number)
+    for _ in range(40):
+        earlier = dice.between(0, number - 1)
+        if raw_kind(earlier, language, seed) in _CLEAN:
+            return earlier
+    return 0
+
+
+def _record(number: int, language: Language, seed: int) -> tuple[str, str]:
+    kind = raw_kind(number, language, seed)
+    dice = Dice(seed, "raw", language, number)
+    if kind in ("duplicate", "near-duplicate"):
+        source, text = _record(raw_original(number, language, seed), language, seed)
+        return source, text if kind == "duplicate" else _retouched(text, dice)
+    if kind == "junk":
+        return "web", dice.pick(table(language, "abstracts")["junk"])
+    if kind == "boilerplate":
+        line: str = dice.pick(table(language, "abstracts")["boilerplate"])
+        return "web", "\n".join([line] * dice.between(6, 30))
+    if kind == "foreign":
+        other = next(candidate for candidate in LANGUAGES if candidate != language)
+        return _clean("note", number, other, seed)
+    source, text = _clean(kind if kind in _CLEAN else dice.pick(_CLEAN), number, language, seed)
+    if kind == "mojibake":
+        # No-break blanks, so that an English text has something to break too.
+        text = mojibake(text.translate(_TYPOGRAPHY).replace(" ", "\u00a0", 3), twice=dice.chance(0.15))
+    elif kind == "control":
+        text = _sprinkled(text, dice)
+    return source, text
+
+
+def _clean(kind: str, number: int, language: Language, seed: int) -> tuple[str, str]:
+    # A seed of its own: the texts a model is pretrained on are not those of a task.
+    own = derive(seed, "raw")
+    if kind == "note":
+        return "notes", note(number, language=language, seed=own, split="train").text
+    return "abstracts", abstract(number, language=language, seed=own, split="train").text
+
+
+def mojibake(text: str, *, twice: bool = False) -> str:
+    """UTF-8 read as Windows-1252, as happens once or twice on the way out of an old system."""
+    for _ in range(2 if twice else 1):
+        text = "".join(_wrong(byte) for byte in text.encode("utf-8"))
+    return text
+
+
+def _wrong(byte: int) -> str:
+    try:
+        return bytes((byte,)).decode("cp1252")
+    except UnicodeDecodeError:
+        return chr(byte)
+
+
+def _sprinkled(text: str, dice: Dice) -> str:
+    """Control and zero-width characters in a dozen places."""
+    parts = []
+    start = 0
+    for place in sorted(dice.between(0, len(text)) for _ in range(12)):
+        parts += [text[start:place], dice.pick(_CONTROLS)]
+        start = place
+    return "".join([*parts, text[start:]])
+
+
+def _retouched(text: str, dice: Dice) -> str:
+    """The same text with one line less and another at the end, as a copied note has."""
+    lines = text.rstrip("\n").split("\n")
+    if len(lines) > 4:
+        lines.pop(dice.between(1, len(lines) - 2))
+    return "\n".join([*lines, f"[{dice.between(2, 9)}] {dice.between(10, 23)}:{dice.between(10, 59)}"]) + "\n"

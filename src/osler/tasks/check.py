@@ -1,0 +1,189 @@
+"""Checking prepared tasks: counts beside the card's and the paper's, offsets, and records that occur twice."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from osler.tasks.card import TaskCard
+from osler.tasks.counts import Tally
+from osler.tasks.data import TaskData
+from osler.tasks.expectations import Counts
+from osler.tasks.leakage import Fingerprint, Overlap, fingerprint, overlaps
+from osler.text.document import Document
+
+Verdict = Literal["equal", "explained", "differs", "not stated"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of one split: as read here, as the card pins it and as the paper has it."""
+
+    split: str
+    number: str
+    here: int
+    card: int | None
+    paper: int | None
+    verdict: Verdict
+    reason: str | None = None
+
+
+@dataclass
+class TaskReport:
+    """What was found in one task."""
+
+    task: str
+    lines: list[Line] = field(default_factory=list)
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problems: dict[str, dict[str, int]] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    offsets: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        """Whether every number is as stated or explained, and every mention lies on text."""
+        return all(line.verdict != "differs" for line in self.lines) and not self.offsets["on blanks alone"]
+
+
+@dataclass
+class Report:
+    """What was found in all tasks: each by itself, and the records they share."""
+
+    tasks: list[TaskReport]
+    within: list[Overlap]
+    across: list[Overlap]
+
+    @property
+    def sound(self) -> bool:
+        """Whether every task is."""
+        return all(task.sound for task in self.tasks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "sound": self.sound,
+            "tasks": [{**asdict(task), "sound": task.sound} for task in self.tasks],
+            "shared_within_tasks": [asdict(item) for item in self.within],
+            "shared_across_tasks": [asdict(item) for item in self.across],
+        }
+
+
+def check(tasks: Sequence[TaskData], *, leakage: bool = True) -> Report:
+    """Check tasks one by one, and all against each other."""
+    prints: dict[str, list[Fingerprint]] = {}
+    reports = []
+    for task in tasks:
+        task.artifact.verify()
+        reports.append(_check_task(task, prints if leakage else None))
+    reports += _fold_totals([task.card for task in tasks], reports)
+    if not leakage:
+        return Report(reports, [], [])
+    shared = overlaps(prints, _pairs(tasks))
+    own = [item for item in shared if item.of.split("/")[0] == item.within.split("/")[0]]
+    return Report(reports, own, [item for item in shared if item not in own])
+
+
+def _check_task(task: TaskData, prints: dict[str, list[Fingerprint]] | None) -> TaskReport:
+    card, manifest = task.card, task.artifact.manifest
+    offsets: Counter[str] = Counter({"mentions": 0, "on blanks alone": 0, "with blanks at an edge": 0})
+    report = TaskReport(card.name, problems=manifest.counts.get("problems", {}))
+    report.left_out = manifest.counts.get("left_out", {})
+    report.absent = manifest.counts.get("absent", [])
+    for split in task.splits:
+        tally = Tally(card.kind)
+        for record in task.stream(split):
+            tally.add(record)
+            if isinstance(record, Document):
+                _check_offsets(record, offsets)
+            if prints is not None:
+                prints.setdefault(f"{card.name}/{split}", []).append(fingerprint(record))
+        report.splits[split] = tally.as_dict()
+    mismatches = sum(kinds.get("text-mismatch", 0) for kinds in report.problems.values())
+    offsets["whose own text differs from the text there"] = mismatches
+    report.offsets = dict(offsets)
+    report.lines = list(_lines(card, report.splits))
+    return report
+
+
+def _check_offsets(document: Document, offsets: Counter[str]) -> None:
+    """Bounds and references were checked when the document was made; here, that mentions lie on words."""
+    for span in document.spans:
+        text = document.text[span.start : span.end]
+        offsets["mentions"] += 1
+        offsets["on blanks alone"] += not text.strip()
+        offsets["with blanks at an edge"] += text != text.strip()
+
+
+def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:
+    stated: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    paper = card.paper.splits if card.paper else {}
+    for column, source in (("card", card.counts), ("paper", paper)):
+        for key, counts in source.items():
+            for number, value in counts.stated().items():
+                stated[key, number][column] = value
+    for split, numbers in splits.items():
+        for number in ("documents", "mentions", "relations", "assigned"):
+            if number in numbers:
+                stated.setdefault((split, number), {})
+    order = [*splits, *(key for key in paper if key not in splits)]
+    for (key, number), columns in sorted(stated.items(), key=lambda item: order.index(item[0][0])):
+        parts = list(splits) if key == "all" else key.split("+")
+        if any(part not in splits for part in parts):
+            continue
+        here = sum(_number(splits[part], number) for part in parts)
+        yield _line(card, key, number, here, columns)
+
+
+def _line(card: TaskCard, key: str, number: str, here: int, columns: Mapping[str, int]) -> Line:
+    pinned, printed = columns.get("card"), columns.get("paper")
+    reason = card.paper.reason(key, number) if card.paper else None
+    verdict: Verdict = "equal" if columns else "not stated"
+    if pinned is not None and pinned != here:
+        verdict = "differs"
+    elif printed is not None and printed != here:
+        # The explanation is about the official files; it holds for these only where they have the number that the card pins.
+        verdict = "explained" if reason else "differs"
+    return Line(key, number, here, pinned, printed, verdict, reason if printed not in (None, here) else None)
+
+
+def _number(counts: Mapping[str, Any], number: str) -> int:
+    label = number.removeprefix("label:")
+    found = counts.get("labels", {}).get(label, 0) if label != number else counts.get(number, 0)
+    return int(found)
+
+
+def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> list[TaskReport]:
+    """For a task given in all its folds: the test sets together, beside the paper's total."""
+    groups: dict[str, list[tuple[TaskCard, TaskReport]]] = defaultdict(list)
+    for card, report in zip(cards, reports, strict=True):
+        if card.fold is not None:
+            groups[card.name.rsplit("-fold", 1)[0]].append((card, report))
+    totals = []
+    for name, members in groups.items():
+        card = members[0][0]
+        stated = (card.paper.splits if card.paper else {}).get("folds", Counts()).stated()
+        if not stated or len({member.fold for member, _ in members}) < card.folds:
+            continue
+        total = TaskReport(f"{name} (all folds)", offsets={"on blanks alone": 0})
+        for number, value in stated.items():
+            here = sum(_number(report.splits["test"], number) for _, report in members)
+            total.lines.append(_line(card, "folds", number, here, {"paper": value}))
+        totals.append(total)
+    return totals
+
+
+def _pairs(tasks: Sequence[TaskData]) -> Iterator[tuple[str, str]]:
+    """Splits of one task against each other; every task's training split against what the others hold out."""
+    for task in tasks:
+        names = [f"{task.card.name}/{split}" for split in task.splits]
+        yield from itertools.combinations(names, 2)
+    for one, other in itertools.permutations(tasks, 2):
+        same_corpus_folds = one.card.fold is not None and other.card.fold is not None
+        if "train" in one.splits and not same_corpus_folds:
+            for split in other.splits:
+                if split != "train":
+                    yield f"{one.card.name}/train", f"{other.card.name}/{split}"

@@ -1,0 +1,168 @@
+"""Documents that occur more than once, within a task's splits and across tasks, found by id and by text.
+
+Three kinds of evidence, from weak to strong. The same `id`: numbers of different corpora may coincide. `near`: at least half of a
+sketch in common, the sixteen smallest hashes of a text's runs of five words; it finds a case report that one corpus gives with a
+header and another without. `text`: the same words in the same order, whatever their case, accents as they are, and punctuation.
+
+A text of fewer than five words says too little to be taken for a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from osler.text.document import Document, Record
+
+_WORD = re.compile(r"\w+")
+_RUN = 5
+_SKETCH = 16
+_ALIKE = 0.5
+# A run of words that so many documents share is boiler-plate and tells nothing about any two of them.
+_COMMON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What identifies a record without its text."""
+
+    id: str
+    text: bytes
+    """A hash of the words, empty where there are too few."""
+    sketch: tuple[int, ...]
+
+
+def fingerprint(record: Record) -> Fingerprint:
+    """The fingerprint of a document, or of a pair whose order does not matter."""
+    if isinstance(record, Document):
+        words = _WORD.findall(record.text.casefold())
+        whole = " ".join(words)
+    else:
+        sides = sorted((_WORD.findall(record.first.casefold()), _WORD.findall(record.second.casefold())))
+        words = sides[0] + sides[1]
+        whole = "\n".join(" ".join(side) for side in sides)
+    if len(words) < _RUN:
+        return Fingerprint(record.id, b"", ())
+    return Fingerprint(record.id, hashlib.blake2b(whole.encode(), digest_size=16).digest(), _sketch(words))
+
+
+@lru_cache(maxsize=1 << 16)
+def _word_hash(word: str) -> int:
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+
+
+def _sketch(words: Sequence[str]) -> tuple[int, ...]:
+    hashes: NDArray[np.uint64] = np.fromiter(map(_word_hash, words), dtype=np.uint64, count=len(words))
+    runs = np.zeros(len(words) - _RUN + 1, dtype=np.uint64)
+    for place in range(_RUN):
+        # A polynomial of the word hashes, modulo 2**64: the order of the words counts.
+        runs = runs * np.uint64(0x9E3779B97F4A7C15) + hashes[place : len(words) - _RUN + 1 + place]
+    runs ^= runs >> np.uint64(29)
+    smallest = np.unique(runs)[:_SKETCH]
+    return tuple(int(value) for value in smallest)
+
+
+class Index:
+    """Fingerprints under names, to be asked which of them a record repeats."""
+
+    def __init__(self) -> None:
+        self._texts: dict[bytes, set[str]] = defaultdict(set)
+        self._ids: dict[str, set[str]] = defaultdict(set)
+        self._runs: dict[int, list[int]] = defaultdict(list)
+        self._owners: list[tuple[str, int]] = []
+
+    def add(self, name: str, print_: Fingerprint) -> None:
+        """Put one fingerprint under a name (a task's split, say)."""
+        self._ids[print_.id].add(name)
+        if print_.text:
+            self._texts[print_.text].add(name)
+            for value in print_.sketch:
+                self._runs[value].append(len(self._owners))
+            self._owners.append((name, len(print_.sketch)))
+
+    def same_text(self, print_: Fingerprint) -> set[str]:
+        """The names under which the same text lies."""
+        return self._texts.get(print_.text, set()) if print_.text else set()
+
+    def same_id(self, print_: Fingerprint) -> set[str]:
+        """The names under which the same id lies."""
+        return self._ids.get(print_.id, set())
+
+    def near(self, print_: Fingerprint) -> set[str]:
+        """The names under which a text lies that shares half of its sketch, the same text included."""
+        shared: Counter[int] = Counter()
+        for value in print_.sketch:
+            owners = self._runs.get(value, ())
+            if len(owners) <= _COMMON:
+                shared.update(owners)
+        names = set(self.same_text(print_))
+        for owner, count in shared.items():
+            name, size = self._owners[owner]
+            if name not in names and count >= _ALIKE * min(size, len(print_.sketch)):
+                names.add(name)
+        return names
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many records of one split (`of`) are, by each kind of evidence, also in another (`within`)."""
+
+    of: str
+    within: str
+    ids: int
+    texts: int
+    near: int
+
+
+def overlaps(
+    prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[str, str]], index: Index | None = None
+) -> list[Overlap]:
+    """Count the records of the first of each pair that are in the second too; pairs without any are left out."""
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for of, within in pairs:
+        wanted[of].add(within)
+    if index is None:
+        index = Index()
+        for name, items in prints.items():
+            for item in items:
+                index.add(name, item)
+    found = []
+    for of, others in wanted.items():
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for item in prints[of]:
+            for kind, names in (("ids", index.same_id), ("texts", index.same_text), ("near", index.near)):
+                for within in names(item) & others:
+                    counts[within][kind] += 1
+        found += [Overlap(of, name, c["ids"], c["texts"], c["near"]) for name, c in sorted(counts.items())]
+    return found
+
+
+def without_leaks(
+    train: Mapping[str, Sequence[Record]], held_out: Mapping[str, Iterable[Record]]
+) -> tuple[dict[str, list[Record]], dict[str, int]]:
+    """Take out of each task's training records what any task holds out for choosing or testing.
+
+    A task's own held-out records are taken out where the text is the same; another task's also where it is nearly the same, since
+    nobody published numbers on that mixture that removing more could spoil. Returns what is kept and how many were removed.
+    """
+    index = Index()
+    for name, records in held_out.items():
+        for record in records:
+            index.add(name, fingerprint(record))
+    kept: dict[str, list[Record]] = {}
+    removed: dict[str, int] = {}
+    for name, records in train.items():
+        kept[name] = []
+        for record in records:
+            print_ = fingerprint(record)
+            if not (index.same_text(print_) or index.near(print_) - {name}):
+                kept[name].append(record)
+        removed[name] = len(records) - len(kept[name])
+    return kept, removed

@@ -1,0 +1,63 @@
+"""Small inputs for the corpus stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osler.core.artifact import Artifact
+from osler.core.config import load_recipe
+from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.run import run
+
+Build = Callable[..., Artifact]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """Make a corpus from paths or source tables, into a new folder each time."""
+    made = iter(range(100))
+
+    def make(*sources: Any, out: Path | None = None, force: bool = False, **options: Any) -> Artifact:
+        given = [item if isinstance(item, dict) else str(item) for item in sources]
+        recipe = load_recipe(CorpusRecipe, None, [], {"sources": given, "workers": 1, **options})
+        return run(recipe, out or tmp_path / f"corpus-{next(made)}", force=force)
+
+    return make
+
+
+@pytest.fixture
+def jsonl(tmp_path: Path) -> Callable[..., Path]:
+    """Write records, or texts, as JSON Lines."""
+
+    def write(records: Iterable[Any], name: str = "notes.jsonl") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"text": item} if isinstance(item, str) else item for item in records]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def documents() -> Callable[[Artifact], list[dict[str, Any]]]:
+    """All rows of all shards, in order."""
+    import pyarrow.parquet as pq
+
+    def read(corpus: Artifact) -> list[dict[str, Any]]:
+        return [row for path in sorted((corpus.path / "shards").iterdir()) for row in pq.read_table(path).to_pylist()]
+
+    return read
+
+
+@pytest.fixture
+def ledger() -> Callable[[Artifact], list[dict[str, Any]]]:
+    """All rows of the ledger."""
+    import pyarrow.parquet as pq
+
+    return lambda corpus: pq.read_table(corpus.path / "ledger.parquet").to_pylist()

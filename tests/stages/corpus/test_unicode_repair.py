@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import unicodedata
+
+import ftfy
+import pytest
+from ftfy.badness import MOJIBAKE_CATEGORIES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from osler.stages.corpus.repair import repairer
+
+REFERENCE = ftfy.TextFixerConfig(
+    unescape_html=True,
+    uncurl_quotes=False,
+    fix_latin_ligatures=False,
+    fix_character_width=False,
+    normalization="NFC",
+    explain=False,
+)
+
+
+def _members() -> str:
+    found = set("aZ °\t\n.&;#x3é\u0301\u0302A<>\x00\x1b[\x85\u2028\ud83d\ude00\ud800\ufeffŒœÂÃ ")
+    for pattern in MOJIBAKE_CATEGORIES.values():
+        found.update(pattern.replace("-", ""))
+    return "".join(sorted(found))
+
+
+ODD_TEXT = st.text(st.sampled_from(_members()) | st.sampled_from("aeiou stn\n"), max_size=30)
+MOJIBAKE = st.builds(
+    lambda before, text, codec, after: before + text.encode().decode(codec, "ignore") + after,
+    st.text("abc .\n", max_size=4),
+    st.text("éñçüÉ–’“…≥µαβ°® ", min_size=1, max_size=5),
+    st.sampled_from(["latin-1", "cp1252", "cp1251", "cp437", "mac-roman"]),
+    st.text("abc .\n", max_size=4),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(ODD_TEXT | MOJIBAKE | st.text(max_size=30))
+def test_skipping_clean_lines_never_changes_what_ftfy_would_do(text: str) -> None:
+    text = text.replace("\r", "\n")
+    assert repairer(True)(text) == ftfy.fix_text(text, REFERENCE)
+
+
+@pytest.mark.parametrize(
+    ("broken", "mended"),
+    [
+        ("HumiraÂ® 40 mg", "Humira® 40 mg"),
+        ("exploraciÃ³n fÃ­sica", "exploración física"),
+        ("p &lt; 0.05", "p < 0.05"),
+        ("a\x00b\x08c\x1b[1md", "abcd"),
+        ("one\r\ntwo\rthree\u2028four", "one\ntwo\nthree\nfour"),
+        ("pe\u0301rdida", "pérdida"),
+        ("\ud83d\ude00 \ud800", "😀 \ufffd"),
+        ("etc\x85)", "etc…)"),
+    ],
+)
+def test_repairs(broken: str, mended: str) -> None:
+    assert repairer(True)(broken) == mended
+
+
+@pytest.mark.parametrize(
+    "text", ["10² cells/µL, ≥ 5 °C", "“quoted” – it’s", "eﬃcacy", "ＰＭ２.５", "l'œdème, cœur", "№ 5 × 10⁹"]
+)
+def test_leaves_what_authors_wrote(text: str) -> None:
+    assert repairer(True)(text) == unicodedata.normalize("NFC", text) == text
+
+
+def test_html_entities_can_stay() -> None:
+    assert repairer(False)("p &lt; 0.05, Ã©") == "p &lt; 0.05, é"
