@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -49,8 +50,14 @@ def run(folder: Path, stop: int | None = None) -> None:
     (folder / f"notes-{rank}.json").write_text(json.dumps(notes))
 
 
+def note_threads(path: Path) -> None:
+    """Write down the names of this process's threads, those of C++ included."""
+    path.write_text(" ".join((task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()))
+
+
 if __name__ == "__main__":
     out = Path(sys.argv[1])
+    atexit.register(note_threads, out / f"threads-{os.environ['RANK']}")  # first in, last out
     run(out / "straight")
     run(out / "started-by-two", stop=6)
     run(out / "started-by-one")

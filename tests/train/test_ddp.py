@@ -74,6 +74,12 @@ def test_only_the_first_rank_evaluates_and_both_skip_together(runs):
     assert notes(runs, "straight", 0)["summary"][-1] == notes(runs, "straight", 1)["summary"][-1] == 1
 
 
+def test_no_thread_of_the_group_outlives_it(runs):
+    """One that does aborts the process at exit, now and then, after all the work is done."""
+    for rank in (0, 1):
+        assert "gloo" not in (runs / f"threads-{rank}").read_text()
+
+
 @pytest.mark.parametrize("name", ["started-by-two", "started-by-one"])
 def test_the_number_of_processes_can_change_on_the_way(runs, name):
     assert notes(runs, name)["loaded"][0] == [4, 0]  # from the checkpoint at step 4

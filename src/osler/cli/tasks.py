@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,7 +32,8 @@ def list_tasks(
     for card in all_cards():
         wanted = ((language, card.language), (kind, card.kind), (domain, card.domain))
         if all(asked is None or asked == has for asked, has in wanted):
-            protocols = ", ".join(card.protocols)
+            others = len(card.protocols) - 1
+            protocols = f"{card.protocol} (+{others})" if others else card.protocol
             table.add_row(card.name, card.kind, card.language, str(len(card.labels) or "-"), protocols, card.title)
     Console(soft_wrap=True).print(table)
 

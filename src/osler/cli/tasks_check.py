@@ -10,7 +10,10 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.table import Table
+
     from osler.tasks.check import Report, TaskReport
+    from osler.tasks.data import TaskData
     from osler.tasks.leakage import Overlap
 
 
@@ -20,7 +23,9 @@ def check(
         Path | None, typer.Option("--json", help="Also write everything as JSON to this file; - for standard output.")
     ] = None,
     leakage: Annotated[bool, typer.Option(help="Look for records that splits or tasks share.")] = True,
-    strict: Annotated[bool, typer.Option("--strict", help="End with code 1 where a difference is unexplained.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with code 1 where a difference is unexplained.")
+    ] = False,
 ) -> None:
     """Count what is in task folders beside what card and paper say, verify offsets, and look for shared records."""
     import json
@@ -41,7 +46,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _tasks(folders: Sequence[Path]) -> list[object]:
+def _tasks(folders: Sequence[Path]) -> list[TaskData]:
     from osler.core.artifact import MANIFEST
     from osler.core.errors import ArtifactError
     from osler.tasks.data import TaskData
@@ -61,7 +66,9 @@ def _tasks(folders: Sequence[Path]) -> list[object]:
 def _show(report: Report, leakage: bool) -> None:
     from rich.console import Console
 
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 160)  # a file or a pipe has no width of its own
     for task in report.tasks:
         console.print(_table(task))
         for note in _notes(task):
@@ -72,24 +79,31 @@ def _show(report: Report, leakage: bool) -> None:
             ("Records shared by splits of one task", report.within),
             ("Training records that another task holds out", report.across),
         ):
-            console.print(_overlaps(title, items) if items else f"{title}: none")
+            telling = [item for item in items if item.near]
+            console.print(_overlaps(title, telling) if telling else f"{title}: none")
+            if len(telling) < len(items):
+                console.print(f"  in {len(items) - len(telling)} other cases ids alone coincide", style="dim")
+            console.print()
     unsound = [task.task for task in report.tasks if not task.sound]
     verdict = f"differences without an explanation: {', '.join(unsound)}" if unsound else "everything is as stated"
     console.print(verdict, style="bold red" if unsound else "bold green", markup=False)
 
 
-def _table(task: TaskReport) -> object:
+def _table(task: TaskReport) -> Table:
     from rich.table import Table
 
     mark = "[bold green]✓[/]" if task.sound else "[bold red]✗[/]"
-    table = Table("split", "what", title=f"{mark} {task.task}", title_justify="left", box=None, header_style="bold")
+    title = f"{mark} {task.task}" + (" (synthetic files)" if task.synthetic else "")
+    table = Table("split", "what", title=title, title_justify="left", box=None, header_style="bold")
     for column in ("here", "official files", "paper"):
         table.add_column(column, justify="right")
     table.add_column("")
-    style = {"equal": "green", "explained": "yellow", "differs": "bold red", "not stated": "dim"}
+    style = {"explained": "yellow", "differs": "bold red", "synthetic": "dim", "not stated": "dim"}
     for line in task.lines:
+        if line.number.startswith("label:") and line.verdict == "equal":
+            continue
         numbers = ("-" if n is None else f"{n:,}" for n in (line.here, line.card, line.paper))
-        shown = f"[{style[line.verdict]}]{line.verdict}[/]" + (f": {line.reason}" if line.reason else "")
+        shown = f"[{style.get(line.verdict, 'green')}]{line.verdict}[/]" + (f": {line.reason}" if line.reason else "")
         table.add_row(line.split, line.number.removeprefix("label:"), *numbers, shown)
     return table
 
@@ -113,7 +127,7 @@ def _notes(task: TaskReport) -> list[str]:
     return notes
 
 
-def _overlaps(title: str, items: Sequence[Overlap]) -> object:
+def _overlaps(title: str, items: Sequence[Overlap]) -> Table:
     from rich.table import Table
 
     table = Table("records of", "also in", title=title, title_justify="left", box=None, header_style="bold")

@@ -19,7 +19,9 @@ def prepare(
         Path | None, typer.Option("--from", help="The folder or archive with the official files.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every task whose files are in --from.")] = False,
-    fold: Annotated[int | None, typer.Option("--fold", help="One fold of a task that has them; all by default.")] = None,
+    fold: Annotated[
+        int | None, typer.Option("--fold", help="One fold of a task that has them; all by default.")
+    ] = None,
     out: OutOption = Path("runs/task"),
     recipe: RecipeOption = None,
     sets: SetOption = None,
@@ -49,9 +51,7 @@ def _has_folds(task: str) -> bool:
     return load_card(task).folds > 0
 
 
-def _prepare_many(
-    tasks: list[str] | None, source: Path | None, out: Path, *, force: bool, dry_run: bool
-) -> None:
+def _prepare_many(tasks: list[str] | None, source: Path | None, out: Path, *, force: bool, dry_run: bool) -> None:
     from osler.core.errors import RecipeError
     from osler.stages.prepare.everything import fold_jobs, jobs, run_all
 

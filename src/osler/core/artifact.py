@@ -218,15 +218,16 @@ def _open_partial(partial: Path, identity: str) -> None:
 
 def _seal(workspace: Workspace, kind: str, recipe: Recipe, identity: str, parents: dict[str, str]) -> Manifest:
     write_atomic(workspace.path / "recipe.toml", recipe.to_toml())
-    (workspace.path / _IDENTITY).unlink(missing_ok=True)
     files = {}
     for path in sorted(workspace.path.rglob("*")):
         name = path.relative_to(workspace.path).as_posix()
         # recipe.toml names input paths, which may differ between two machines that make the same thing.
-        if path.is_file() and name not in {MANIFEST, "recipe.toml"} and not name.startswith(f"{LOGS}/"):
+        if path.is_file() and name not in {MANIFEST, _IDENTITY, "recipe.toml"} and not name.startswith(f"{LOGS}/"):
             files[name] = sha256(path)
     manifest = Manifest(kind, FORMAT_VERSION, recipe.resolved(), identity, parents, workspace.counts, files)
     write_json(workspace.path / MANIFEST, asdict(manifest))
+    # Last: a kill before this line finds a folder that the same command can go on with.
+    (workspace.path / _IDENTITY).unlink()
     return manifest
 
 

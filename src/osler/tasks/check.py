@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from osler.tasks.card import TaskCard
@@ -15,7 +15,7 @@ from osler.tasks.expectations import Counts
 from osler.tasks.leakage import Fingerprint, Overlap, fingerprint, overlaps
 from osler.text.document import Document
 
-Verdict = Literal["equal", "explained", "differs", "not stated"]
+Verdict = Literal["equal", "explained", "differs", "synthetic", "not stated"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class TaskReport:
     left_out: dict[str, int] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
+    synthetic: bool = False
+    """Whether the files were made up by osler: their numbers are then no one's."""
 
     @property
     def sound(self) -> bool:
@@ -105,8 +107,14 @@ def _check_task(task: TaskData, prints: dict[str, list[Fingerprint]] | None) -> 
     mismatches = sum(kinds.get("text-mismatch", 0) for kinds in report.problems.values())
     offsets["whose own text differs from the text there"] = mismatches
     report.offsets = dict(offsets)
-    report.lines = list(_lines(card, report.splits))
+    report.synthetic = bool(manifest.counts.get("synthetic"))
+    lines = _lines(card, report.splits)
+    report.lines = [replace(line, verdict="synthetic") if _made_up(report, line) else line for line in lines]
     return report
+
+
+def _made_up(report: TaskReport, line: Line) -> bool:
+    return report.synthetic and line.verdict in ("differs", "explained")
 
 
 def _check_offsets(document: Document, offsets: Counter[str]) -> None:
@@ -135,6 +143,9 @@ def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[
         if any(part not in splits for part in parts):
             continue
         here = sum(_number(splits[part], number) for part in parts)
+        pinned = [card.counts.get(part, Counts()).stated().get(number) for part in parts]
+        if "card" not in columns and None not in pinned:
+            columns["card"] = sum(filter(None, pinned))
         yield _line(card, key, number, here, columns)
 
 
@@ -145,8 +156,8 @@ def _line(card: TaskCard, key: str, number: str, here: int, columns: Mapping[str
     if pinned is not None and pinned != here:
         verdict = "differs"
     elif printed is not None and printed != here:
-        # The explanation is about the official files; it holds for these only where they have the number that the card pins.
-        verdict = "explained" if reason else "differs"
+        # The explanation is about the official files: it holds where these have the number that the card pins.
+        verdict = "explained" if reason and pinned is not None else "differs"
     return Line(key, number, here, pinned, printed, verdict, reason if printed not in (None, here) else None)
 
 

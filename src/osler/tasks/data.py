@@ -131,6 +131,12 @@ class TaskData:
         """All records of one split."""
         return list(self.stream(split))
 
+    def held_out(self) -> Iterator[Record]:
+        """The records of every split that is not trained on."""
+        for split in self.splits:
+            if split != "train":
+                yield from self.stream(split)
+
     def stream(self, split: str) -> Iterator[Record]:
         """The records of one split, one by one."""
         path = self.artifact.path / f"{split}.parquet"

@@ -8,6 +8,7 @@ writes.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -113,7 +114,16 @@ def join_world(choose_device: Callable[[int], torch.device]) -> tuple[World, tor
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():
+        # DDP imports this module, whose default arguments then hold on to the group: its threads would outlive their
+        # destruction and abort the interpreter's shutdown. Imported before there is a group, they hold nothing.
+        importlib.import_module("torch.distributed.nn.functional")
         # Once a process: a group that is left and joined again finds its old addresses in torchrun's store, and hangs.
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
         atexit.register(dist.destroy_process_group)
     return world, device
+
+
+def abandon_world() -> None:
+    """After a failure of this process: do not wait at exit for others that wait for it; torchrun ends them."""
+    if dist.is_initialized() and dist.get_backend() == "nccl":
+        atexit.unregister(dist.destroy_process_group)

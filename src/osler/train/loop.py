@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from osler.train.distributed import join_world
+from osler.train.distributed import abandon_world, join_world
 from osler.train.interrupts import deferred
 from osler.train.precision import choose_device
 from osler.train.run import Evaluate, Run, StepReport
@@ -68,13 +68,17 @@ def train(
         steps = config.steps or len(source)
         run = Run(module, config, folder, world, device, steps=steps, best=best, flops_per_token=flops_per_token)
         with closing(run):
-            run.resume()
-            with closing(run.steps(source, evaluate, on_step)) as done:
-                for _ in done:
-                    if interrupt.signal is not None:
-                        run.leave()
-                        interrupt.obey()
-            run.finish()
+            try:
+                run.resume()
+                with closing(run.steps(source, evaluate, on_step)) as done:
+                    for _ in done:
+                        if interrupt.signal is not None:
+                            run.leave()
+                            interrupt.obey()
+                run.finish()
+            except BaseException:
+                abandon_world()
+                raise
         return TrainResult(
             step=run.step,
             best_step=run.selection.step,

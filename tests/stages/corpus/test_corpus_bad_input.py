@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import logging
@@ -61,7 +62,8 @@ def test_a_bad_line_is_named_by_file_and_line(build, tmp_path: Path, line: bytes
 def test_the_line_is_right_in_a_later_piece_of_a_large_file(build, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(parts, "PART_BYTES", 200)
     path = tmp_path / "notes.jsonl"
-    path.write_bytes(b"\n".join([GOOD] * 20 + [b"{}"] + [GOOD] * 5))
+    bad = json.dumps({"text": [CANARY]}).encode()
+    path.write_bytes(b"\n".join([*[GOOD] * 20, bad, *[GOOD] * 5]))
     assert f"{path}:21: " in _refused(build, path, workers=2)
 
 
@@ -84,7 +86,9 @@ def test_nul_and_lone_surrogates_are_repaired_or_refused_by_name(build, jsonl, d
     assert "unicode.repair" in message
 
 
-@pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("ending", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
+)
 @pytest.mark.parametrize("damage", ["cut", "junk"])
 def test_damaged_compressed_files(build, tmp_path: Path, ending: str, compress, damage: str) -> None:
     path = tmp_path / f"notes.jsonl{ending}"

@@ -6,6 +6,7 @@ from osler.core.config import load_recipe
 from osler.core.errors import RecipeError, UnknownNameError
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.documents import Candidate
+from osler.stages.corpus.filters import FILTERS, Filter
 from osler.stages.corpus.filters.length import Length
 
 
@@ -34,6 +35,26 @@ def test_options_reach_the_filter_and_survive_a_round_trip() -> None:
     again = CorpusRecipe.model_validate(recipe.resolved())
     assert recipe.filters["length"] == again.filters["length"] == Length(min_words=7)
     assert recipe.identity() != _recipe(length={"min_words": 8}).identity()
+
+
+class NoDigits(Filter):
+    """A filter as a plug-in would bring it."""
+
+    most: int = 0
+
+    def reason(self, document: Candidate) -> str | None:
+        return "most" if sum(map(str.isdigit, document.text)) > self.most else None
+
+
+def test_a_new_filter_needs_one_class_and_a_name(
+    build, jsonl, documents, ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FILTERS, "_objects", {**FILTERS._objects})
+    FILTERS.register("no-digits", NoDigits)
+    corpus = build(jsonl(["room 101", "room one", "bed 7"]), filters={"no-digits": {"most": 1}})
+    assert [row["text"] for row in documents(corpus)] == ["room one", "bed 7"]
+    assert [row["reason"] for row in ledger(corpus)] == ["no-digits.most"]
+    assert corpus.manifest.recipe["filters"] == {"no-digits": {"most": 1}}
 
 
 def test_mistakes_name_the_right_option() -> None:

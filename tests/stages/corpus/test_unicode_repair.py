@@ -35,10 +35,17 @@ MOJIBAKE = st.builds(
     st.sampled_from(["latin-1", "cp1252", "cp1251", "cp437", "mac-roman"]),
     st.text("abc .\n", max_size=4),
 )
+# The shapes that ftfy knows by their neighbours inside ASCII, put together at random.
+SHAPES = st.lists(
+    st.sampled_from(
+        ["voil", "Ã", "Â", " ", "\n", "a", ".", "œ", "Œ", "Å“", "â€™", "Ã©", "Ø", "Ù", "à", "²", "°", "®", "é"]
+    ),
+    max_size=8,
+).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
-@given(ODD_TEXT | MOJIBAKE | st.text(max_size=30))
+@settings(max_examples=600, deadline=None)
+@given(ODD_TEXT | MOJIBAKE | SHAPES | st.text(max_size=30))
 def test_skipping_clean_lines_never_changes_what_ftfy_would_do(text: str) -> None:
     text = text.replace("\r", "\n")
     assert repairer(True)(text) == ftfy.fix_text(text, REFERENCE)
@@ -55,6 +62,8 @@ def test_skipping_clean_lines_never_changes_what_ftfy_would_do(text: str) -> Non
         ("pe\u0301rdida", "pérdida"),
         ("\ud83d\ude00 \ud800", "😀 \ufffd"),
         ("etc\x85)", "etc…)"),
+        ("voilÃ le travail", "voilà le travail"),
+        ("he said â€œyesâ€\x9d", "he said “yes”"),
     ],
 )
 def test_repairs(broken: str, mended: str) -> None:

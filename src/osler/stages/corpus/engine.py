@@ -35,8 +35,9 @@ def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers:
                 bar.advance()
         except BrokenProcessPool:
             raise OslerError(
-                "a worker process was ended from outside, most likely for want of memory",
-                fix="Run the same command again with fewer workers (--set workers=1); it continues where it stopped",
+                "a worker process ended early, most likely for want of memory",
+                fix="Run again with workers = 1 and it continues where it stopped; a script of your own that starts the "
+                "stage needs its `if __name__ == '__main__':` line",
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)

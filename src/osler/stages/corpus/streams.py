@@ -66,6 +66,8 @@ def cut_lines(file: InputFile, size: int) -> list[Piece]:
             position = start
             while position < min(start + size, file.size):
                 block = handle.read(min(_BLOCK, start + size - position))
+                if not block:
+                    raise InputError("the file became shorter while it was read", where=file.path, fix="Run again")
                 seen += block.count(b"\n")
                 position += len(block)
             rest = handle.readline() if position < file.size and not block.endswith(b"\n") else b""

@@ -23,10 +23,12 @@ from osler.stages.finetune.batches import TaskBatch, TaskBatches, TaskInstances
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.report import bundle_card
 from osler.tasks.data import TaskData
+from osler.tasks.leakage import without_leaks
 from osler.tasks.tokens import Tokens
 from osler.text.document import Record
 from osler.train.loop import train
-from osler.train.run import BestOf, StepReport
+from osler.train.run import StepReport
+from osler.train.selection import BestOf
 from osler.train.source import EpochSource, LossOutput
 
 log = get_logger("osler.finetune")
@@ -121,10 +123,14 @@ class _Finetuning:
             )
         self.train_data: dict[str, TaskInstances] = {}
         self.dev: dict[str, list[Record]] = {}
+        # No text that any task is chosen or tested by may teach another one.
+        train_records, self.leaked = without_leaks(
+            {task.card.name: task.read("train") for task in tasks}, {task.card.name: task.held_out() for task in tasks}
+        )
         for task in tasks:
             name = task.card.name
             builder = self.bundle.builders[name]
-            built = builder.build(task.read("train"), gold=True)
+            built = builder.build(train_records[name], gold=True)
             if not built.instances:
                 raise RecipeError(f"task {name} has no training instances", fix="Prepare it with more data")
             self.train_data[name] = TaskInstances(builder, built.instances, built.unexpressed)
@@ -169,6 +175,7 @@ class _Finetuning:
             dev=dev,
             batches_an_epoch=turns,
             not_expressible=unexpressed,
+            leaked_removed=self.leaked,
         )
         write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
         write_atomic(work.path / "README.md", bundle_card(self.recipe, self.bundle.spec, work.counts))

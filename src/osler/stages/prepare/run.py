@@ -81,8 +81,8 @@ def _write(card: TaskCard, source: TaskSource, work: Workspace, given: Path | No
             writers[split].write(narrowed)
     tallies = {split: tallies[split] for split in in_order(tallies)}
     facts = source.facts()
-    for name, split in card.source.splits.items():
-        if name not in tallies and name not in facts.get("absent", []) and not split.optional:
+    for name, layout in card.source.splits.items():
+        if name not in tallies and not layout.optional:
             raise InputError(
                 f"the split {name!r} of task {card.name} is empty", where=given, fix="Check the source files"
             )

@@ -26,7 +26,8 @@ from osler.stages.pretrain.stream import PieceStream
 from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
 from osler.tasks.tokens import Tokens
 from osler.train.loop import train
-from osler.train.run import BestOf, StepReport
+from osler.train.run import StepReport
+from osler.train.selection import BestOf
 from osler.train.source import LossOutput, move
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

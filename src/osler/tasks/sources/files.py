@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Self
 
+from osler.core.artifact import MANIFEST
 from osler.core.errors import InputError
 from osler.formats.base import Problems, configure
 from osler.formats.registry import get_format
@@ -76,10 +77,22 @@ class FileSource:
         problems = {name: dict(sorted(found.counts.items())) for name, found in self._problems.items() if found.counts}
         if problems:
             facts["problems"] = problems
+        if self._synthetic():
+            facts["synthetic"] = True
         absent = [name for name in _with_files(self.card) if name not in self._located]
         if absent:
             facts["absent"] = absent
         return facts
+
+    def _synthetic(self) -> bool:
+        """Whether the files are a distribution that `osler tasks synthesize` made: its manifest lies above them."""
+        for found in self._located.values():
+            name = next(iter(found.files.values()))
+            folders = [name[: place + 1] for place, letter in enumerate(name) if letter == "/"]
+            for manifest in (f"{folder}{MANIFEST}" for folder in ("", *folders)):
+                if manifest in self._tree and b'"kind": "distribution"' in self._tree.read_bytes(manifest):
+                    return True
+        return False
 
     def _split(self, name: str, found: Located) -> Iterator[tuple[str, Record]]:
         carves = {n: s.carve for n, s in self.card.source.splits.items() if s.carve and s.carve.of == name}

@@ -61,7 +61,7 @@ class Located:
 def locate(card: TaskCard, tree: SourceTree, *, anywhere: bool) -> dict[str, Located]:
     """The files of every split that has files; `anywhere` also takes a folder of another name than the card's."""
     wanted = {name: split for name, split in card.source.splits.items() if split.files}
-    found = {name: _roots(tree, split) for name, split in wanted.items()}
+    found: Mapping[str, Mapping[str, _Files]] = {name: _roots(tree, split) for name, split in wanted.items()}
     named = {name: _in_named_folder(card, tree, roots) for name, roots in found.items()}
     if any(named[name] for name, split in wanted.items() if not split.optional) or not anywhere:
         found = named
@@ -131,7 +131,7 @@ def _roots(tree: SourceTree, split: Split) -> Mapping[str, _Files]:
             return {}
         for root, files in found.items():
             # A list may lie outside the archive it belongs to: the nearest one is meant.
-            files[split.listed.file] = max(lists, key=lambda name: len(os.path.commonprefix([name, root])))
+            files[split.listed.file] = max(lists, key=lambda name: len(os.path.commonpath([name, root])))
     return found
 
 

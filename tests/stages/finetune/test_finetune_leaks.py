@@ -1,0 +1,72 @@
+"""Fine-tuning on several tasks never shows one task what another is tested on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from osler.formats.registry import get_format
+from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.finetune.run import _Finetuning
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import run as prepare
+from osler.tasks.data import TaskData
+from osler.text.document import Document, Span
+
+CARD = """
+name = "{name}"
+title = "t"
+kind = "tagging"
+language = "en"
+labels = ["DRUG"]
+protocol_family = "ner"
+protocol = "strict"
+[source]
+reader = "files"
+format = "jsonl"
+splits.train.files = ["train.jsonl"]
+splits.dev.files = ["dev.jsonl"]
+splits.test.files = ["test.jsonl"]
+"""
+
+
+def note(number: int) -> Document:
+    text = f"aspirin was given to patient {number} on day {number} for the pain in joint {number} ."
+    return Document(f"n{number}", text, (Span.at(0, 7, "DRUG", id="T1"),))
+
+
+def task(folder: Path, name: str, **splits: list[int]) -> TaskData:
+    folder = folder / name
+    folder.mkdir()
+    for split, numbers in splits.items():
+        get_format("jsonl").write([note(n) for n in numbers], folder / f"{split}.jsonl")
+    (folder / "card.toml").write_text(CARD.format(name=name))
+    prepare(PrepareRecipe(task=str(folder / "card.toml"), source=folder), folder / "task")
+    return TaskData.open(folder / "task")
+
+
+def tiny_model(tokenizer_folder: Path, folder: Path) -> Path:
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=400,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=130,
+    )
+    BertModel(config).save_pretrained(folder)
+    shutil.copyfile(tokenizer_folder / "tokenizer.json", folder / "tokenizer.json")
+    return folder
+
+
+def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted(tmp_path, tokenizer_folder):
+    one = task(tmp_path, "one", train=[1, 2, 3, 4], dev=[5], test=[6])
+    two = task(tmp_path, "two", train=[6, 7, 8], dev=[3], test=[4])
+    model = tiny_model(tokenizer_folder, tmp_path / "model")
+    recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
+    together = _Finetuning(recipe, model, [one, two])
+    assert together.leaked == {"one": 2, "two": 1}
+    assert {name: len(data.instances) for name, data in together.train_data.items()} == {"one": 2, "two": 2}
+    assert _Finetuning(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaked == {"one": 0}
