@@ -47,7 +47,7 @@ def check(
 
 
 def _tasks(folders: Sequence[Path]) -> list[TaskData]:
-    from osler.core.artifact import MANIFEST
+    from osler.core.artifact import MANIFEST, Artifact
     from osler.core.errors import ArtifactError
     from osler.tasks.data import TaskData
 
@@ -57,6 +57,7 @@ def _tasks(folders: Sequence[Path]) -> list[TaskData]:
             found.append(folder)
             continue
         inside = sorted(path.parent for path in folder.glob(f"**/{MANIFEST}")) if folder.is_dir() else []
+        inside = [path for path in inside if Artifact.open(path).manifest.kind == "task"]
         if not inside:
             raise ArtifactError("no task folder here", where=folder, fix="Make one with `osler tasks prepare`")
         found += inside

@@ -34,7 +34,8 @@ def describe(card: TaskCard) -> str:
         if value:
             lines += textwrap.wrap(f"{name + ':':<13} {value}", 110, subsequent_indent=" " * 14)
     lines += ["", "Splits"]
-    lines += [f"  {line}" for line in _splits(card)]
+    for line in _splits(card):
+        lines += textwrap.wrap(line.replace("`", ""), 110, initial_indent="  ", subsequent_indent="    ")
     if card.notes:
         lines += ["", "Notes"]
         for note in card.notes:
