@@ -19,11 +19,32 @@ def losses(folder):
 
 def test_two_processes_pretrain_as_one_does(osler, demo, tmp_path):
     arguments = ["pretrain", str(demo / "corpus"), "-t", str(demo / "tokenizer"), "-r", "demo/pretrain", "--steps", "6"]
-    arguments += ["--set", "accumulate=2", "--set", "batch_tokens=512", "--set", "train.log_every=2", "--set", "validation_tokens=2000"]
+    arguments += [
+        "--set",
+        "accumulate=2",
+        "--set",
+        "batch_tokens=512",
+        "--set",
+        "train.log_every=2",
+        "--set",
+        "validation_tokens=2000",
+    ]
     done = osler(*arguments, "-o", "one", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "osler", *arguments]
-    two = subprocess.run([*command, "-o", "two"], capture_output=True, text=True, cwd=tmp_path, env=os.environ, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "osler",
+        *arguments,
+    ]
+    two = subprocess.run(
+        [*command, "-o", "two"], capture_output=True, text=True, cwd=tmp_path, env=os.environ, check=False
+    )
     assert two.returncode == 0, two.stderr
     assert losses(tmp_path / "one") == pytest.approx(losses(tmp_path / "two"), abs=1e-5)
     assert two.stderr.count("encoder made") == 1

@@ -172,6 +172,9 @@ def test_a_plug_in_head_is_found_by_name(monkeypatch, batch, hidden):
             parts = hidden[: int(batch.lengths().sum())].split(batch.lengths().tolist())
             return self.out(torch.stack([part.mean(0) for part in parts]))
 
+        def loss(self, logits, targets, weights=None):
+            return nn.functional.cross_entropy(logits, targets, reduction="sum"), torch.tensor(float(len(targets)))
+
     monkeypatch.setattr(HEADS, "_objects", dict(HEADS._objects))
     with pytest.raises(UnknownNameError):
         HEADS.get("mean")

@@ -20,7 +20,7 @@ from osler.tasks.instances.base import Builder
 from osler.tasks.instances.document import document_windows
 from osler.tasks.scoring import Scored, score
 from osler.tasks.tokens import Tokens
-from osler.text.document import Document, Record, Relation, number_spans
+from osler.text.document import Document, Record, Relation, Span, number_spans
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
@@ -77,27 +77,52 @@ class Bundle:
         head = self.head(name)
         return score(head.card, head.card.protocol_named(head.protocol), gold, self.predict(name, gold))
 
-    def annotate(self, documents: Sequence[Document]) -> list[Document]:
-        """Every document head on raw text: entities, labels and values in one encoder pass, then relations between what was found."""
+    def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
+        """The heads that annotate raw documents: those named, or all, in one language where it is given."""
+        chosen = [name for name in names or self.spec.heads if self.head(name).card.record == "document"]
+        if language is not None:
+            chosen = [name for name in chosen if self.spec.heads[name].card.language == language]
+        if not chosen:
+            raise RecipeError(
+                "no head of this bundle is left to annotate with",
+                fix=f"Choose other heads or another language. Heads: {', '.join(self.spec.heads)}",
+            )
+        return chosen
+
+    def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
+        """Raw text to entities, labels and values, all heads in one encoder pass; then relations between what was found."""
+        names = self.document_heads() if heads is None else heads
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
-        shared = [
-            name
-            for name, head in self.spec.heads.items()
-            if self.builders[name].windowed and head.card.record == "document"
-        ]
+        shared = [name for name in names if self.builders[name].windowed]
         instances = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap)
         outputs = run_heads(self.model, instances, shared)
         results = plain
-        for name in shared:
-            predicted = self.builders[name].decode(plain, instances, outputs[name])
+        for name in names:
+            if self.spec.heads[name].card.kind is Kind.RELATION:
+                continue  # needs the mentions first
+            if name in outputs:
+                predicted = self.builders[name].decode(plain, instances, outputs[name])
+            else:  # a head that reads sentences sees them as it was taught
+                predicted = self.predict(name, plain)
             results = [_joined(result, found, name) for result, found in zip(results, predicted, strict=True)]
-        results = [result.with_(spans=number_spans(result.spans)) for result in results]
-        for name, head in self.spec.heads.items():
-            if head.card.kind is Kind.RELATION:
-                narrowed = [result.only(head.card.entity_labels).with_(relations=()) for result in results]
+        results = [result.with_(spans=number_spans(_distinct(result.spans))) for result in results]
+        for name in names:
+            card = self.spec.heads[name].card
+            if card.kind is Kind.RELATION:
+                narrowed = [result.only(card.entity_labels).with_(relations=()) for result in results]
                 predicted = self.predict(name, narrowed)
                 results = [_related(result, found) for result, found in zip(results, predicted, strict=True)]
         return results
+
+
+def _distinct(spans: Sequence[Span]) -> list[Span]:
+    """Of mentions that several heads found alike, the one with the best score."""
+    best: dict[object, Span] = {}
+    for span in spans:
+        known = best.get(span.key)
+        if known is None or (span.score or 0.0) > (known.score or 0.0):
+            best[span.key] = span
+    return list(best.values())
 
 
 def _joined(result: Document, found: Record, head: str) -> Document:
@@ -105,7 +130,7 @@ def _joined(result: Document, found: Record, head: str) -> Document:
     if not isinstance(found, Document):
         return result
     # Ids of different heads clash; they are given anew once every head has spoken.
-    spans = tuple(replace(span, id="") for span in (*result.spans, *found.spans))
+    spans = (*result.spans, *(replace(span, id="", attributes={"head": head}) for span in found.spans))
     labels = (*result.labels, *(f"{head}:{label}" for label in found.labels))
     meta = dict(result.meta)
     for key, value in found.meta.items():

@@ -19,6 +19,8 @@ def annotate(
     ] = None,
     format: Annotated[str | None, typer.Option("--format", "-f", help="jsonl or brat.")] = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="Leave out what scores lower.")] = None,
+    heads: Annotated[list[str] | None, typer.Option("--head", help="Use this head only. May be repeated.")] = None,
+    language: Annotated[str | None, typer.Option("--language", help="Use only heads taught in this language.")] = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
     force: ForceOption = False,
@@ -29,7 +31,14 @@ def annotate(
     from osler.stages.serve.config import AnnotateRecipe
     from osler.stages.serve.run import plan, run, stream
 
-    options = {"files": files or None, "bundle": bundle, "format": format, "min_score": min_score}
+    options = {
+        "files": files or None,
+        "bundle": bundle,
+        "format": format,
+        "min_score": min_score,
+        "heads": heads or None,
+        "language": language,
+    }
     resolved = resolve(AnnotateRecipe, recipe, sets, options)
     assert isinstance(resolved, AnnotateRecipe)
     if out is None and resolved.format != "jsonl":

@@ -22,7 +22,6 @@ TASKS = (
     "clinic-phi-en",
     "clinic-interactions-en",
     "clinic-treatments-en",
-    "clinic-conditions-en",
     "clinic-entailment-en",
     "clinic-similarity-en",
     "clinic-entities-es",
@@ -76,7 +75,7 @@ class DemoFlow:
         report = write_report(self.made, self.out / "report.html")
         console().print(f"done in {time.monotonic() - started:.0f} s")
         console().print(f"report  [bold]{report}[/]")
-        console().print(f"next    osler annotate {self.out / 'note.txt'} --bundle {self.out / 'bundle'}")
+        console().print(f"next    osler annotate {self.out / 'note.txt'} --bundle {self.out / 'bundle'} --language en")
         typer.echo(str(report))
 
     def _stage(self, number: int, name: str, work: Callable[[], Artifact]) -> None:
@@ -158,7 +157,7 @@ class DemoFlow:
         path = self.out / "note.txt"
         if not path.exists():
             write_atomic(path, note.text)
-        return run(AnnotateRecipe(files=(path,), bundle=self.out / "bundle"), self.out / "annotations")
+        return run(AnnotateRecipe(files=(path,), bundle=self.out / "bundle", language="en"), self.out / "annotations")
 
     def _task(self, name: str) -> Path:
         return self.out / "tasks" / name

@@ -54,7 +54,7 @@ def packed_attention(
     if cu_seq_lens_q is None or max_length_q is None:
         raise ValueError(f"{NAME} attention needs cu_seq_lens_q and max_length_q")
     if more.get("position_bias") is not None or more.get("softcap") is not None:
-        raise NotImplementedError(f"{NAME} attention has neither position bias nor soft capping")
+        raise ValueError(f"{NAME} attention has neither position bias nor soft capping")
     # transformers hands over flash attention's convention: a window of w reaches w - 1 tokens to each side.
     reach = None if sliding_window is None or sliding_window >= max_length_q else sliding_window - 1
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):

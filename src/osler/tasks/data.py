@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -131,10 +131,10 @@ class TaskData:
         """All records of one split."""
         return list(self.stream(split))
 
-    def held_out(self) -> Iterator[Record]:
+    def held_out(self, trained_on: Sequence[str] = ("train",)) -> Iterator[Record]:
         """The records of every split that is not trained on."""
         for split in self.splits:
-            if split != "train":
+            if split not in trained_on:
                 yield from self.stream(split)
 
     def stream(self, split: str) -> Iterator[Record]:

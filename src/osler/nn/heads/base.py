@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import torch
@@ -12,7 +13,7 @@ from osler.nn.packing import Packed
 IGNORED = -100
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     """Hidden states in, logits out: a row for each token, or one for each real sequence."""
 
     kind: ClassVar[str]
@@ -23,13 +24,13 @@ class Head(nn.Module):
         self.num_labels = num_labels
         self.dropout = nn.Dropout(dropout)
 
+    @abstractmethod
     def forward(self, hidden: Tensor, batch: Packed) -> Tensor:
         """Logits [T, L] or [N, L] for hidden states [T, H]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The summed loss over the rows that have a target, and their number; `weights` counts each row that much."""
-        raise NotImplementedError
 
 
 class SequenceHead(Head):

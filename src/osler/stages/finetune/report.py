@@ -15,7 +15,7 @@ def bundle_card(recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, A
     for name, head in spec.heads.items():
         protocol = head.card.protocol_named(head.protocol)
         lost = sum(counts["not_expressible"].get(name, {}).values())
-        score = f"{counts['dev'][name]:.4f} {protocol.metric}"
+        score = f"{counts['dev'][name]:.4f} {protocol.metric}" if name in counts["dev"] else "none: trained on dev"
         rows.append(
             f"| {name} | {head.card.kind} | {head.card.language} | {head.card.protocol_id(head.protocol)} | {score} | {lost} |"
         )
@@ -34,7 +34,8 @@ turn one head into a stock Hugging Face model with `osler export --to hf`.
 |---|---|---|---|---|---|
 {table}
 
-Best epoch chosen by the mean of the dev scores, at update {counts["best_step"]} of {counts["steps"]}; test data was not read.
+Best epoch chosen by the mean of the dev scores (the last one where no head has dev left), at update {counts["best_step"]} of
+{counts["steps"]}; test data was not read.
 {recipe.epochs} epochs, batches of {recipe.batch_size}, windows of {spec.max_length} tokens overlapping by {spec.overlap},
 {recipe.train.optimizer} at {recipe.train.lr:g}, seed {recipe.train.seed}, mixing {recipe.mixing.order}.
 """

@@ -42,7 +42,8 @@ def plan(recipe: FinetuneRecipe, out: Path) -> list[str]:
     return [
         f"fine-tune {recipe.model}{weights} on {names}{turns}",
         f"{recipe.epochs} epochs, batches of {recipe.batch_size}, windows of {recipe.max_length} tokens, "
-        f"peak rate {recipe.train.lr:g}, seed {recipe.train.seed}; the best epoch on dev is kept",
+        f"peak rate {recipe.train.lr:g}, seed {recipe.train.seed}; the best epoch on dev is kept, "
+        "the last one under a protocol that trains on dev",
         f"write the bundle to {out}",
     ]
 
@@ -74,13 +75,15 @@ def _check(recipe: FinetuneRecipe, tasks: Sequence[TaskData]) -> None:
                 f"protocols names the task {name!r}, which is not among the tasks", fix=f"Tasks: {', '.join(names)}"
             )
     for task in tasks:
-        trained_on = task.card.protocol_named(recipe.protocols.get(task.card.name)).train_on
-        if "dev" in trained_on or "test" in trained_on:
+        if "test" in _trained_on(recipe, task):
             raise RecipeError(
-                f"protocol {task.card.protocol_id(recipe.protocols.get(task.card.name))} trains on {'+'.join(trained_on)}, "
-                "which leaves nothing sound to choose the best epoch by",
-                fix="Choose a protocol that trains on train alone",
+                f"protocol {task.card.protocol_id(recipe.protocols.get(task.card.name))} trains on test",
+                fix="Choose a protocol that leaves the test split alone",
             )
+
+
+def _trained_on(recipe: FinetuneRecipe, task: TaskData) -> tuple[str, ...]:
+    return task.card.protocol_named(recipe.protocols.get(task.card.name)).train_on
 
 
 class _MultiTask(nn.Module):
@@ -124,8 +127,10 @@ class _Finetuning:
         self.train_data: dict[str, TaskInstances] = {}
         self.dev: dict[str, list[Record]] = {}
         # No text that any task is chosen or tested by may teach another one.
+        splits = {task.card.name: _trained_on(recipe, task) for task in tasks}
         train_records, self.leaked = without_leaks(
-            {task.card.name: task.read("train") for task in tasks}, {task.card.name: task.held_out() for task in tasks}
+            {task.card.name: [r for split in splits[task.card.name] for r in task.read(split)] for task in tasks},
+            {task.card.name: task.held_out(splits[task.card.name]) for task in tasks},
         )
         for task in tasks:
             name = task.card.name
@@ -134,7 +139,9 @@ class _Finetuning:
             if not built.instances:
                 raise RecipeError(f"task {name} has no training instances", fix="Prepare it with more data")
             self.train_data[name] = TaskInstances(builder, built.instances, built.unexpressed)
-            self.dev[name] = task.read("dev")
+            # A protocol that trains on dev leaves nothing to choose by: such a head keeps its last epoch.
+            if "dev" not in splits[name]:
+                self.dev[name] = task.read("dev")
 
     def run(self, work: Workspace) -> None:
         batches = TaskBatches(self.recipe, self.bundle.model, self.train_data)
@@ -155,8 +162,8 @@ class _Finetuning:
                 source,
                 config,
                 folder=work.path,
-                evaluate=self._evaluate,
-                best=BestOf("mean"),
+                evaluate=self._evaluate if self.dev else None,
+                best=BestOf("mean") if self.dev else None,
                 flops_per_token=flops_per_token(self.bundle.model.encoder.config, length=self.bundle.spec.max_length),
                 on_step=show,
             )
@@ -170,8 +177,8 @@ class _Finetuning:
             heads=len(dev),
             parameters=sum(p.numel() for p in self.bundle.model.parameters()),
             steps=result.step,
-            best_step=result.best_step,
-            dev_mean=round(float(result.best_value or 0.0), 6),
+            best_step=result.best_step if self.dev else result.step,
+            dev_mean=round(float(result.best_value), 6) if result.best_value is not None else None,
             dev=dev,
             batches_an_epoch=turns,
             not_expressible=unexpressed,

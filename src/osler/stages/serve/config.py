@@ -16,6 +16,10 @@ class AnnotateRecipe(Recipe):
     files: tuple[Path, ...] = runtime(min_length=1)
     """Text files (one document each), JSON Lines files (one document a line), or folders of them."""
     bundle: Path = runtime()
+    heads: tuple[str, ...] = ()
+    """The heads to use; without any named, all that read documents."""
+    language: str | None = None
+    """Use only heads taught in this language: a bundle may hold an English and a Spanish head for the same thing."""
     format: Literal["jsonl", "brat"] = "jsonl"
     batch: int = runtime(64, ge=1)
     """Documents read at once."""

@@ -64,10 +64,11 @@ def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
 def _annotated(recipe: AnnotateRecipe) -> Iterator[Document]:
     bundle = Bundle.load(recipe.bundle, recipe.device)
     files = input_files(recipe.files)
+    heads = bundle.document_heads(recipe.heads, recipe.language)
     with progress("annotate") as bar:
         reader = documents(files)
         while batch := list(islice(reader, recipe.batch)):
-            for document in bundle.annotate(batch):
+            for document in bundle.annotate(batch, heads):
                 yield _scored(document, recipe.min_score)
             bar.advance(len(batch))
 

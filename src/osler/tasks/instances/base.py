@@ -51,15 +51,17 @@ class Builder(ABC):
     head: ClassVar[str]
     """The kind of head that learns these targets."""
 
-    windowed: ClassVar[bool] = False
-    """Whether instances are the plain windows of a document, so that several heads can share one pass over them."""
-
     def __init__(self, card: TaskCard, protocol: Protocol, tokens: Tokens, max_length: int, overlap: int) -> None:
         self.card = card
         self.protocol = protocol
         self.tokens = tokens
         self.max_length = max_length
         self.overlap = overlap
+
+    @property
+    def windowed(self) -> bool:
+        """Whether instances are the plain windows of a document, so that several heads can share one pass over them."""
+        return False
 
     @property
     @abstractmethod

@@ -24,7 +24,11 @@ class TaggingBuilder(Builder):
     """Spans to tags and back. Each token's tag is learned and decided in the window where it has most context."""
 
     head: ClassVar[str] = Kind.TAGGING
-    windowed = True
+
+    @property
+    def windowed(self) -> bool:
+        """Always: tags are decided in windows."""
+        return True
 
     @cached_property
     def outputs(self) -> list[str]:

@@ -21,7 +21,10 @@ from osler.text.document import Document, Record, TextPair
 class TextBuilder(Builder):
     """One target for a text. A document longer than the window is read in windows whose outputs are pooled."""
 
-    windowed = True
+    @property
+    def windowed(self) -> bool:
+        """Whole documents are read in windows; sentences and pairs are not."""
+        return self.card.record == "document" and self.protocol.unit == "document"
 
     @property
     def outputs(self) -> list[str]:

@@ -6,6 +6,7 @@ names the option that would have to change to keep the document.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from osler.core.config import Recipe
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 FILTERS = Registry("filters", {"length": "osler.stages.corpus.filters.length:Length"})
 
 
-class Filter(Recipe):
+class Filter(Recipe, ABC):
     """Base of every filter."""
 
+    @abstractmethod
     def reason(self, document: Candidate) -> str | None:
         """A short code, best the name of the option that decided, or None to keep the document."""
-        raise NotImplementedError
