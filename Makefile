@@ -35,7 +35,7 @@ layers: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 pytest: $(VENV)/.installed $(BASE)/.installed browser
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 # The browser tests drive a real Chromium: Debian's, installed here when it is missing and we may.
 browser:

@@ -92,7 +92,6 @@ def test_other_system_errors_pass_through(tmp_path):
 
 def test_logs_refuse_text(caplog):
     log = get_logger("osler.test")
-    logging.getLogger("osler").propagate = True
     with caplog.at_level(logging.INFO, logger="osler.test"):
         log.event("done", documents=3, rate=0.5, name="en-train", missing=None)
         with pytest.raises(ValueError, match="document text never"):

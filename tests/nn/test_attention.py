@@ -87,7 +87,7 @@ def test_borders_are_required():
 def test_what_it_cannot_do_is_not_ignored(extra):
     query, key, value = tensors(4)
     cu = torch.tensor([0, 4], dtype=torch.int32)
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(ValueError, match="neither"):
         attention.packed_attention(
             torch.nn.Identity(), query, key, value, None, cu_seq_lens_q=cu, max_length_q=4, **{extra: torch.ones(1)}
         )

@@ -207,7 +207,7 @@ def test_a_fresh_encoder_has_the_shape_and_none_of_the_weights(tiny, tmp_path):
 def broken(folder, how):
     folder.mkdir()
     weights = folder / "model.safetensors"
-    Encoder(preset_encoder("tiny", vocab_size=50, pad_token_id=1, seed=0).model).save(folder)
+    Encoder(preset_encoder("small", vocab_size=50, pad_token_id=1, seed=0).model).save(folder)
     if how == "no config":
         (folder / "config.json").unlink()
     elif how == "config is not JSON":
@@ -223,7 +223,7 @@ def broken(folder, how):
         (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 51}))
     elif how == "layers missing":
         config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+        (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 5}))
     elif how == "code of its own":
         config = json.loads((folder / "config.json").read_text())
         remote = {"model_type": "unheard-of", "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}}

@@ -111,6 +111,9 @@ def test_wrong_labels_and_kinds_are_refused(tiny, tmp_path, monkeypatch):
     class Other(SequenceHead):
         kind = "other"
 
+        def loss(self, logits, targets, weights=None):
+            return logits.sum(), torch.tensor(1.0)
+
     monkeypatch.setattr(HEADS, "_objects", dict(HEADS._objects))
     HEADS.register("other", Other)
     with pytest.raises(InputError, match="no stock model for a other head"):

@@ -10,7 +10,7 @@ from osler.tasks.check import Report, check
 from osler.tasks.data import TaskData
 from osler.tasks.instances.relation import RelationBuilder
 
-pytestmark = [pytest.mark.realdata, pytest.mark.xdist_group("tasks-realdata")]
+pytestmark = pytest.mark.realdata
 
 # Documents, then mentions and relations, or labels given, as the kind of task has them.
 PINNED = {

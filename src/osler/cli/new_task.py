@@ -52,7 +52,7 @@ def new(
 
 
 def _say(found: Discovery, source: Path, path: Path) -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from osler.core.console import console
 
@@ -61,7 +61,7 @@ def _say(found: Discovery, source: Path, path: Path) -> None:
     records = "pairs of texts" if card.record == "pair" else "documents"
     labels = f", {len(card.labels)} labels" if card.labels else ""
     screen.print(f"[bold green]✓[/] {card.kind} task over {records} in {card.source.format}{labels}")
-    table = Table("split", "from", box=None, header_style="bold", pad_edge=False)
+    table = Table("split", Column("from", no_wrap=True), box=None, header_style="bold", pad_edge=False)
     numbers = [key for key, value in found.counts["train"].items() if isinstance(value, int)]
     for number in numbers:
         table.add_column(number, justify="right")

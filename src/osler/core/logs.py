@@ -61,4 +61,3 @@ def configure(verbose: bool = False) -> None:
         formatter.converter = time.gmtime
         handler.setFormatter(formatter)
         root.addHandler(handler)
-        root.propagate = False

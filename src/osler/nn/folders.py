@@ -66,10 +66,12 @@ def check(folder: Path, name: str | None = None) -> Path:
 
 @contextmanager
 def _loading(source: str | Path, what: str) -> Iterator[None]:
+    from huggingface_hub.errors import StrictDataclassError
+
     try:
         with quiet():
             yield
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ArtifactError(
             f"cannot be loaded as {what}: {reason}", where=source, fix="Check that the folder is whole"

@@ -209,7 +209,7 @@ def test_a_full_disk(build, tmp_path: Path, limit: int, shards_begun: bool) -> N
 
 
 def test_nothing_is_logged_but_numbers(build, jsonl, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="osler")
     corpus = build(jsonl([{"id": CANARY, "text": NOTE}, {"id": CANARY, "text": NOTE}]))
     assert "corpus.done" in caplog.text
     captured = capfd.readouterr()
