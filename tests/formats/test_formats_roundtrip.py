@@ -304,3 +304,12 @@ def test_a_pair_is_a_stated_loss_where_only_documents_fit(tmp_path: Path) -> Non
     loss = get_format("brat").write([TextPair("1", "a", "b")], tmp_path / "out")
     assert loss.counts == {"text pairs": 1}
     assert str(loss) == "1 text pairs"
+
+
+def test_conll_says_when_it_joins_the_pieces_of_a_mention() -> None:
+    document = Document("doc1", "1 1", (Span(((0, 1), (2, 3)), "Drug", "T1"),))
+    with tempfile.TemporaryDirectory() as folder:
+        loss, (found,) = written("conll", [document], folder)
+    assert loss == {"discontinuous spans joined": 1}
+    assert isinstance(found, Document)
+    assert found.spans[0].fragments == ((0, 3),)

@@ -182,6 +182,7 @@ def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterato
         losses["overlapping spans"] += len(inside) - len({span.key for span in inside})
         for span in result.unexpressed:
             losses[DISCONTINUOUS if span.discontinuous else "overlapping spans"] += 1
+        losses["discontinuous spans joined"] += sum(span.discontinuous for span in result.inexact)
         for (first, last), tag in zip(tokens, result.tags, strict=True):
             yield text[first:last], re.sub(r"\s+", "_", tag)
         yield "", ""

@@ -1,0 +1,463 @@
+"""Speed of pretraining: `osler pretrain` beside a Hugging Face Trainer script that does the same work, in one run.
+
+    python benchmarks/pretrain.py --preset base --rows full --compile --seconds 40 --json out.json
+
+Both sides train the same model (the preset's configuration, random weights) on the same tokenised documents cut into the same
+pieces of at most 512, with 15 % masking, AdamW, clipping, a log line every few steps and checkpoints. Each side is a process of its
+own; this one reads the log that it writes, puts the clock beside every line, and ends it when its seconds are over. Only real
+tokens count, and for both sides only the work that must be done: the head on masked positions, attention inside a document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.config import Recipe
+from osler.core.seeding import generator
+
+LENGTH = 512
+ROOM = LENGTH - 2  # beside <s> and </s>
+MEDIAN, MEAN = 180, 300  # tokens of a document
+VALIDATION = 0.05
+ENDLESS = 1_000_000  # steps: the clock ends a side
+SHARED: dict[str, Any] = {"lr": 2e-4, "eps": 1e-6, "weight_decay": 0.01, "betas": (0.9, 0.98), "warmup": 200, "seed": 1}
+
+
+class GeneratedText(Recipe):
+    """What decides the generated documents."""
+
+    rows: str
+    tokens: int
+    vocab: int
+
+
+# ---- the documents -------------------------------------------------------------------------------------------------
+
+
+def lexicon(count: int) -> list[str]:
+    """Made-up words, all different."""
+    rng = generator(0, "lexicon")
+    syllables = [onset + vowel for onset in "b c d f g h l m n p r s t v z st tr pl".split() for vowel in "aeiou"]
+    found: dict[str, None] = {}
+    while len(found) < count:
+        parts = rng.integers(len(syllables), size=(count, 5))
+        for row, size in zip(parts, rng.integers(2, 6, size=count), strict=True):
+            found["".join(syllables[part] for part in row[:size])] = None
+    return list(found)[:count]
+
+
+def make_tokenizer(folder: Path, size: int) -> list[str]:
+    """Learn a byte-level BPE of exactly `size` entries; the words that it keeps whole."""
+    from osler.stages.vocab.algorithms.bpe import train
+    from osler.stages.vocab.config import VocabRecipe
+    from osler.stages.vocab.folder import write_folder
+
+    words = lexicon(size + size // 4)
+    recipe = VocabRecipe(corpus=folder, size=size, min_frequency=1, prefix_space=True)
+    tokenizer = train(lambda: iter([words]), recipe)
+    if tokenizer.get_vocab_size() != size:
+        raise SystemExit(f"the vocabulary ended at {tokenizer.get_vocab_size()} entries instead of {size}")
+    folder.mkdir(parents=True)
+    write_folder(folder, tokenizer, LENGTH)
+    encodings = tokenizer.encode_batch(words, add_special_tokens=False)
+    return [word for word, encoding in zip(words, encodings, strict=True) if len(encoding.ids) == 1]
+
+
+def document_lengths(rows: str, tokens: int) -> np.ndarray:
+    """Tokens of each document: log-normal, or multiples of a row when every row must be full."""
+    if rows == "full":
+        return np.full(-(-tokens // (4 * ROOM)), 4 * ROOM)
+    spread = np.sqrt(2 * np.log(MEAN / MEDIAN))
+    drawn = generator(0, "lengths").lognormal(np.log(MEDIAN), spread, size=-(-tokens // MEAN))
+    return np.clip(drawn.astype(int), 8, 20_000)
+
+
+def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
+    """A corpus artifact whose documents have the drawn number of tokens, since every word is one; words follow Zipf."""
+
+    def build(work: Workspace) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        lengths = document_lengths(recipe.rows, recipe.tokens)
+        weights = 1.0 / np.arange(2, len(words) + 2)
+        drawn = generator(0, "words").choice(len(words), size=int(lengths.sum()), p=weights / weights.sum())
+        ends = np.cumsum(lengths)
+        table = np.array(words, dtype=object)
+        texts = [" ".join(table[drawn[end - size : end]]) for end, size in zip(ends, lengths, strict=True)]
+        count = len(texts)
+        columns = {
+            "id": [f"{n:07}" for n in range(count)],
+            "text": texts,
+            "source": ["generated"] * count,
+            "language": ["en"] * count,
+        }
+        (work.path / "shards").mkdir(exist_ok=True)
+        pq.write_table(pa.table(columns), work.path / "shards" / "00000.parquet", compression="zstd")
+        work.counts.update(documents=count, words=int(lengths.sum()))
+
+    return produce(out, kind="corpus", recipe=recipe, parents={}, build=build)
+
+
+def prepare(folder: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Write corpus, tokenizer and token arrays; what the training rows are like."""
+    from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
+
+    words = make_tokenizer(folder / "tokenizer", options.vocab)
+    recipe = GeneratedText(rows=options.rows, tokens=options.tokens, vocab=options.vocab)
+    corpus = make_corpus(folder / "corpus", recipe, words)
+    tokenise(corpus, folder / "tokenizer" / "tokenizer.json", folder / "tokens", VALIDATION)
+    lengths = piece_bounds(TokenisedDocuments.open(folder / "tokens", "train").bounds)[:, 1] + 2
+    if options.rows == "full" and set(lengths) != {LENGTH}:
+        raise SystemExit("a row is not full")
+    mean = float(lengths.mean())
+    seen = float((lengths**2).sum() / lengths.sum())
+    return {"rows": len(lengths), "tokens": int(lengths.sum()), "mean_row": mean, "keys_seen": seen}
+
+
+def piece_bounds(bounds: np.ndarray) -> np.ndarray:
+    """Start and size of every piece: documents cut into as few rows as hold them, as osler cuts them."""
+    pieces = [(s, min(ROOM, end - s)) for start, end in pairwise(bounds.tolist()) for s in range(start, end, ROOM)]
+    return np.array(pieces, dtype=np.int64)
+
+
+# ---- the two sides, each in a process of its own -------------------------------------------------------------------
+
+
+def osler_side(folder: Path, options: argparse.Namespace) -> None:
+    """What `osler pretrain` runs; the parent ends it with Ctrl-C."""
+    from osler.stages.pretrain.config import PretrainRecipe
+    from osler.stages.pretrain.run import run
+    from osler.train.config import TrainConfig
+
+    train = TrainConfig(
+        steps=ENDLESS, log_every=options.log_every, checkpoint_every=options.checkpoint_every, keep=2, **SHARED
+    )
+    recipe = PretrainRecipe(
+        corpus=folder / "corpus",
+        tokenizer=folder / "tokenizer",
+        tokens=folder / "tokens",
+        preset=options.preset,
+        max_length=LENGTH,
+        batch_tokens=options.batch_tokens,
+        validation_share=VALIDATION,
+        train=train,
+    )
+    try:
+        run(recipe, folder / "osler")
+    except KeyboardInterrupt:
+        write_memory(folder / "osler.memory")
+
+
+def trainer_side(folder: Path, options: argparse.Namespace, *, compile: bool) -> None:
+    """A usual Hugging Face script; it logs to a file as osler does, and ends at the step in which Ctrl-C comes."""
+    import torch
+    from transformers import (
+        AutoModelForMaskedLM,
+        AutoTokenizer,
+        DataCollatorForLanguageModeling,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
+
+    from osler.nn.presets import preset_config
+    from osler.stages.pretrain.tokens import TokenisedDocuments
+
+    cuda = torch.cuda.is_available()
+    torch.manual_seed(SHARED["seed"])
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    config = preset_config(
+        options.preset, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, max_length=LENGTH
+    )
+    model = AutoModelForMaskedLM.from_config(config)
+
+    class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
+        """The tokenised pieces, as run_mlm.py gives them to the collator."""
+
+        def __init__(self) -> None:
+            documents = TokenisedDocuments.open(folder / "tokens", "train")
+            self.ids, self.pieces = documents.ids, piece_bounds(documents.bounds)
+
+        def __len__(self) -> int:
+            return len(self.pieces)
+
+        def __getitem__(self, number: int) -> dict[str, list[int]]:
+            start, size = self.pieces[number]
+            ids = [tokenizer.bos_token_id, *self.ids[start : start + size].tolist(), tokenizer.eos_token_id]
+            return {"input_ids": ids, "special_tokens_mask": [1, *([0] * size), 1]}
+
+    class CountingTrainer(Trainer):
+        """Adds up real tokens on the device, without waiting for it."""
+
+        real = 0
+
+        def training_step(self, model: Any, inputs: dict[str, Any], *rest: Any, **named: Any) -> Any:
+            self.real = self.real + inputs["attention_mask"].sum()
+            return super().training_step(model, inputs, *rest, **named)
+
+    stopped = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGINT, stop)
+
+    class Log(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_training_stop = control.should_training_stop or stopped
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            if "loss" in (logs or {}):
+                with (folder / f"{options.side}.jsonl").open("a") as stream:
+                    stream.write(json.dumps({"kind": "train", "step": state.global_step, "tokens": int(trainer.real)}))
+                    stream.write("\n")
+
+    arguments = TrainingArguments(
+        output_dir=str(folder / options.side),
+        per_device_train_batch_size=options.trainer_rows,
+        gradient_accumulation_steps=options.trainer_accumulate,
+        max_steps=ENDLESS,
+        learning_rate=SHARED["lr"],
+        adam_beta1=SHARED["betas"][0],
+        adam_beta2=SHARED["betas"][1],
+        adam_epsilon=SHARED["eps"],
+        weight_decay=SHARED["weight_decay"],
+        warmup_steps=SHARED["warmup"],
+        max_grad_norm=1.0,
+        optim="adamw_torch_fused",
+        bf16=cuda,
+        tf32=True if cuda else None,
+        use_cpu=not cuda,
+        torch_compile=compile,
+        dataloader_num_workers=options.workers,
+        dataloader_persistent_workers=options.workers > 0,
+        dataloader_pin_memory=cuda,
+        dataloader_drop_last=True,
+        logging_steps=options.log_every,
+        save_strategy="steps" if options.checkpoint_every else "no",
+        save_steps=options.checkpoint_every or 500,
+        save_total_limit=2,
+        eval_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        seed=SHARED["seed"],
+    )
+    padded = LENGTH if options.padding == "512" else None
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15, pad_to_multiple_of=padded)
+    trainer = CountingTrainer(model, arguments, collator, Rows(), processing_class=tokenizer, callbacks=[Log()])
+    trainer.train()
+    write_memory(folder / f"{options.side}.memory")
+
+
+def write_memory(path: Path) -> None:
+    """The most memory this process used: on the GPU where there is one, else resident."""
+    import torch
+
+    if torch.cuda.is_available():
+        peak = torch.cuda.max_memory_allocated()
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    path.write_text(str(peak))
+
+
+def matmul_peak() -> float:
+    """The best of several rounds of a large matrix product, in FLOP/s: bf16 on a GPU, fp32 elsewhere."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    size, repeats = (8192, 20) if cuda else (1024, 5)
+    device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
+    left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    best = 0.0
+    for _ in range(6):
+        began = time.perf_counter()
+        for _ in range(repeats):
+            left @ right
+        if cuda:
+            torch.cuda.synchronize()
+        best = max(best, repeats * 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+# ---- measuring -----------------------------------------------------------------------------------------------------
+
+
+def measure(side: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
+    """Run a side until its seconds after the warm-up are over; its speed from the first log line behind it to the last."""
+    log = folder / ("osler.partial/logs/log.jsonl" if side == "osler" else f"{side}.jsonl")
+    command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--side", side, "--folder", str(folder)]
+    output = folder / f"{side}.output"
+    with output.open("w") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
+        marks: list[tuple[float, int, int]] = []
+        began = time.perf_counter()
+        asked = False
+        while process.poll() is None:
+            lines = log.read_text().split("\n")[:-1] if log.exists() else []
+            now = time.perf_counter()
+            records = [record for record in map(json.loads, lines[len(marks) :]) if record["kind"] == "train"]
+            if not asked:
+                marks += [(now, record["step"], record["tokens"]) for record in records]
+            timed = [mark for mark in marks if mark[1] >= options.warmup_steps]
+            if not asked and len(timed) > 1 and now - timed[0][0] >= options.seconds:
+                process.send_signal(signal.SIGINT)
+                asked = True
+            time.sleep(0.01)
+    memory = folder / f"{side}.memory"
+    if not asked or not memory.exists():
+        raise SystemExit(f"{side} failed:\n{output.read_text()[-4000:]}")
+    first, last = timed[0], timed[-1]
+    windows = [(b[2] - a[2]) / (b[0] - a[0]) for a, b in pairwise(timed) if b[0] > a[0]]
+    return {
+        "tokens_per_second": (last[2] - first[2]) / (last[0] - first[0]),
+        "tokens_per_second_between_checkpoints": float(np.median(windows)),
+        "tokens_per_step": (last[2] - first[2]) / (last[1] - first[1]),
+        "steps": last[1] - first[1],
+        "seconds": last[0] - first[0],
+        "seconds_before": first[0] - began,
+        "peak_memory_gib": int(memory.read_text()) / 2**30,
+    }
+
+
+def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """All sides one after the other, with what they share."""
+    import torch
+    import transformers
+
+    from osler.nn.flops import flops_per_token
+    from osler.nn.presets import preset_config
+
+    cuda = torch.cuda.is_available()
+    # In a process of its own, so that this one holds no memory on the GPU while the sides run.
+    command = [sys.executable, str(Path(__file__).resolve()), "--side", "peak"]
+    peak = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    config = preset_config(options.preset, vocab_size=options.vocab, pad_token_id=1, max_length=LENGTH)
+    work = flops_per_token(config, length=options.data["keys_seen"], masked_fraction=0.15)
+    sides = ["osler", "trainer", *(["trainer-compile"] if options.compile else [])]
+    results = {}
+    for side in sides:
+        results[side] = measure(side, folder, options)
+        results[side]["flops_per_second"] = results[side]["tokens_per_second"] * work
+        results[side]["share_of_peak"] = results[side]["flops_per_second"] / peak
+        shutil.rmtree(folder / ("osler.partial" if side == "osler" else side), ignore_errors=True)
+        show(side, results)
+    return {
+        "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        "date": time.strftime("%Y-%m-%d"),
+        "settings": {
+            name: value for name, value in vars(options).items() if name not in {"folder", "json", "side", "data"}
+        },
+        "data": options.data,
+        "matmul_peak": peak,
+        "flops_per_token": work,
+        "sides": results,
+        "ratios": {
+            side: results["osler"]["tokens_per_second"] / values["tokens_per_second"]
+            for side, values in results.items()
+        },
+    }
+
+
+def show(side: str, results: dict[str, dict[str, float]]) -> None:
+    """One line of the table."""
+    values = results[side]
+    ratio = results["osler"]["tokens_per_second"] / values["tokens_per_second"]
+    print(
+        f"{side:<16} {values['tokens_per_second']:>10,.0f} {values['tokens_per_second_between_checkpoints']:>12,.0f} "
+        f"{values['flops_per_second'] / 1e12:>8.2f} {values['share_of_peak']:>7.1%} {values['peak_memory_gib']:>8.1f} "
+        f"{values['tokens_per_step']:>10,.0f} {values['steps']:>6,} {values['seconds_before']:>8.1f} {ratio:>7.2f}x",
+        flush=True,
+    )
+
+
+def parse() -> argparse.Namespace:
+    import torch
+
+    cuda = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=["tiny", "base", "large"], default="base" if cuda else "tiny")
+    parser.add_argument("--rows", choices=["full", "natural"], default="full")
+    parser.add_argument("--compile", action="store_true", help="the Trainer with torch_compile too")
+    parser.add_argument("--padding", choices=["512", "longest"], default="512", help="what the Trainer pads rows to")
+    parser.add_argument("--seconds", type=float, default=40.0, help="measured time of each side")
+    parser.add_argument("--warmup-steps", type=int, default=30 if cuda else 10, help="steps before the clock starts")
+    parser.add_argument("--batch-tokens", type=int, help="real tokens of an update")
+    parser.add_argument("--tokens", type=int, default=16_000_000 if cuda else 400_000, help="generated, about")
+    parser.add_argument("--vocab", type=int, help="entries of the vocabulary")
+    parser.add_argument("--workers", type=int, default=4 if cuda else 0, help="loader processes of the Trainer")
+    parser.add_argument("--log-every", type=int, default=10 if cuda else 5)
+    parser.add_argument("--checkpoint-every", type=int, default=250, help="steps, on both sides; 0 writes none")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.batch_tokens is None:
+        options.batch_tokens = {"tiny": 8 * LENGTH, "base": 128 * LENGTH, "large": 64 * LENGTH}[options.preset]
+    if options.vocab is None:
+        options.vocab = 8_000 if options.preset == "tiny" else 50_264
+    return options
+
+
+def share_out(options: argparse.Namespace) -> None:
+    """Rows of the Trainer that hold as many real tokens as osler's update, in passes no larger than osler's."""
+    rows = max(1, round(options.batch_tokens / options.data["mean_row"]))
+    options.trainer_accumulate = -(-rows * LENGTH // options.batch_tokens)
+    options.trainer_rows = max(1, round(rows / options.trainer_accumulate))
+
+
+def main() -> None:
+    """Print the table, or run one side of it."""
+    options = parse()
+    if options.side == "peak":
+        print(matmul_peak())
+        return
+    if options.side:
+        options.data = json.loads((options.folder / "data.json").read_text())
+        share_out(options)
+        if options.side == "osler":
+            osler_side(options.folder, options)
+        else:
+            trainer_side(options.folder, options, compile=options.side == "trainer-compile")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="pretrain-benchmark-"))
+    try:
+        options.data = prepare(folder, options)
+        (folder / "data.json").write_text(json.dumps(options.data))
+        share_out(options)
+        data = options.data
+        print(
+            f"{options.preset}, {options.rows} rows: {data['tokens']:,} tokens in {data['rows']:,} rows of "
+            f"{data['mean_row']:.0f} on average; Trainer: {options.trainer_accumulate} x {options.trainer_rows} rows "
+            f"an update, padded to {options.padding}"
+        )
+        print(
+            f"{'':<16} {'tokens/s':>10} {'steps alone':>12} {'TFLOP/s':>8} {'of peak':>7} {'peak GiB':>8} "
+            f"{'per update':>10} {'steps':>6} {'before s':>8} {'osler is':>8}"
+        )
+        result = compare(folder, options)
+        print(f"matmul peak {result['matmul_peak'] / 1e12:.2f} TFLOP/s on {result['device']}")
+        if options.json:
+            options.json.write_text(json.dumps(result, indent=1) + "\n")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
