@@ -45,13 +45,10 @@ class GeneratedText(Recipe):
     vocab: int
 
 
-# ---- the documents -------------------------------------------------------------------------------------------------
-
-
 def lexicon(count: int) -> list[str]:
     """Made-up words, all different."""
     rng = generator(0, "lexicon")
-    syllables = [onset + vowel for onset in "b c d f g h l m n p r s t v z st tr pl".split() for vowel in "aeiou"]
+    syllables = [onset + vowel for onset in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
     found: dict[str, None] = {}
     while len(found) < count:
         parts = rng.integers(len(syllables), size=(count, 5))
@@ -100,12 +97,8 @@ def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
         table = np.array(words, dtype=object)
         texts = [" ".join(table[drawn[end - size : end]]) for end, size in zip(ends, lengths, strict=True)]
         count = len(texts)
-        columns = {
-            "id": [f"{n:07}" for n in range(count)],
-            "text": texts,
-            "source": ["generated"] * count,
-            "language": ["en"] * count,
-        }
+        ids = [f"{number:07}" for number in range(count)]
+        columns = {"id": ids, "text": texts, "source": ["generated"] * count, "language": ["en"] * count}
         (work.path / "shards").mkdir(exist_ok=True)
         pq.write_table(pa.table(columns), work.path / "shards" / "00000.parquet", compression="zstd")
         work.counts.update(documents=count, words=int(lengths.sum()))
@@ -133,9 +126,6 @@ def piece_bounds(bounds: np.ndarray) -> np.ndarray:
     """Start and size of every piece: documents cut into as few rows as hold them, as osler cuts them."""
     pieces = [(s, min(ROOM, end - s)) for start, end in pairwise(bounds.tolist()) for s in range(start, end, ROOM)]
     return np.array(pieces, dtype=np.int64)
-
-
-# ---- the two sides, each in a process of its own -------------------------------------------------------------------
 
 
 def osler_side(folder: Path, options: argparse.Namespace) -> None:
@@ -171,7 +161,6 @@ def trainer_side(folder: Path, options: argparse.Namespace, *, compile: bool) ->
         AutoTokenizer,
         DataCollatorForLanguageModeling,
         Trainer,
-        TrainerCallback,
         TrainingArguments,
     )
 
@@ -201,32 +190,21 @@ def trainer_side(folder: Path, options: argparse.Namespace, *, compile: bool) ->
             ids = [tokenizer.bos_token_id, *self.ids[start : start + size].tolist(), tokenizer.eos_token_id]
             return {"input_ids": ids, "special_tokens_mask": [1, *([0] * size), 1]}
 
-    class CountingTrainer(Trainer):
-        """Adds up real tokens on the device, without waiting for it."""
+    class LoggingTrainer(Trainer):
+        """Adds up real tokens on the device, without waiting for it, and logs to a file as osler does."""
 
-        real = 0
+        real: Any = 0
 
         def training_step(self, model: Any, inputs: dict[str, Any], *rest: Any, **named: Any) -> Any:
             self.real = self.real + inputs["attention_mask"].sum()
             return super().training_step(model, inputs, *rest, **named)
 
-    stopped = False
-
-    def stop(number: int, frame: Any) -> None:
-        nonlocal stopped
-        stopped = True
-
-    signal.signal(signal.SIGINT, stop)
-
-    class Log(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_training_stop = control.should_training_stop or stopped
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-            if "loss" in (logs or {}):
+        def log(self, logs: dict[str, float], *rest: Any, **named: Any) -> None:
+            super().log(logs, *rest, **named)
+            if "loss" in logs:
+                record = {"kind": "train", "step": self.state.global_step, "tokens": int(self.real)}
                 with (folder / f"{options.side}.jsonl").open("a") as stream:
-                    stream.write(json.dumps({"kind": "train", "step": state.global_step, "tokens": int(trainer.real)}))
-                    stream.write("\n")
+                    stream.write(json.dumps(record) + "\n")
 
     arguments = TrainingArguments(
         output_dir=str(folder / options.side),
@@ -260,7 +238,12 @@ def trainer_side(folder: Path, options: argparse.Namespace, *, compile: bool) ->
     )
     padded = LENGTH if options.padding == "512" else None
     collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15, pad_to_multiple_of=padded)
-    trainer = CountingTrainer(model, arguments, collator, Rows(), processing_class=tokenizer, callbacks=[Log()])
+    trainer = LoggingTrainer(model, arguments, collator, Rows(), processing_class=tokenizer)
+
+    def stop(number: int, frame: Any) -> None:
+        trainer.control.should_training_stop = True
+
+    signal.signal(signal.SIGINT, stop)
     trainer.train()
     write_memory(folder / f"{options.side}.memory")
 
@@ -288,14 +271,11 @@ def matmul_peak() -> float:
     for _ in range(6):
         began = time.perf_counter()
         for _ in range(repeats):
-            left @ right
+            torch.matmul(left, right)
         if cuda:
             torch.cuda.synchronize()
         best = max(best, repeats * 2 * size**3 / (time.perf_counter() - began))
     return best
-
-
-# ---- measuring -----------------------------------------------------------------------------------------------------
 
 
 def measure(side: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
@@ -307,18 +287,19 @@ def measure(side: str, folder: Path, options: argparse.Namespace) -> dict[str, f
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
         marks: list[tuple[float, int, int]] = []
         began = time.perf_counter()
-        asked = False
+        asked, read = False, 0
         while process.poll() is None:
+            time.sleep(0.01)
+            if asked:
+                continue
             lines = log.read_text().split("\n")[:-1] if log.exists() else []
             now = time.perf_counter()
-            records = [record for record in map(json.loads, lines[len(marks) :]) if record["kind"] == "train"]
-            if not asked:
-                marks += [(now, record["step"], record["tokens"]) for record in records]
+            records, read = [json.loads(line) for line in lines[read:]], len(lines)
+            marks += [(now, record["step"], record["tokens"]) for record in records if record["kind"] == "train"]
             timed = [mark for mark in marks if mark[1] >= options.warmup_steps]
-            if not asked and len(timed) > 1 and now - timed[0][0] >= options.seconds:
+            if len(timed) > 1 and now - timed[0][0] >= options.seconds:
                 process.send_signal(signal.SIGINT)
                 asked = True
-            time.sleep(0.01)
     memory = folder / f"{side}.memory"
     if not asked or not memory.exists():
         raise SystemExit(f"{side} failed:\n{output.read_text()[-4000:]}")
@@ -350,39 +331,33 @@ def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     config = preset_config(options.preset, vocab_size=options.vocab, pad_token_id=1, max_length=LENGTH)
     work = flops_per_token(config, length=options.data["keys_seen"], masked_fraction=0.15)
     sides = ["osler", "trainer", *(["trainer-compile"] if options.compile else [])]
-    results = {}
+    hidden = {"folder", "json", "side", "data"}
+    results: dict[str, dict[str, float]] = {}
     for side in sides:
         results[side] = measure(side, folder, options)
         results[side]["flops_per_second"] = results[side]["tokens_per_second"] * work
+        results[side]["osler_is_times"] = results["osler"]["tokens_per_second"] / results[side]["tokens_per_second"]
         results[side]["share_of_peak"] = results[side]["flops_per_second"] / peak
         shutil.rmtree(folder / ("osler.partial" if side == "osler" else side), ignore_errors=True)
-        show(side, results)
+        show(side, results[side])
     return {
         "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "date": time.strftime("%Y-%m-%d"),
-        "settings": {
-            name: value for name, value in vars(options).items() if name not in {"folder", "json", "side", "data"}
-        },
+        "settings": {name: value for name, value in vars(options).items() if name not in hidden},
         "data": options.data,
         "matmul_peak": peak,
         "flops_per_token": work,
         "sides": results,
-        "ratios": {
-            side: results["osler"]["tokens_per_second"] / values["tokens_per_second"]
-            for side, values in results.items()
-        },
     }
 
 
-def show(side: str, results: dict[str, dict[str, float]]) -> None:
+def show(side: str, values: dict[str, float]) -> None:
     """One line of the table."""
-    values = results[side]
-    ratio = results["osler"]["tokens_per_second"] / values["tokens_per_second"]
     print(
         f"{side:<16} {values['tokens_per_second']:>10,.0f} {values['tokens_per_second_between_checkpoints']:>12,.0f} "
         f"{values['flops_per_second'] / 1e12:>8.2f} {values['share_of_peak']:>7.1%} {values['peak_memory_gib']:>8.1f} "
-        f"{values['tokens_per_step']:>10,.0f} {values['steps']:>6,} {values['seconds_before']:>8.1f} {ratio:>7.2f}x",
+        f"{values['tokens_per_step']:>10,.0f} {values['steps']:>6,} {values['seconds_before']:>8.1f} {values['osler_is_times']:>7.2f}x",
         flush=True,
     )
 
@@ -416,9 +391,9 @@ def parse() -> argparse.Namespace:
 
 
 def share_out(options: argparse.Namespace) -> None:
-    """Rows of the Trainer that hold as many real tokens as osler's update, in passes no larger than osler's."""
+    """Rows of the Trainer that hold as many real tokens as osler's update, in passes about as large as osler's."""
     rows = max(1, round(options.batch_tokens / options.data["mean_row"]))
-    options.trainer_accumulate = -(-rows * LENGTH // options.batch_tokens)
+    options.trainer_accumulate = max(1, round(rows * LENGTH / options.batch_tokens))
     options.trainer_rows = max(1, round(rows / options.trainer_accumulate))
 
 

@@ -6,57 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from osler.nn.folders import load_config, load_model, save_model, without_pooler
+from osler.nn.folders import load_config, load_model, without_pooler
 from osler.nn.initial import seeded
 from osler.nn.packing import Packed
 from osler.nn.presets import preset_config
 from osler.nn.quiet import quiet
-from osler.nn.runner import Mode, Runner
+from osler.nn.runner import Mode, PackedModule
 
 
-class Encoder(nn.Module):
+class Encoder(PackedModule):
     """A Hugging Face base model without pooler."""
-
-    def __init__(self, model: Any, mode: Mode | None = None) -> None:
-        super().__init__()
-        self.model = model
-        self._runner = Runner.prepare(model, mode)
-        self.train(model.training)
-
-    @property
-    def config(self) -> Any:
-        """The Hugging Face configuration."""
-        return self.model.config
-
-    @property
-    def hidden_size(self) -> int:
-        """The width of a hidden state."""
-        return int(self.config.hidden_size)
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of rows of the embedding table."""
-        return int(self.config.vocab_size)
-
-    @property
-    def max_length(self) -> int:
-        """The most tokens a sequence may have, special tokens included."""
-        return self._runner.layout.max_length
-
-    @property
-    def mode(self) -> Mode:
-        """Whether batches run packed, or padded because the architecture (or the recipe) wants it."""
-        return self._runner.mode
 
     def forward(self, batch: Packed) -> Tensor:
         """The last hidden states [T, H]."""
-        return self._runner.hidden(self.model, batch)
-
-    def save(self, folder: Path) -> None:
-        """Write a folder that stock `AutoModel` loads."""
-        save_model(self.model, folder)
+        return self.hidden(batch)
 
 
 def load_encoder(source: str | Path, *, mode: Mode | None = None) -> Encoder:

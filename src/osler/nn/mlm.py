@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from osler.core.errors import InputError
-from osler.nn.folders import load_model, save_model
+from osler.nn.folders import load_model
 from osler.nn.initial import seeded
 from osler.nn.packing import Packed
 from osler.nn.presets import preset_config
 from osler.nn.quiet import quiet
-from osler.nn.runner import Mode, Runner
+from osler.nn.runner import Mode, PackedModule
 
 # The modules a hidden state passes through, in order, by the names of transformers; the first set found applies.
 _HEADS: tuple[tuple[str, ...], ...] = (
@@ -29,21 +29,18 @@ _HEADS: tuple[tuple[str, ...], ...] = (
 IGNORED = -100
 
 
-class MaskedLM(nn.Module):
+class MaskedLM(PackedModule):
     """A Hugging Face masked language model, run packed."""
 
     def __init__(self, model: Any, mode: Mode | None = None) -> None:
-        super().__init__()
         names = next((names for names in _HEADS if all(hasattr(model, name) for name in names)), None)
         if names is None:
             raise InputError(
                 f"osler does not know the language-model head of {type(model).__name__}",
                 fix="Use BERT, RoBERTa, XLM-R, CamemBERT, ELECTRA, ModernBERT, DistilBERT, ALBERT, MPNet or DeBERTa-v2",
             )
-        self.model = model
+        super().__init__(model, mode)
         self._head = names
-        self._runner = Runner.prepare(model.base_model, mode)
-        self.train(model.training)
 
     @classmethod
     def load(cls, source: str | Path, *, mode: Mode | None = None) -> MaskedLM:
@@ -83,35 +80,6 @@ class MaskedLM(nn.Module):
             model = auto.from_config(config)
         return cls(model.eval(), mode)
 
-    @property
-    def config(self) -> Any:
-        """The Hugging Face configuration."""
-        return self.model.config
-
-    @property
-    def hidden_size(self) -> int:
-        """The width of a hidden state."""
-        return int(self.config.hidden_size)
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens the head scores."""
-        return int(self.config.vocab_size)
-
-    @property
-    def max_length(self) -> int:
-        """The most tokens a sequence may have, special tokens included."""
-        return self._runner.layout.max_length
-
-    @property
-    def mode(self) -> Mode:
-        """Whether batches run packed or padded."""
-        return self._runner.mode
-
-    def hidden(self, batch: Packed) -> Tensor:
-        """The last hidden states [T, H]."""
-        return self._runner.hidden(self.model.base_model, batch)
-
     def head(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary [M, V] for hidden states [M, H]."""
         for name in self._head:
@@ -127,7 +95,3 @@ class MaskedLM(nn.Module):
         scores = self.logits(batch, positions).float()
         loss = cross_entropy(scores, targets, ignore_index=IGNORED, reduction="sum")
         return loss, (targets != IGNORED).sum().float()
-
-    def save(self, folder: Path) -> None:
-        """Write a folder that stock `AutoModelForMaskedLM` loads, and `load_encoder` too."""
-        save_model(self.model, folder)

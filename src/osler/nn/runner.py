@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from osler.nn import attention
+from osler.nn.folders import save_model
 from osler.nn.layout import Layout
 from osler.nn.packing import Packed, from_padded, to_padded
 from osler.nn.probe import honours_registration
@@ -51,3 +53,46 @@ class Runner:
             return packed.squeeze(0)
         padded = to_padded(batch, pad_id=self.layout.pad_id)
         return from_padded(model(**self.layout.padded_inputs(padded))[0], padded)
+
+
+class PackedModule(nn.Module):
+    """A Hugging Face model behind packed batches, and what is known of its shape."""
+
+    def __init__(self, model: Any, mode: Mode | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self._runner = Runner.prepare(model.base_model, mode)
+        self.train(model.training)
+
+    @property
+    def config(self) -> Any:
+        """The Hugging Face configuration."""
+        return self.model.config
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of a hidden state."""
+        return int(self.config.hidden_size)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of rows of the embedding table."""
+        return int(self.config.vocab_size)
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens a sequence may have, special tokens included."""
+        return self._runner.layout.max_length
+
+    @property
+    def mode(self) -> Mode:
+        """Whether batches run packed, or padded because the architecture (or the recipe) wants it."""
+        return self._runner.mode
+
+    def hidden(self, batch: Packed) -> Tensor:
+        """The last hidden states [T, H]."""
+        return self._runner.hidden(self.model.base_model, batch)
+
+    def save(self, folder: Path) -> None:
+        """Write a folder that stock `transformers` loads."""
+        save_model(self.model, folder)

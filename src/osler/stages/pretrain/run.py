@@ -71,6 +71,8 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
 class _Objective(nn.Module):
     """The model as the loop calls it."""
 
+    uses_every_parameter: bool
+
     def __init__(self, model: MaskedLM) -> None:
         super().__init__()
         self.model = model
@@ -116,6 +118,8 @@ class _Pretraining:
             pad_id=self.pad_id,
         )
         objective = _Objective(model)
+        # Our own presets have no idle weights; of a checkpoint from elsewhere that is not known.
+        objective.uses_every_parameter = recipe.start_from is None
         with progress("pretrain", len(source)) as bar:
 
             def show(report: StepReport) -> None:
