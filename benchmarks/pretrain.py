@@ -28,13 +28,29 @@ import numpy as np
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator
+from osler.stages.pretrain.stream import PieceStream
+from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
 
 LENGTH = 512
+BEGIN, PAD, END = 0, 1, 2
 ROOM = LENGTH - 2  # beside <s> and </s>
 MEDIAN, MEAN = 180, 300  # tokens of a document
 VALIDATION = 0.05
 ENDLESS = 1_000_000  # steps: the clock ends a side
-SHARED: dict[str, Any] = {"lr": 2e-4, "eps": 1e-6, "weight_decay": 0.01, "betas": (0.9, 0.98), "warmup": 200, "seed": 1}
+SHARED: dict[str, Any] = {"lr": 2e-4, "eps": 1e-6, "weight_decay": 0.01, "betas": (0.9, 0.98), "warmup": 200}
+COMMAND = [sys.executable, str(Path(__file__).resolve())]
+COLUMNS = (
+    ("  tokens/s", "tokens_per_second", 1, ",.0f"),
+    ("steps alone", "tokens_per_second_steps_alone", 1, ",.0f"),
+    ("checkpoints", "checkpoints", 1, ".0f"),
+    ("s each", "checkpoint_seconds", 1, ".2f"),
+    ("TFLOP/s", "flops_per_second", 1e12, ".2f"),
+    ("of peak", "share_of_peak", 1, ".1%"),
+    ("memory GiB", "peak_memory_gib", 1, ".1f"),
+    ("tokens/update", "tokens_per_update", 1, ",.0f"),
+    ("start s", "start_seconds", 1, ".1f"),
+    ("osler is x", "osler_is_times", 1, ".2f"),
+)
 
 
 class GeneratedText(Recipe):
@@ -45,25 +61,15 @@ class GeneratedText(Recipe):
     vocab: int
 
 
-def lexicon(count: int) -> list[str]:
-    """Made-up words, all different."""
-    rng = generator(0, "lexicon")
-    syllables = [onset + vowel for onset in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
-    found: dict[str, None] = {}
-    while len(found) < count:
-        parts = rng.integers(len(syllables), size=(count, 5))
-        for row, size in zip(parts, rng.integers(2, 6, size=count), strict=True):
-            found["".join(syllables[part] for part in row[:size])] = None
-    return list(found)[:count]
-
-
 def make_tokenizer(folder: Path, size: int) -> list[str]:
-    """Learn a byte-level BPE of exactly `size` entries; the words that it keeps whole."""
+    """Learn a byte-level BPE of exactly `size` entries from made-up words; those that it keeps whole."""
     from osler.stages.vocab.algorithms.bpe import train
     from osler.stages.vocab.config import VocabRecipe
     from osler.stages.vocab.folder import write_folder
 
-    words = lexicon(size + size // 4)
+    syllables = [onset + vowel for onset in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
+    numbers = generator(0, "lexicon").choice(100**3, size=size + size // 4, replace=False)
+    words = [syllables[n // 10_000] + syllables[n // 100 % 100] + syllables[n % 100] for n in numbers]
     recipe = VocabRecipe(corpus=folder, size=size, min_frequency=1, prefix_space=True)
     tokenizer = train(lambda: iter([words]), recipe)
     if tokenizer.get_vocab_size() != size:
@@ -80,7 +86,7 @@ def document_lengths(rows: str, tokens: int) -> np.ndarray:
         return np.full(-(-tokens // (4 * ROOM)), 4 * ROOM)
     spread = np.sqrt(2 * np.log(MEAN / MEDIAN))
     drawn = generator(0, "lengths").lognormal(np.log(MEDIAN), spread, size=-(-tokens // MEAN))
-    return np.clip(drawn.astype(int), 8, 20_000)
+    return np.array(np.clip(drawn, 8, 20_000), dtype=int)
 
 
 def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
@@ -93,9 +99,8 @@ def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
         lengths = document_lengths(recipe.rows, recipe.tokens)
         weights = 1.0 / np.arange(2, len(words) + 2)
         drawn = generator(0, "words").choice(len(words), size=int(lengths.sum()), p=weights / weights.sum())
-        ends = np.cumsum(lengths)
-        table = np.array(words, dtype=object)
-        texts = [" ".join(table[drawn[end - size : end]]) for end, size in zip(ends, lengths, strict=True)]
+        parts = np.split(np.array(words, dtype=object)[drawn], np.cumsum(lengths)[:-1])
+        texts = [" ".join(part) for part in parts]
         count = len(texts)
         ids = [f"{number:07}" for number in range(count)]
         columns = {"id": ids, "text": texts, "source": ["generated"] * count, "language": ["en"] * count}
@@ -106,26 +111,32 @@ def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
     return produce(out, kind="corpus", recipe=recipe, parents={}, build=build)
 
 
-def prepare(folder: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Write corpus, tokenizer and token arrays; what the training rows are like."""
-    from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
-
+def prepare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Write corpus, tokenizer and token arrays; what the training rows are like, and how the Trainer takes them."""
     words = make_tokenizer(folder / "tokenizer", options.vocab)
     recipe = GeneratedText(rows=options.rows, tokens=options.tokens, vocab=options.vocab)
     corpus = make_corpus(folder / "corpus", recipe, words)
     tokenise(corpus, folder / "tokenizer" / "tokenizer.json", folder / "tokens", VALIDATION)
-    lengths = piece_bounds(TokenisedDocuments.open(folder / "tokens", "train").bounds)[:, 1] + 2
+    lengths = training_rows(folder).lengths
     if options.rows == "full" and set(lengths) != {LENGTH}:
         raise SystemExit("a row is not full")
     mean = float(lengths.mean())
-    seen = float((lengths**2).sum() / lengths.sum())
-    return {"rows": len(lengths), "tokens": int(lengths.sum()), "mean_row": mean, "keys_seen": seen}
+    # Rows of the Trainer that hold as many real tokens as osler's update, in passes about as large as osler's.
+    rows = options.batch_tokens / mean
+    accumulate = max(1, round(rows * LENGTH / options.batch_tokens))
+    return {
+        "rows": len(lengths),
+        "tokens": int(lengths.sum()),
+        "mean_row": mean,
+        "keys_seen": float((lengths**2).sum() / lengths.sum()),
+        "trainer_rows": max(1, round(rows / accumulate)),
+        "trainer_accumulate": accumulate,
+    }
 
 
-def piece_bounds(bounds: np.ndarray) -> np.ndarray:
-    """Start and size of every piece: documents cut into as few rows as hold them, as osler cuts them."""
-    pieces = [(s, min(ROOM, end - s)) for start, end in pairwise(bounds.tolist()) for s in range(start, end, ROOM)]
-    return np.array(pieces, dtype=np.int64)
+def training_rows(folder: Path) -> PieceStream:
+    """The rows of both sides: documents cut into pieces that fit."""
+    return PieceStream(TokenisedDocuments.open(folder / "tokens", "train"), LENGTH, [BEGIN], [END], None)
 
 
 def osler_side(folder: Path, options: argparse.Namespace) -> None:
@@ -134,9 +145,7 @@ def osler_side(folder: Path, options: argparse.Namespace) -> None:
     from osler.stages.pretrain.run import run
     from osler.train.config import TrainConfig
 
-    train = TrainConfig(
-        steps=ENDLESS, log_every=options.log_every, checkpoint_every=options.checkpoint_every, keep=2, **SHARED
-    )
+    every = {"log_every": options.log_every, "checkpoint_every": options.checkpoint_every}
     recipe = PretrainRecipe(
         corpus=folder / "corpus",
         tokenizer=folder / "tokenizer",
@@ -145,7 +154,7 @@ def osler_side(folder: Path, options: argparse.Namespace) -> None:
         max_length=LENGTH,
         batch_tokens=options.batch_tokens,
         validation_share=VALIDATION,
-        train=train,
+        train=TrainConfig(steps=ENDLESS, **every, **SHARED),
     )
     try:
         run(recipe, folder / "osler")
@@ -153,44 +162,33 @@ def osler_side(folder: Path, options: argparse.Namespace) -> None:
         write_memory(folder / "osler.memory")
 
 
-def trainer_side(folder: Path, options: argparse.Namespace, *, compile: bool) -> None:
+def trainer_side(folder: Path, options: argparse.Namespace) -> None:
     """A usual Hugging Face script; it logs to a file as osler does, and ends at the step in which Ctrl-C comes."""
     import torch
-    from transformers import (
-        AutoModelForMaskedLM,
-        AutoTokenizer,
-        DataCollatorForLanguageModeling,
-        Trainer,
-        TrainingArguments,
-    )
+    import transformers
 
     from osler.nn.presets import preset_config
-    from osler.stages.pretrain.tokens import TokenisedDocuments
 
     cuda = torch.cuda.is_available()
-    torch.manual_seed(SHARED["seed"])
-    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    config = preset_config(
-        options.preset, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, max_length=LENGTH
-    )
-    model = AutoModelForMaskedLM.from_config(config)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "tokenizer")
+    config = preset_config(options.preset, vocab_size=options.vocab, pad_token_id=PAD, max_length=LENGTH)
+    auto: Any = transformers.AutoModelForMaskedLM
+    model = auto.from_config(config)
+
+    rows = training_rows(folder)
 
     class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
         """The tokenised pieces, as run_mlm.py gives them to the collator."""
 
-        def __init__(self) -> None:
-            documents = TokenisedDocuments.open(folder / "tokens", "train")
-            self.ids, self.pieces = documents.ids, piece_bounds(documents.bounds)
-
         def __len__(self) -> int:
-            return len(self.pieces)
+            return len(rows.sizes)
 
         def __getitem__(self, number: int) -> dict[str, list[int]]:
-            start, size = self.pieces[number]
-            ids = [tokenizer.bos_token_id, *self.ids[start : start + size].tolist(), tokenizer.eos_token_id]
-            return {"input_ids": ids, "special_tokens_mask": [1, *([0] * size), 1]}
+            start, size = rows.starts[number], rows.sizes[number]
+            ids = [BEGIN, *rows.ids[start : start + size].tolist(), END]
+            return {"input_ids": ids, "special_tokens_mask": [1, *[0] * int(size), 1]}
 
-    class LoggingTrainer(Trainer):
+    class LoggingTrainer(transformers.Trainer):
         """Adds up real tokens on the device, without waiting for it, and logs to a file as osler does."""
 
         real: Any = 0
@@ -202,14 +200,13 @@ def trainer_side(folder: Path, options: argparse.Namespace, *, compile: bool) ->
         def log(self, logs: dict[str, float], *rest: Any, **named: Any) -> None:
             super().log(logs, *rest, **named)
             if "loss" in logs:
-                record = {"kind": "train", "step": self.state.global_step, "tokens": int(self.real)}
                 with (folder / f"{options.side}.jsonl").open("a") as stream:
-                    stream.write(json.dumps(record) + "\n")
+                    stream.write(json.dumps({"step": self.state.global_step, "tokens": int(self.real)}) + "\n")
 
-    arguments = TrainingArguments(
+    arguments = transformers.TrainingArguments(
         output_dir=str(folder / options.side),
-        per_device_train_batch_size=options.trainer_rows,
-        gradient_accumulation_steps=options.trainer_accumulate,
+        per_device_train_batch_size=options.data["trainer_rows"],
+        gradient_accumulation_steps=options.data["trainer_accumulate"],
         max_steps=ENDLESS,
         learning_rate=SHARED["lr"],
         adam_beta1=SHARED["betas"][0],
@@ -217,27 +214,22 @@ def trainer_side(folder: Path, options: argparse.Namespace, *, compile: bool) ->
         adam_epsilon=SHARED["eps"],
         weight_decay=SHARED["weight_decay"],
         warmup_steps=SHARED["warmup"],
-        max_grad_norm=1.0,
         optim="adamw_torch_fused",
         bf16=cuda,
         tf32=True if cuda else None,
         use_cpu=not cuda,
-        torch_compile=compile,
+        torch_compile=options.side == "trainer-compile",
         dataloader_num_workers=options.workers,
         dataloader_persistent_workers=options.workers > 0,
-        dataloader_pin_memory=cuda,
         dataloader_drop_last=True,
         logging_steps=options.log_every,
-        save_strategy="steps" if options.checkpoint_every else "no",
-        save_steps=options.checkpoint_every or 500,
+        save_steps=options.checkpoint_every,
         save_total_limit=2,
-        eval_strategy="no",
         report_to="none",
         disable_tqdm=True,
-        seed=SHARED["seed"],
     )
     padded = LENGTH if options.padding == "512" else None
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15, pad_to_multiple_of=padded)
+    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15, pad_to_multiple_of=padded)
     trainer = LoggingTrainer(model, arguments, collator, Rows(), processing_class=tokenizer)
 
     def stop(number: int, frame: Any) -> None:
@@ -252,11 +244,8 @@ def write_memory(path: Path) -> None:
     """The most memory this process used: on the GPU where there is one, else resident."""
     import torch
 
-    if torch.cuda.is_available():
-        peak = torch.cuda.max_memory_allocated()
-    else:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    path.write_text(str(peak))
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    path.write_text(str(torch.cuda.max_memory_allocated() if torch.cuda.is_available() else resident))
 
 
 def matmul_peak() -> float:
@@ -264,8 +253,7 @@ def matmul_peak() -> float:
     import torch
 
     cuda = torch.cuda.is_available()
-    size, repeats = (8192, 20) if cuda else (1024, 5)
-    device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
+    size, repeats, device, dtype = (8192, 20, "cuda", torch.bfloat16) if cuda else (1024, 5, "cpu", torch.float32)
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = 0.0
     for _ in range(6):
@@ -281,37 +269,42 @@ def matmul_peak() -> float:
 def measure(side: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
     """Run a side until its seconds after the warm-up are over; its speed from the first log line behind it to the last."""
     log = folder / ("osler.partial/logs/log.jsonl" if side == "osler" else f"{side}.jsonl")
-    command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:], "--side", side, "--folder", str(folder)]
     output = folder / f"{side}.output"
     with output.open("w") as stream:
+        command = [*COMMAND, *sys.argv[1:], "--side", side, "--folder", str(folder)]
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
         marks: list[tuple[float, int, int]] = []
-        began = time.perf_counter()
-        asked, read = False, 0
+        began, read = time.perf_counter(), 0
         while process.poll() is None:
-            time.sleep(0.01)
-            if asked:
-                continue
             lines = log.read_text().split("\n")[:-1] if log.exists() else []
             now = time.perf_counter()
             records, read = [json.loads(line) for line in lines[read:]], len(lines)
-            marks += [(now, record["step"], record["tokens"]) for record in records if record["kind"] == "train"]
+            marks += [(now, record["step"], record["tokens"]) for record in records]
             timed = [mark for mark in marks if mark[1] >= options.warmup_steps]
             if len(timed) > 1 and now - timed[0][0] >= options.seconds:
                 process.send_signal(signal.SIGINT)
-                asked = True
+                process.wait()
+            time.sleep(0.01)
     memory = folder / f"{side}.memory"
-    if not asked or not memory.exists():
+    if not memory.exists():
         raise SystemExit(f"{side} failed:\n{output.read_text()[-4000:]}")
     first, last = timed[0], timed[-1]
-    windows = [(b[2] - a[2]) / (b[0] - a[0]) for a, b in pairwise(timed) if b[0] > a[0]]
+    updates = last[1] - first[1]
+    # A checkpoint falls into few of the windows between two log lines: what those take longer than the median one is its cost.
+    step = float(np.median([(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(timed)]))
+    # The line of a step is written before its checkpoint.
+    every = options.checkpoint_every
+    saving = [(a, b) for a, b in pairwise(timed) if (a[1] - 1) // every < (b[1] - 1) // every]
+    extra = [(b[0] - a[0]) - step * (b[1] - a[1]) for a, b in saving]
     return {
         "tokens_per_second": (last[2] - first[2]) / (last[0] - first[0]),
-        "tokens_per_second_between_checkpoints": float(np.median(windows)),
-        "tokens_per_step": (last[2] - first[2]) / (last[1] - first[1]),
-        "steps": last[1] - first[1],
+        "tokens_per_second_steps_alone": (last[2] - first[2]) / updates / step,
+        "checkpoint_seconds": float(np.mean(extra)) if extra else 0.0,
+        "checkpoints": len(extra),
+        "tokens_per_update": (last[2] - first[2]) / updates,
+        "updates": updates,
         "seconds": last[0] - first[0],
-        "seconds_before": first[0] - began,
+        "start_seconds": first[0] - began,
         "peak_memory_gib": int(memory.read_text()) / 2**30,
     }
 
@@ -326,40 +319,27 @@ def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
     cuda = torch.cuda.is_available()
     # In a process of its own, so that this one holds no memory on the GPU while the sides run.
-    command = [sys.executable, str(Path(__file__).resolve()), "--side", "peak"]
-    peak = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    config = preset_config(options.preset, vocab_size=options.vocab, pad_token_id=1, max_length=LENGTH)
+    peak = float(subprocess.run([*COMMAND, "--side", "peak"], check=True, capture_output=True, text=True).stdout)
+    config = preset_config(options.preset, vocab_size=options.vocab, pad_token_id=PAD, max_length=LENGTH)
     work = flops_per_token(config, length=options.data["keys_seen"], masked_fraction=0.15)
-    sides = ["osler", "trainer", *(["trainer-compile"] if options.compile else [])]
-    hidden = {"folder", "json", "side", "data"}
     results: dict[str, dict[str, float]] = {}
-    for side in sides:
+    for side in ["osler", "trainer", *(["trainer-compile"] if options.compile else [])]:
         results[side] = measure(side, folder, options)
         results[side]["flops_per_second"] = results[side]["tokens_per_second"] * work
         results[side]["osler_is_times"] = results["osler"]["tokens_per_second"] / results[side]["tokens_per_second"]
         results[side]["share_of_peak"] = results[side]["flops_per_second"] / peak
         shutil.rmtree(folder / ("osler.partial" if side == "osler" else side), ignore_errors=True)
-        show(side, results[side])
+        cells = (f"{results[side][name] / unit:>{len(title)}{form}}" for title, name, unit, form in COLUMNS)
+        print(f"{side:<16}", *cells, sep="  ", flush=True)
     return {
         "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "date": time.strftime("%Y-%m-%d"),
-        "settings": {name: value for name, value in vars(options).items() if name not in hidden},
-        "data": options.data,
+        "settings": {**vars(options), "json": None, "folder": None},
         "matmul_peak": peak,
         "flops_per_token": work,
         "sides": results,
     }
-
-
-def show(side: str, values: dict[str, float]) -> None:
-    """One line of the table."""
-    print(
-        f"{side:<16} {values['tokens_per_second']:>10,.0f} {values['tokens_per_second_between_checkpoints']:>12,.0f} "
-        f"{values['flops_per_second'] / 1e12:>8.2f} {values['share_of_peak']:>7.1%} {values['peak_memory_gib']:>8.1f} "
-        f"{values['tokens_per_step']:>10,.0f} {values['steps']:>6,} {values['seconds_before']:>8.1f} {values['osler_is_times']:>7.2f}x",
-        flush=True,
-    )
 
 
 def parse() -> argparse.Namespace:
@@ -378,54 +358,35 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--vocab", type=int, help="entries of the vocabulary")
     parser.add_argument("--workers", type=int, default=4 if cuda else 0, help="loader processes of the Trainer")
     parser.add_argument("--log-every", type=int, default=10 if cuda else 5)
-    parser.add_argument("--checkpoint-every", type=int, default=250, help="steps, on both sides; 0 writes none")
+    parser.add_argument("--checkpoint-every", type=int, default=150, help="steps, on both sides")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.batch_tokens is None:
-        options.batch_tokens = {"tiny": 8 * LENGTH, "base": 128 * LENGTH, "large": 64 * LENGTH}[options.preset]
-    if options.vocab is None:
-        options.vocab = 8_000 if options.preset == "tiny" else 50_264
+    options.batch_tokens = options.batch_tokens or LENGTH * {"tiny": 8, "base": 128, "large": 64}[options.preset]
+    options.vocab = options.vocab or (8_000 if options.preset == "tiny" else 50_264)
     return options
-
-
-def share_out(options: argparse.Namespace) -> None:
-    """Rows of the Trainer that hold as many real tokens as osler's update, in passes about as large as osler's."""
-    rows = max(1, round(options.batch_tokens / options.data["mean_row"]))
-    options.trainer_accumulate = max(1, round(rows * LENGTH / options.batch_tokens))
-    options.trainer_rows = max(1, round(rows / options.trainer_accumulate))
 
 
 def main() -> None:
     """Print the table, or run one side of it."""
     options = parse()
     if options.side == "peak":
-        print(matmul_peak())
-        return
+        return print(matmul_peak())
     if options.side:
         options.data = json.loads((options.folder / "data.json").read_text())
-        share_out(options)
-        if options.side == "osler":
-            osler_side(options.folder, options)
-        else:
-            trainer_side(options.folder, options, compile=options.side == "trainer-compile")
-        return
+        return (osler_side if options.side == "osler" else trainer_side)(options.folder, options)
     folder = Path(tempfile.mkdtemp(prefix="pretrain-benchmark-"))
     try:
-        options.data = prepare(folder, options)
-        (folder / "data.json").write_text(json.dumps(options.data))
-        share_out(options)
-        data = options.data
+        options.data = data = prepare(folder, options)
+        (folder / "data.json").write_text(json.dumps(data))
         print(
-            f"{options.preset}, {options.rows} rows: {data['tokens']:,} tokens in {data['rows']:,} rows of "
-            f"{data['mean_row']:.0f} on average; Trainer: {options.trainer_accumulate} x {options.trainer_rows} rows "
-            f"an update, padded to {options.padding}"
+            f"{options.preset}: {data['tokens']:,} tokens in {data['rows']:,} rows of {data['mean_row']:.0f} on average"
         )
         print(
-            f"{'':<16} {'tokens/s':>10} {'steps alone':>12} {'TFLOP/s':>8} {'of peak':>7} {'peak GiB':>8} "
-            f"{'per update':>10} {'steps':>6} {'before s':>8} {'osler is':>8}"
+            f"Trainer: {data['trainer_accumulate']} x {data['trainer_rows']} rows an update, padded to {options.padding}"
         )
+        print(" " * 16, *(title for title, *_ in COLUMNS), sep="  ")
         result = compare(folder, options)
         print(f"matmul peak {result['matmul_peak'] / 1e12:.2f} TFLOP/s on {result['device']}")
         if options.json:

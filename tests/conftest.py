@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time, so that a run says something about the change and not about luck; to explore:
+# HYPOTHESIS_PROFILE=explore.
+settings.register_profile("steady", derandomize=True)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 # One thread a worker: the suite already runs one worker a core, and results must not depend on the thread count.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
