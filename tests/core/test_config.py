@@ -103,7 +103,9 @@ def test_a_recipe_cannot_be_changed_in_place_but_copied():
     assert recipe.changed(title="other").title == "other"
 
 
-def test_shipped_recipes_are_found_by_name_and_typos_are_explained():
+def test_shipped_recipes_are_found_by_name_and_typos_are_explained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo" / "vocab").mkdir(parents=True)  # a folder of that name, made by the demo itself, is no recipe
     assert find_recipe("demo/vocab").name == "vocab.toml"
     with pytest.raises(RecipeError, match="demo/vocab"):
         find_recipe("demo/vocap")

@@ -27,6 +27,6 @@ def osler() -> Callable[..., subprocess.CompletedProcess[str]]:
 def demo(osler: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished `osler demo --fast`."""
     folder = tmp_path_factory.mktemp("demo")
-    done = osler("demo", "--fast", "--out", "made", cwd=folder)
+    done = osler("demo", "--fast", cwd=folder)
     assert done.returncode == 0, done.stderr
-    return folder / "made" / "fast"
+    return folder / "demo" / "fast"

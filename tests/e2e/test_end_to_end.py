@@ -48,15 +48,15 @@ def test_every_stage_leaves_a_whole_artifact_and_a_page(demo):
 
 def test_a_second_run_reuses_everything(osler, demo):
     before = digests(demo)
-    done = osler("demo", "--fast", "--out", demo.parent.name, cwd=demo.parent.parent)
+    done = osler("demo", "--fast", cwd=demo.parent.parent)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("reused)") == 6
     assert digests(demo) == before
 
 
 def test_killed_anywhere_the_same_command_ends_with_the_same_bytes(osler, demo, tmp_path):
-    command = [sys.executable, "-m", "osler", "demo", "--fast", "--out", "made"]
-    shutil.copytree(demo / "raw", tmp_path / "made" / "fast" / "raw")
+    command = [sys.executable, "-m", "osler", "demo", "--fast"]
+    shutil.copytree(demo / "raw", tmp_path / "demo" / "fast" / "raw")
     chance = random.Random(7)
     for _ in range(3):
         process = subprocess.Popen(
@@ -65,9 +65,9 @@ def test_killed_anywhere_the_same_command_ends_with_the_same_bytes(osler, demo, 
         time.sleep(chance.uniform(4, 14))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    done = osler("demo", "--fast", "--out", "made", cwd=tmp_path)
+    done = osler("demo", "--fast", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    made = tmp_path / "made" / "fast"
+    made = tmp_path / "demo" / "fast"
     assert digests(made) == digests(demo)
     assert (made / "report.html").read_bytes() == (demo / "report.html").read_bytes()
     assert not list(made.rglob("*.partial"))

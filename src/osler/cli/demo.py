@@ -21,9 +21,9 @@ def demo(
     from osler.cli.demo_flow import DemoFlow, DemoRecipe
     from osler.core.config import load_recipe
     from osler.core.files import remove_tree
-    from osler.core.recipes import find_recipe
+    from osler.core.recipes import shipped_recipe
 
-    recipe = load_recipe(DemoRecipe, find_recipe("demo/fast" if fast else "demo/full"), sets or ())
+    recipe = load_recipe(DemoRecipe, shipped_recipe("demo/fast" if fast else "demo/full"), sets or ())
     flow = DemoFlow(recipe, out / ("fast" if fast else "full"))
     announce(flow.plan(), dry_run=dry_run)
     if dry_run:

@@ -15,7 +15,7 @@ from osler.cli.runner import LocalRunner
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe, load_recipe
 from osler.core.console import console
-from osler.core.recipes import find_recipe
+from osler.core.recipes import shipped_recipe
 
 TASKS = (
     "clinic-entities-en",
@@ -100,21 +100,21 @@ class DemoFlow:
                     for item in raw_texts(self.recipe.raw_documents // 2, language=language, seed=0):
                         stream.write((_json(item) + "\n").encode())
         options = {"sources": [str(path) for path in sorted(raw.glob("*.jsonl"))]}
-        return run(load_recipe(CorpusRecipe, find_recipe("demo/corpus"), options=options), self.out / "corpus")
+        return run(load_recipe(CorpusRecipe, shipped_recipe("demo/corpus"), options=options), self.out / "corpus")
 
     def _vocab(self) -> Artifact:
         from osler.stages.vocab.config import VocabRecipe
         from osler.stages.vocab.run import run
 
         options = {**self.recipe.vocab, "corpus": self.out / "corpus"}
-        return run(load_recipe(VocabRecipe, find_recipe("demo/vocab"), options=options), self.out / "tokenizer")
+        return run(load_recipe(VocabRecipe, shipped_recipe("demo/vocab"), options=options), self.out / "tokenizer")
 
     def _pretrain(self) -> Artifact:
         from osler.stages.pretrain.config import PretrainRecipe
         from osler.stages.pretrain.run import run
 
         options = {**self.recipe.pretrain, "corpus": self.out / "corpus", "tokenizer": self.out / "tokenizer"}
-        return run(load_recipe(PretrainRecipe, find_recipe("demo/pretrain"), options=options), self.out / "encoder")
+        return run(load_recipe(PretrainRecipe, shipped_recipe("demo/pretrain"), options=options), self.out / "encoder")
 
     def _finetune(self) -> Artifact:
         from osler.stages.finetune.config import FinetuneRecipe
@@ -131,7 +131,7 @@ class DemoFlow:
             "model": str(self.out / "encoder"),
             "tasks": [self._task(name) for name in TASKS],
         }
-        return run(load_recipe(FinetuneRecipe, find_recipe("demo/finetune"), options=options), self.out / "bundle")
+        return run(load_recipe(FinetuneRecipe, shipped_recipe("demo/finetune"), options=options), self.out / "bundle")
 
     def _study(self) -> Artifact:
         from osler.stages.study.config import StudyRecipe
@@ -144,7 +144,7 @@ class DemoFlow:
             "models.pretrained.model": encoder,
             "models.random weights.model": encoder,
         }
-        recipe = load_recipe(StudyRecipe, find_recipe("demo/study"), options=options)
+        recipe = load_recipe(StudyRecipe, shipped_recipe("demo/study"), options=options)
         return partial(run, runner=LocalRunner())(recipe, self.out / "study")
 
     def _annotate(self) -> Artifact:

@@ -65,9 +65,8 @@ def _heads(page: Page, bundle: Artifact) -> None:
         metric = head.card.protocol_named(head.protocol).metric
         rows.append(
             [
-                name,
-                head.card.kind,
                 head.card.protocol_id(head.protocol),
+                head.card.kind,
                 metric,
                 counts["dev"][name],
                 counts["batches_an_epoch"][name],
@@ -75,8 +74,13 @@ def _heads(page: Page, bundle: Artifact) -> None:
             ]
         )
     columns: list[Column | str] = [
-        "head", "kind", "protocol", "metric", Column("dev x 100", digits=1, scale=100), "batches an epoch", "gold not expressible",
-    ]  # fmt: skip
+        "head and protocol",
+        "kind",
+        "metric",
+        Column("dev x 100", digits=1, scale=100),
+        "batches an epoch",
+        "gold it cannot express",
+    ]
     note = (
         "Round robin: every head has as many turns as the largest task. "
         "What a flat tagger cannot express stays in gold and costs recall."

@@ -19,10 +19,13 @@ def recipes_folder() -> Path:
 
 
 def find_recipe(name: str | Path) -> Path:
-    """A recipe by path, or by its name below the shipped recipes (`demo/pretrain` or `demo/pretrain.toml`)."""
+    """A recipe by the path of its file, or by its name below the shipped recipes (`demo/pretrain` or `demo/pretrain.toml`)."""
+    return Path(name) if Path(name).is_file() else shipped_recipe(name)
+
+
+def shipped_recipe(name: str | Path) -> Path:
+    """A shipped recipe by its name, whatever lies in the current folder."""
     path = Path(name)
-    if path.exists():
-        return path
     shipped = recipes_folder() / path.with_suffix(".toml")
     if shipped.is_file():
         return shipped

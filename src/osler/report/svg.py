@@ -28,11 +28,12 @@ def series_colour(index: int) -> str:
 
 
 def legend(axes: Any, entries: int) -> None:
-    """Put the names of the series above the plot, where they cover no data."""
+    """Put the names of the series above the plot, where they cover no data, in as many columns as there is room for."""
+    longest = max(len(name) for name in axes.get_legend_handles_labels()[1])
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
-        ncols=min(entries, 4),
+        ncols=max(1, min(entries, 4, 84 // (longest + 6))),
         frameon=False,
         borderaxespad=0.2,
         handlelength=1.9,
