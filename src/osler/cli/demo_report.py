@@ -78,12 +78,12 @@ def _heads(page: Page, bundle: Artifact) -> None:
         "kind",
         "metric",
         Column("dev x 100", digits=1, scale=100),
-        "batches an epoch",
-        "gold it cannot express",
+        "batches",
+        "not taught",
     ]
     note = (
-        "Round robin: every head has as many turns as the largest task. "
-        "What a flat tagger cannot express stays in gold and costs recall."
+        "Batches an epoch: round robin gives every head as many turns as the largest task. Not taught: gold that the head cannot "
+        "express (overlapping or discontinuous mentions, relations across sentences); it stays in gold and costs recall."
     )
     page.table(Table(columns, rows, "The heads of the bundle", note))
     history = _history(bundle)
