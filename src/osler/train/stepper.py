@@ -50,7 +50,7 @@ class Stepper:
         self._device = device
         self._autocast = Autocast(config, device)
         self._replica = world.replicate(module, device)
-        self._runner = compiled(self._replica, config, device)
+        self._runner = compiled(self._replica, config, device, static=getattr(source, "static_shapes", False))
 
     def load(self, index: int) -> list[Loaded]:
         """This rank's micro-batches of a step; called ahead of time, in a background thread."""

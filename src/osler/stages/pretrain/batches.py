@@ -35,6 +35,9 @@ class MaskedBatch:
 class PretrainSource:
     """Micro-batch m of step s is batch s·accumulate + m of the stream, masked by a stream of its own."""
 
+    static_shapes = True
+    """Every batch has as many tokens and masked positions as the next: what `torch.compile` wants."""
+
     def __init__(
         self,
         stream: PieceStream,
