@@ -313,3 +313,11 @@ def test_conll_says_when_it_joins_the_pieces_of_a_mention() -> None:
     assert loss == {"discontinuous spans joined": 1}
     assert isinstance(found, Document)
     assert found.spans[0].fragments == ((0, 3),)
+
+
+def test_i2b2_2010_says_when_a_relation_could_mean_either_of_two_concepts() -> None:
+    spans = (Span.at(0, 1, "treatment", id="T1"), Span.at(0, 1, "problem", id="T2"))
+    document = Document("doc1", "1", spans, (Relation("TrAP", "T1", "T2", "R1"),))
+    with tempfile.TemporaryDirectory() as folder:
+        loss, _ = written("i2b2_2010", [document], folder)
+    assert loss == {"relations to one of several concepts at a place": 1}

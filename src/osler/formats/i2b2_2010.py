@@ -182,9 +182,13 @@ def _lines(document: Document, losses: Counter[str]) -> tuple[list[str], list[st
         con.append(f'{concept}||t="{span.label}"')
         if "assertion" in span.attributes:
             ast.append(f'{concept}||t="{span.label}"||a="{span.attributes["assertion"]}"')
+    at_place = Counter(concepts.values())
     for relation in document.relations:
         losses[ATTRIBUTES] += len(relation.attributes)
         if relation.head in concepts and relation.tail in concepts:
+            # An argument is named by its place alone: of two concepts there, a reader cannot know which was meant.
+            places = (concepts[relation.head], concepts[relation.tail])
+            losses["relations to one of several concepts at a place"] += any(at_place[place] > 1 for place in places)
             rel.append(f'{concepts[relation.head]}||r="{relation.label}"||{concepts[relation.tail]}')
         else:
             losses[RELATIONS] += 1
