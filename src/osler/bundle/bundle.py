@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,10 +18,8 @@ from osler.tasks.card import Kind
 from osler.tasks.instances.base import Builder
 from osler.tasks.instances.document import document_windows
 from osler.tasks.scoring import Scored, score
-from osler.tasks.tokens import Tokens
+from osler.tasks.tokens import Tokens, copy_tokenizer
 from osler.text.document import Document, Record, Relation, Span, number_spans
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 class Bundle:
@@ -45,9 +42,7 @@ class Bundle:
         """Write the folder: Hugging Face encoder, heads, tokenizer and what the heads mean."""
         self.model.save(folder)
         self.spec.save(folder)
-        for name in TOKENIZER_FILES:
-            if (tokenizer_from / name).is_file():
-                shutil.copyfile(tokenizer_from / name, folder / name)
+        copy_tokenizer(tokenizer_from, folder)
 
     @cached_property
     def builders(self) -> dict[str, Builder]:

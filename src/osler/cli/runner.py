@@ -15,11 +15,9 @@ class LocalRunner:
 
     def identify(self, model: str) -> str:
         """A digest of the weights, the shape and the vocabulary."""
-        from osler.core.files import fingerprint
-        from osler.nn.folders import resolve
+        from osler.nn.folders import model_digest, resolve
 
-        folder = resolve(model)
-        return fingerprint([*sorted(folder.glob("*.safetensors")), folder / "config.json", folder / "tokenizer.json"])
+        return model_digest(resolve(model))
 
     def __call__(self, spec: RunSpec, folder: Path) -> Artifact:
         """Fine-tune, then score the study's split once."""

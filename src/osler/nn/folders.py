@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 
 from osler.core.errors import ArtifactError, InputError, writing
+from osler.core.files import fingerprint
 from osler.nn.quiet import quiet
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -62,6 +63,11 @@ def check(folder: Path, name: str | None = None) -> Path:
             "no model.safetensors here", where=where, fix="Give the folder of a whole Hugging Face model"
         )
     return folder
+
+
+def model_digest(folder: Path) -> str:
+    """A hash of what makes a model: its weights, its shape and its vocabulary."""
+    return fingerprint([*sorted(folder.glob("*.safetensors")), folder / "config.json", folder / "tokenizer.json"])
 
 
 @contextmanager

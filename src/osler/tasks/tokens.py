@@ -5,6 +5,7 @@ Only the `tokenizers` library and the folder's tokenizer.json are needed, so bui
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,15 @@ from tokenizers import Encoding, Tokenizer
 from osler.core.errors import ArtifactError
 
 Ids = np.ndarray
+
+_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy the files of a tokenizer from one Hugging Face folder to another."""
+    for name in _FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
 
 
 class Tokens:

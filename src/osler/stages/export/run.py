@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from osler.bundle.bundle import TOKENIZER_FILES, Bundle
+from osler.bundle.bundle import Bundle
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.errors import RecipeError
 from osler.nn.export import to_hf
 from osler.stages.export.config import ExportRecipe
+from osler.tasks.tokens import copy_tokenizer
 
 
 def plan(recipe: ExportRecipe, out: Path) -> list[str]:
@@ -37,9 +37,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
         bundle.head(name)
         labels = bundle.builders[name].outputs
         to_hf(bundle.model, name, labels, work.path)
-        for file in TOKENIZER_FILES:
-            if (recipe.bundle / file).is_file():
-                shutil.copyfile(recipe.bundle / file, work.path / file)
+        copy_tokenizer(recipe.bundle, work.path)
         work.counts.update(labels=len(labels))
 
     return produce(out, kind="hf", recipe=recipe, parents={"bundle": artifact}, build=build, force=force)

@@ -13,11 +13,11 @@ from osler.bundle.spec import BundleSpec, HeadSpec
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress, training_status
 from osler.core.errors import RecipeError
-from osler.core.files import fingerprint, remove_tree, write_atomic
+from osler.core.files import remove_tree, write_atomic
 from osler.core.logs import get_logger
 from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
 from osler.nn.flops import flops_per_token
-from osler.nn.folders import resolve
+from osler.nn.folders import model_digest, resolve
 from osler.nn.multihead import MultiHeadModel
 from osler.stages.finetune.batches import TaskBatch, TaskBatches, TaskInstances
 from osler.stages.finetune.config import FinetuneRecipe
@@ -53,9 +53,7 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     folder = resolve(recipe.model)
     tasks = [TaskData.open(path) for path in recipe.tasks]
     _check(recipe, tasks)
-    parents: dict[str, str | Artifact] = {
-        "model": fingerprint([*sorted(folder.glob("*.safetensors")), folder / "config.json", folder / "tokenizer.json"])
-    }
+    parents: dict[str, str | Artifact] = {"model": model_digest(folder)}
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
 
     def build(work: Workspace) -> None:

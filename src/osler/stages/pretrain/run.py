@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,13 +23,11 @@ from osler.stages.pretrain.masking import Masker
 from osler.stages.pretrain.report import model_card
 from osler.stages.pretrain.stream import PieceStream
 from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
-from osler.tasks.tokens import Tokens
+from osler.tasks.tokens import Tokens, copy_tokenizer
 from osler.train.loop import train
 from osler.train.run import StepReport
 from osler.train.selection import BestOf
 from osler.train.source import LossOutput, move
-
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
@@ -141,9 +138,7 @@ class _Pretraining:
             return
         remove_tree(work.path / "checkpoints")
         model.save(work.path)
-        for name in _TOKENIZER_FILES:
-            if (recipe.tokenizer / name).is_file():
-                shutil.copyfile(recipe.tokenizer / name, work.path / name)
+        copy_tokenizer(recipe.tokenizer, work.path)
         loss = float(result.best_value if result.best_value is not None else math.nan)
         work.counts.update(
             parameters=sum(p.numel() for p in model.parameters()),
