@@ -26,7 +26,8 @@ def pretrain(
 ) -> None:
     """Pretrain an encoder on a corpus with the masked language model."""
     from osler.stages.pretrain.config import PretrainRecipe
-    from osler.stages.pretrain.run import plan, run
+    from osler.stages.pretrain.plan import plan
+    from osler.stages.pretrain.run import run
 
     options = {
         "corpus": corpus,

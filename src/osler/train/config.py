@@ -13,6 +13,9 @@ class TrainConfig(Recipe):
     """How to train: steps, optimiser, schedule, precision, and when to log, evaluate and checkpoint."""
 
     steps: int | None = Field(None, ge=1, description="optimiser steps; as many as the data source plans when left out")
+    budget: str | None = Field(
+        None, description="instead of steps: a time such as 25m or 1h30m, or work such as 1e18flop"
+    )
     seed: int = Field(1, ge=0)
 
     lr: float = Field(5e-5, gt=0, description="peak learning rate")
@@ -22,12 +25,13 @@ class TrainConfig(Recipe):
     final_lr_ratio: float = Field(0.0, ge=0, le=1, description="the rate at the end of the decay, relative to the peak")
     head_lr: float = Field(1.0, gt=0, description="learning rate of task heads, relative to the encoder's")
 
-    optimizer: Literal["adamw", "adam", "adamax"] = "adamw"
+    optimizer: Literal["adamw", "adam", "adamax", "muon"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)
     weight_decay: float = Field(0.01, ge=0)
     decay_vectors: bool = Field(False, description="decay biases and norms too, as fairseq does; matrices always are")
     clip: float = Field(1.0, ge=0, description="largest norm of the whole gradient; 0 does not clip")
+    spike: float = Field(0.0, ge=0, description="skip a step whose gradient norm is so many times the usual; 0: none")
     max_skipped: int = Field(20, ge=1, description="give up after this many non-finite steps in a row")
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -11,8 +11,10 @@ from osler.stages.pretrain.config import Masking
 from osler.stages.pretrain.masking import IGNORED, Masker
 from osler.stages.pretrain.stream import PieceStream
 from osler.stages.pretrain.tokens import TokenisedDocuments
+from osler.stages.pretrain.vocabulary import Vocabulary
 
 BOS, EOS, MASK, VOCAB = 0, 2, 4, 1000
+VOCABULARY = Vocabulary(VOCAB, 1, MASK, frozenset(range(5)), (BOS,), (EOS,))
 
 
 def documents(lengths: list[int]) -> TokenisedDocuments:
@@ -67,7 +69,7 @@ def test_validation_order_is_the_order_of_the_documents():
 
 
 def masker(**settings_) -> Masker:
-    return Masker(MASK, {0, 1, 2, 3, 4}, VOCAB, Masking(**settings_))
+    return Masker(VOCABULARY, Masking(**settings_))
 
 
 def test_masking_keeps_its_shares_and_never_touches_special_tokens():

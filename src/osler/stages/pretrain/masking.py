@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from osler.stages.pretrain.config import Masking
+from osler.stages.pretrain.vocabulary import Vocabulary
 
 IGNORED = -100
 
@@ -23,11 +24,11 @@ class Masked:
 class Masker:
     """Chooses positions and what to put there: mask, a random token, or the token itself."""
 
-    def __init__(self, mask_id: int, special_ids: set[int], vocab_size: int, masking: Masking) -> None:
-        self.mask_id = mask_id
+    def __init__(self, vocabulary: Vocabulary, masking: Masking) -> None:
+        self.mask_id = vocabulary.mask_id
         self.masking = masking
-        self.special = np.zeros(vocab_size, dtype=bool)
-        self.special[sorted(special_ids)] = True
+        self.special = np.zeros(vocabulary.size, dtype=bool)
+        self.special[sorted(vocabulary.special_ids)] = True
         self.ordinary = np.flatnonzero(~self.special)
 
     def apply(self, ids: np.ndarray, rng: np.random.Generator) -> Masked:

@@ -7,7 +7,7 @@ order does not depend on the number of processes. A piece that a batch border cu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -19,7 +19,12 @@ class PieceStream:
     """Pieces of documents in a shuffled order that depends only on seed and epoch."""
 
     def __init__(
-        self, documents: TokenisedDocuments, max_length: int, prefix: list[int], suffix: list[int], seed: int | None
+        self,
+        documents: TokenisedDocuments,
+        max_length: int,
+        prefix: Sequence[int],
+        suffix: Sequence[int],
+        seed: int | None,
     ) -> None:
         self.ids = documents.ids
         self.prefix = np.array(prefix, dtype=np.int64)
