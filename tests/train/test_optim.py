@@ -48,11 +48,7 @@ def test_heads_can_learn_faster():
     module = Toy(heads=["a"])
     optimiser = Optimiser(module, config(lr=0.1, head_lr=3.0))
     optimiser.set_rate(0.5)
-    rates = {
-        name: settings["lr"]
-        for group, settings in zip(optimiser.groups, optimiser._inner.param_groups, strict=True)
-        for name in group.names
-    }
+    rates = optimiser.rates()
     assert rates["heads.a.weight"] == rates["heads.a.bias"] == pytest.approx(0.15)
     assert rates["layer.weight"] == rates["norm.bias"] == pytest.approx(0.05)
 

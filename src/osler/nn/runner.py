@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from osler.nn import attention
 from osler.nn.folders import save_model
 from osler.nn.layout import Layout
+from osler.nn.norms import half_norms
 from osler.nn.packing import Packed, from_padded, to_padded
 from osler.nn.probe import honours_registration
 from osler.nn.quiet import quiet
@@ -60,6 +61,7 @@ class PackedModule(nn.Module):
 
     def __init__(self, model: Any, mode: Mode | None = None) -> None:
         super().__init__()
+        half_norms(model)
         self.model = model
         self._runner = Runner.prepare(model.base_model, mode)
         self.train(model.training)

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from osler.core.config import Recipe, runtime
+from osler.train.budget import Budget
 
 
 class TrainConfig(Recipe):
@@ -29,6 +30,7 @@ class TrainConfig(Recipe):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = Field(1e-8, gt=0)
     weight_decay: float = Field(0.01, ge=0)
+    matrix_lr: float = Field(1.0, gt=0, description="muon: learning rate of the layers' matrices, relative to the rest")
     decay_vectors: bool = Field(False, description="decay biases and norms too, as fairseq does; matrices always are")
     clip: float = Field(1.0, ge=0, description="largest norm of the whole gradient; 0 does not clip")
     spike: float = Field(0.0, ge=0, description="skip a step whose gradient norm is so many times the usual; 0: none")
@@ -50,6 +52,10 @@ class TrainConfig(Recipe):
     def _consistent(self) -> Self:
         if isinstance(self.warmup, float) and self.warmup >= 1:
             raise ValueError(f"warmup = {self.warmup} is a fraction of the run; write a whole number for steps")
+        if self.budget is not None:
+            Budget.parse(self.budget)
+            if self.steps is not None:
+                raise ValueError("steps and budget both say when to end; give one of them")
         if self.patience is not None and self.eval_every is None:
             raise ValueError("patience counts evaluations; set eval_every too")
         if not all(0 <= beta < 1 for beta in self.betas):

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from osler.train.distributed import abandon_world, join_world
+from osler.core.errors import RecipeError
+from osler.train.budget import Budget
+from osler.train.distributed import World, abandon_world, join_world
 from osler.train.interrupts import deferred
+from osler.train.pace import ClockPace, Pace, StepPace
 from osler.train.precision import choose_device
 from osler.train.run import Evaluate, Run, StepReport
 from osler.train.selection import BestOf
-from osler.train.source import BatchSource
+from osler.train.source import BatchSource, CountedSource
 from osler.train.trackers import read_history
 
 if TYPE_CHECKING:
@@ -65,8 +68,8 @@ def train(
         interrupt = stack.enter_context(deferred())
         if device.type == "cuda":
             stack.enter_context(_quiet_collector())
-        steps = config.steps or len(source)
-        run = Run(module, config, folder, world, device, steps=steps, best=best, flops_per_token=flops_per_token)
+        pace = _pace(config, source, world, flops_per_token)
+        run = Run(module, config, folder, world, device, pace=pace, best=best, flops_per_token=flops_per_token)
         with closing(run):
             try:
                 run.resume()
@@ -87,6 +90,20 @@ def train(
             skipped=run.skipped,
             history=tuple(read_history(folder)) if world.main else (),
         )
+
+
+def _pace(config: TrainConfig, source: BatchSource, world: World, flops_per_token: float) -> Pace:
+    if config.budget is None:
+        return StepPace(config, config.steps or len(source))
+    budget = Budget.parse(config.budget)
+    if budget.seconds is not None:
+        return ClockPace(config, budget.seconds, world)
+    assert budget.flops is not None
+    if not flops_per_token or not isinstance(source, CountedSource):
+        raise RecipeError(
+            "the work of a step is not known here beforehand", fix="Give train.steps, or a time as budget"
+        )
+    return StepPace(config, source.steps_for(budget.flops / flops_per_token))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How fast training goes: real tokens a second, model FLOP/s, time left. Wall time never decides anything."""
+"""How fast training goes: real tokens a second, model FLOP/s, seconds a step."""
 
 from __future__ import annotations
 
@@ -15,16 +15,12 @@ class Rates:
     tokens_per_second: float
     flops_per_second: float
     step_seconds: float
-    seconds_left: float
 
 
 class Meter:
     """Measures the time spent on steps between two readings."""
 
-    def __init__(
-        self, steps: int, flops_per_token: float = 0.0, *, clock: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self._steps = steps
+    def __init__(self, flops_per_token: float = 0.0, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._flops_per_token = flops_per_token
         self._clock = clock
         self.start(0)
@@ -50,4 +46,4 @@ class Meter:
         each = seconds / max(step - self._step, 1)
         speed = tokens / seconds
         self.start(step)
-        return Rates(speed, speed * self._flops_per_token, each, each * (self._steps - step))
+        return Rates(speed, speed * self._flops_per_token, each)

@@ -1,7 +1,8 @@
 """Optimisers and their parameter groups.
 
 Weight decay acts on matrices; biases, norms and other vectors are spared unless the recipe says otherwise. Every
-trainable parameter is in exactly one group: a head left out would never learn, and nothing else would tell.
+trainable parameter is in exactly one group: a head left out would never learn, and nothing else would tell. Muon trains
+the matrices of numbered layers, and AdamW all else beside it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from osler.core.errors import ArtifactError
+from osler.train.muon import Muon
 
 if TYPE_CHECKING:
     from osler.train.config import TrainConfig
@@ -33,80 +35,126 @@ def _adamax(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.opti
     return torch.optim.Adamax(groups, lr=config.lr, betas=config.betas, eps=config.eps)
 
 
-OPTIMISERS: dict[str, Builder] = {"adamw": _adamw, "adam": _adam, "adamax": _adamax}
+def _muon(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
+    return Muon(groups, lr=config.lr)
+
+
+OPTIMISERS: dict[str, Builder] = {"adamw": _adamw, "adam": _adam, "adamax": _adamax, "muon": _muon}
+
+# Those that take `found_inf`, by which torch.amp.GradScaler makes fused optimisers leave out a step on the device.
+_SKIP_ON_DEVICE = ("adamw", "adam", "muon")
 
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that share a weight decay and a learning-rate scale, by name."""
+    """Parameters that share a weight decay, a learning-rate scale and an optimiser, by name."""
 
     names: tuple[str, ...]
     weight_decay: float
     lr_scale: float
+    optimizer: str
 
 
 def parameter_groups(module: nn.Module, config: TrainConfig) -> list[Group]:
     """Sort every trainable parameter into one group; tied parameters count once, under their first name."""
-    members: dict[tuple[float, float], list[str]] = {}
+    members: dict[tuple[float, float, str], list[str]] = {}
     trainable = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     for name, parameter in trainable:
-        decays = parameter.ndim >= 2 or config.decay_vectors
-        scale = config.head_lr if "heads" in name.split(".") else 1.0
-        members.setdefault((config.weight_decay if decays else 0.0, scale), []).append(name)
-    groups = [Group(tuple(names), decay, scale) for (decay, scale), names in members.items()]
+        path = name.split(".")
+        decay = config.weight_decay if parameter.ndim >= 2 or config.decay_vectors else 0.0
+        scale = config.head_lr if "heads" in path else 1.0
+        kind: str = config.optimizer
+        if kind == "muon":
+            if parameter.ndim == 2 and any(map(str.isdigit, path)):
+                scale *= config.matrix_lr
+            else:
+                kind = "adamw"
+        members.setdefault((decay, scale, kind), []).append(name)
+    groups = [Group(tuple(names), *shared) for shared, names in members.items()]
     assert sorted(name for group in groups for name in group.names) == sorted(name for name, _ in trainable)
     return groups
 
 
 class Optimiser:
-    """A torch optimiser whose state is saved and loaded by parameter name, and which can leave out a bad step."""
+    """Torch optimisers whose state is saved and loaded by parameter name, and which can leave out a bad step."""
 
     def __init__(self, module: nn.Module, config: TrainConfig) -> None:
         parameters = dict(module.named_parameters())
         self.groups = parameter_groups(module, config)
+        self.parameters = [parameters[name] for group in self.groups for name in group.names]
         self._lr = config.lr
-        self._names = [name for group in self.groups for name in group.names]
-        self.parameters = [parameters[name] for name in self._names]
-        settings = [
-            {"params": [parameters[name] for name in group.names], "weight_decay": group.weight_decay}
-            for group in self.groups
+        kinds = dict.fromkeys(group.optimizer for group in self.groups)
+        self._inners = [
+            _Inner(kind, [group for group in self.groups if group.optimizer == kind], parameters, config)
+            for kind in kinds
         ]
-        self._inner = OPTIMISERS[config.optimizer](settings, config)
 
     def set_rate(self, factor: float) -> None:
         """Set every group's learning rate to its part of the peak times `factor`."""
-        for group, settings in zip(self.groups, self._inner.param_groups, strict=True):
-            settings["lr"] = self._lr * group.lr_scale * factor
+        for inner in self._inners:
+            for group, settings in zip(inner.groups, inner.optimizer.param_groups, strict=True):
+                settings["lr"] = self._lr * group.lr_scale * factor
+
+    def rates(self) -> dict[str, float]:
+        """The learning rate of every parameter, by name."""
+        return {
+            name: settings["lr"]
+            for inner in self._inners
+            for group, settings in zip(inner.groups, inner.optimizer.param_groups, strict=True)
+            for name in group.names
+        }
 
     def step(self, bad: torch.Tensor) -> None:
-        """Update the parameters unless `bad` is true; a fused optimiser decides that on the device, without a wait."""
-        if self._inner.defaults.get("fused"):
-            # The contract torch.amp.GradScaler uses to make fused optimisers skip a step.
-            self._inner.found_inf = bad.to(torch.float32)  # type: ignore[attr-defined]
-            self._inner.step()
-        elif not bool(bad):
-            self._inner.step()
+        """Update the parameters unless `bad` is true; most optimisers decide that on the device, without a wait."""
+        for inner in self._inners:
+            if inner.kind in _SKIP_ON_DEVICE:
+                inner.optimizer.found_inf = bad.to(torch.float32)  # type: ignore[attr-defined]
+                inner.optimizer.step()
+            elif not bool(bad):
+                inner.optimizer.step()
 
     def zero_grad(self) -> None:
         """Drop all gradients, so that parameters a step does not touch are not moved by it."""
-        self._inner.zero_grad(set_to_none=True)
+        for inner in self._inners:
+            inner.optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Every state tensor, keyed `kind/parameter name`."""
         return {
-            f"{kind}/{self._names[index]}": value
-            for index, entries in self._inner.state_dict()["state"].items()
+            f"{kind}/{inner.names[index]}": value
+            for inner in self._inners
+            for index, entries in inner.optimizer.state_dict()["state"].items()
             for kind, value in entries.items()
         }
 
     def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take back what `state` gave, whatever device or number of processes wrote it."""
-        places = {name: index for index, name in enumerate(self._names)}
-        state: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in tensors.items():
-            kind, _, name = key.partition("/")
-            if name not in places:
-                raise ArtifactError("the optimiser state of a checkpoint names a parameter this model does not train")
-            # A copy: memory-mapped tensors are aligned differently, which can change how kernels round.
-            state.setdefault(places[name], {})[kind] = value.clone()
-        self._inner.load_state_dict({"state": state, "param_groups": self._inner.state_dict()["param_groups"]})
+        left = dict(tensors)
+        for inner in self._inners:
+            places = {name: index for index, name in enumerate(inner.names)}
+            state: dict[int, dict[str, torch.Tensor]] = {}
+            for key in list(left):
+                kind, _, name = key.partition("/")
+                if name in places:
+                    # A copy: memory-mapped tensors are aligned differently, which can change how kernels round.
+                    state.setdefault(places[name], {})[kind] = left.pop(key).clone()
+            settings = inner.optimizer.state_dict()["param_groups"]
+            inner.optimizer.load_state_dict({"state": state, "param_groups": settings})
+        if left:
+            raise ArtifactError("the optimiser state of a checkpoint names a parameter this model does not train")
+
+
+class _Inner:
+    """One torch optimiser with its groups, and the names of its parameters in its own order."""
+
+    def __init__(
+        self, kind: str, groups: list[Group], parameters: Mapping[str, nn.Parameter], config: TrainConfig
+    ) -> None:
+        self.kind = kind
+        self.groups = groups
+        self.names = [name for group in groups for name in group.names]
+        settings = [
+            {"params": [parameters[name] for name in group.names], "weight_decay": group.weight_decay}
+            for group in groups
+        ]
+        self.optimizer = OPTIMISERS[kind](settings, config)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,15 @@ from osler.train.checkpoint import Checkpoint, Checkpoints, load_module, module_
 from osler.train.distributed import World
 from osler.train.meters import Meter
 from osler.train.optim import Optimiser
+from osler.train.pace import Pace
 from osler.train.precision import Autocast
 from osler.train.prefetch import prefetch
-from osler.train.schedules import SCHEDULES, warmup_steps
 from osler.train.selection import BestOf, Selection
 from osler.train.source import BatchSource
 from osler.train.stepper import Stepper
 from osler.train.tally import Tally
 from osler.train.trackers import Trackers
+from osler.train.writer import CheckpointWriter
 
 if TYPE_CHECKING:
     from osler.train.config import TrainConfig
@@ -38,11 +40,12 @@ Evaluate = Callable[[nn.Module, int], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class StepReport:
-    """Where a run is, for a progress display; loss and speed are those of the last log line."""
+    """Where a run is, for a progress display; loss and speed are those of the last log line; steps None: the clock ends it."""
 
     step: int
-    steps: int
+    steps: int | None
     lr: float
+    fraction: float = 0.0
     loss: float | None = None
     tokens_per_second: float | None = None
     flops_per_second: float | None = None
@@ -60,7 +63,7 @@ class Run:
         world: World,
         device: torch.device,
         *,
-        steps: int,
+        pace: Pace,
         best: BestOf | None,
         flops_per_token: float,
     ) -> None:
@@ -74,16 +77,17 @@ class Run:
         self._folder = folder
         self._world = world
         self._device = device
-        self._total = steps
-        self._warmup = warmup_steps(config.warmup, steps)
+        self._pace = pace
         self._optimiser = Optimiser(module, config)
         self._autocast = Autocast(config, device)
         self._tally = Tally(device)
-        self._meter = Meter(steps, flops_per_token)
+        self._meter = Meter(flops_per_token)
         self._checkpoints = Checkpoints(folder, config.keep)
+        self._writer = CheckpointWriter(self._checkpoints, device)
         self._trackers: Trackers | None = None
-        self._report = StepReport(0, steps, 0.0)
+        self._report = StepReport(0, pace.total, 0.0)
         self._saved = 0
+        self._rate = 0.0  # the learning rate of the step just done
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, or begin."""
@@ -102,16 +106,19 @@ class Run:
         if self.done:
             return
         stepper = Stepper(self._module, source, self._optimiser, self._tally, self._config, self._world, self._device)
-        indices = range(self.step, self._total)
+        indices = count(self.step) if self._pace.total is None else range(self.step, self._pace.total)
         self._module.train()
+        self._pace.begin()
         self._meter.start(self.step)
         with closing(prefetch(stepper.load, indices)) as loaded:
-            for index, micro_batches in zip(indices, loaded, strict=True):
-                stepper.update(index, micro_batches, self._factor(index))
+            for index, micro_batches in zip(indices, loaded, strict=False):
+                factor = self._pace.factor(index)
+                stepper.update(index, micro_batches, factor)
+                self._rate = self._config.lr * factor
                 self.step = index + 1
                 self._settle(evaluate)
                 if on_step:
-                    on_step(replace(self._report, step=self.step, lr=self._rate()))
+                    on_step(self._progress())
                 yield self.step
                 if self.done:
                     return
@@ -120,30 +127,29 @@ class Run:
         """Write a checkpoint on the way out; ranks may be at different steps, so several leave it at their last one."""
         if self._world.size == 1 and self._config.checkpoint_every and self._saved < self.step:
             self._save()
+        self._writer.wait()
 
     def finish(self) -> None:
-        """Put the best weights in place, on every rank."""
+        """Put the best weights in place, on every rank, once the last checkpoint is on disk."""
+        self._writer.wait()
         self.selection.restore_best(self._module)
         self._world.spread(module_tensors(self._module).values())
         self._module.eval()
 
     def close(self) -> None:
-        """Close the logs."""
+        """Close the logs; a checkpoint that is being written is written to its end."""
+        self._writer.close()
         if self._trackers is not None:
             self._trackers.close()
 
-    def _factor(self, index: int) -> float:
-        config = self._config
-        return SCHEDULES[config.schedule](index, self._total, self._warmup, config.decay, config.final_lr_ratio)
-
-    def _rate(self) -> float:
-        """The peak learning rate times the factor of the step just done."""
-        return self._config.lr * self._factor(self.step - 1)
+    def _progress(self) -> StepReport:
+        return replace(self._report, step=self.step, lr=self._rate, fraction=self._pace.fraction(self.step))
 
     def _settle(self, evaluate: Evaluate | None) -> None:
         """What is due after a step: log, evaluate, checkpoint; in this order, so that a checkpoint holds it all."""
-        config, last = self._config, self.step == self._total
-        if last or self.step % config.log_every == 0:
+        config, last = self._config, self._pace.over(self.step)
+        # A clock must know at once how long compiling took.
+        if last or self.step % config.log_every == 0 or (self.step == 1 and self._pace.total is None):
             self._log()
         elif self._device.type == "cpu":  # where looking is free; a GPU is asked when a log line is due
             self._check_skipped(self._tally.skipped_in_a_row())
@@ -156,12 +162,13 @@ class Run:
     def _log(self) -> None:
         reading = self._tally.read(self._world)
         rates = self._meter.read(self.step, reading.tokens)
+        self._pace.observe(self.step, rates.step_seconds)
         if reading.skipped > self.skipped:
             log.warning("train.skipped", step=self.step, skipped=reading.skipped, in_a_row=reading.skipped_in_a_row)
         self.skipped = reading.skipped
         self.tokens += reading.tokens
         if self._trackers:
-            values = {"loss": reading.loss, "lr": self._rate(), "grad_norm": reading.grad_norm}
+            values = {"loss": reading.loss, "lr": self._rate, "grad_norm": reading.grad_norm}
             counts = {"tokens": self.tokens, "skipped": self.skipped}
             self._trackers.record("train", self.step, {**values, **counts, **reading.logs}, asdict(rates))
         self._report = replace(
@@ -169,7 +176,7 @@ class Run:
             loss=reading.loss,
             tokens_per_second=rates.tokens_per_second,
             flops_per_second=rates.flops_per_second,
-            seconds_left=rates.seconds_left,
+            seconds_left=self._pace.seconds_left(self.step, rates.step_seconds),
         )
         self._tally.restart()
         self._check_skipped(reading.skipped_in_a_row)
@@ -201,9 +208,10 @@ class Run:
         if self._trackers is None:
             return
         state = {"tokens": self.tokens, "skipped": self.skipped, "done": self.done, "tally": tally}
+        state["pace"] = self._pace.state(self.step)
         with self._meter.paused():
             self._trackers.sync()
-            self._checkpoints.save(
+            self._writer.save(
                 Checkpoint(
                     step=self.step,
                     state={**state, "selection": self.selection.state(), "settings": self._settings()},
@@ -229,9 +237,10 @@ class Run:
         self.selection.load_state(state["selection"], checkpoint.best)
         self.step = self._saved = checkpoint.step
         self.tokens, self.skipped, self.done = state["tokens"], state["skipped"], state["done"]
+        self._pace.load_state(state["pace"])
         restore(checkpoint.rng)
 
     def _settings(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to be gone on from."""
         settings: dict[str, Any] = json.loads(json.dumps(self._config.identity()))
-        return {"config": settings, "steps": self._total}
+        return {"config": settings, "steps": self._pace.total}

@@ -14,19 +14,19 @@ Schedule = Callable[[float, float, float, float, float], float]
 def linear(position: float, total: float, warmup: float, decay: float, final: float) -> float:
     """Rise over `warmup`, then fall in a straight line to `final` at the end (`decay` has no part in it)."""
     if position < warmup:
-        return _rise(position, warmup)
+        return rise(position, warmup)
     return _fall(position, start=warmup, end=total, final=final)
 
 
 def constant(position: float, total: float, warmup: float, decay: float, final: float) -> float:
     """Rise over `warmup`, then stay."""
-    return _rise(position, warmup)
+    return rise(position, warmup)
 
 
 def wsd(position: float, total: float, warmup: float, decay: float, final: float) -> float:
     """Warm up, stay, and fall to `final` in a straight line over the last `decay` fraction of the run."""
     if position < warmup:
-        return _rise(position, warmup)
+        return rise(position, warmup)
     return _fall(position, start=max(warmup, total * (1 - decay)), end=total, final=final)
 
 
@@ -38,7 +38,8 @@ def warmup_steps(warmup: int | float, total: int) -> int:
     return warmup if isinstance(warmup, int) else round(warmup * total)
 
 
-def _rise(position: float, warmup: float) -> float:
+def rise(position: float, warmup: float) -> float:
+    """The warm-up: a straight line up to the peak."""
     # The first update already moves: it counts as one step of the ramp, where a ramp from zero would waste it.
     return min(1.0, (position + 1) / warmup) if warmup else 1.0
 

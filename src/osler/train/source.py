@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -47,6 +47,15 @@ class BatchSource(Protocol):
 
     def load(self, ref: Any) -> Batch:
         """Collate the micro-batch behind one reference; called from a background thread."""
+        ...
+
+
+@runtime_checkable
+class CountedSource(Protocol):
+    """A source whose steps have known numbers of tokens, so that a budget of work can be turned into steps."""
+
+    def steps_for(self, tokens: float) -> int:
+        """The steps that see about so many tokens, at least one."""
         ...
 
 

@@ -63,7 +63,7 @@ class Stepper:
         return loaded
 
     def update(self, index: int, micro_batches: list[Loaded], rate_factor: float) -> None:
-        """Do optimiser step `index`, unless its loss or gradient is not finite."""
+        """Do optimiser step `index`, unless its loss or gradient is not finite, or the gradient is a spike."""
         weight, scale = self._weigh(micro_batches)
         loss = torch.zeros((), dtype=torch.float64, device=self._device)
         for place, loaded in enumerate(micro_batches):
@@ -80,6 +80,8 @@ class Stepper:
         self._world.sum(loss)
         # The same on all ranks, since loss and gradients are: they skip together.
         bad = ~(torch.isfinite(loss) & torch.isfinite(norm))
+        if self._config.spike:
+            bad |= self._tally.spike(norm, self._config.spike)
         self._optimiser.set_rate(rate_factor)
         self._optimiser.step(bad)
         self._optimiser.zero_grad()

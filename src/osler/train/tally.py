@@ -10,6 +10,10 @@ import torch
 
 from osler.train.distributed import World
 
+_KNOWN_AFTER = 50  # good steps before the usual gradient norm is known
+_MEMORY = 0.02  # what a step counts in it
+_BELIEVED = 10.0  # a norm counts at most so many times the usual
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -31,24 +35,37 @@ class Tally:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # loss sum, its weight, gradient norm of the last step, skipped in the run, skipped in a row
-        self._sums = torch.zeros(5, dtype=torch.float64, device=device)
+        # loss sum, its weight, gradient norm of the last step; then what outlives a window:
+        # skipped in the run, skipped in a row, the usual gradient norm, good steps
+        self._sums = torch.zeros(7, dtype=torch.float64, device=device)
         self._tokens = 0
         self._logs: dict[str, tuple[torch.Tensor | float, int]] = {}
 
     def add(self, loss: torch.Tensor, weight: torch.Tensor | float, norm: torch.Tensor, bad: torch.Tensor) -> None:
         """Count one step; a bad one adds nothing to the loss."""
         good = (~bad).to(torch.float64)
-        loss_sum, weights, _, skipped, row = self._sums.unbind()
+        loss_sum, weights, _, skipped, row, usual, count = self._sums.unbind()
+        norm = norm.to(torch.float64)
+        # A skipped step still pulls the usual norm a little towards its own, so that a lasting change is believed in the end.
+        seen = torch.where(torch.isfinite(norm), torch.minimum(norm, _BELIEVED * usual.clamp(min=1e-30)), usual)
+        seen = torch.where(count > 0, seen, norm.nan_to_num(0.0, 0.0, 0.0))
+        share = (1 / (count + 1)).clamp(min=_MEMORY)
         self._sums = torch.stack(
             [
                 loss_sum + torch.where(bad, 0.0, loss),
                 weights + good * weight,
-                norm.to(torch.float64),
+                norm,
                 skipped + (1 - good),
                 (row + 1) * (1 - good),
+                usual + share * (seen - usual),
+                count + good,
             ]
         )
+
+    def spike(self, norm: torch.Tensor, times: float) -> torch.Tensor:
+        """Whether a gradient norm is more than `times` the usual, which is known after some steps."""
+        usual, count = self._sums[5], self._sums[6]
+        return (count >= _KNOWN_AFTER) & (norm > times * usual)
 
     def note(self, logs: Mapping[str, torch.Tensor | float], tokens: int) -> None:
         """Count one micro-batch of this rank."""
@@ -61,7 +78,7 @@ class Tally:
     def read(self, world: World) -> Reading:
         """The sums so far, over all ranks."""
         state = self.state(world)
-        loss, weight, norm, skipped, row = state["sums"]
+        loss, weight, norm, skipped, row, *_ = state["sums"]
         logs = {name: total / count for name, (total, count) in sorted(state["logs"].items())}
         return Reading(loss / weight if weight else None, norm, state["tokens"], int(skipped), int(row), logs)
 

@@ -1,0 +1,159 @@
+"""Where a run is between its start and its end, and so which learning rate a step gets: counted in steps, or by the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from osler.train.distributed import World
+from osler.train.schedules import SCHEDULES, rise, warmup_steps
+
+if TYPE_CHECKING:
+    from osler.train.config import TrainConfig
+
+
+class Pace(Protocol):
+    """The place of a step in its run; the same on every rank."""
+
+    total: int | None
+    """Steps in the whole run, where that is known beforehand."""
+
+    def begin(self) -> None:
+        """The run starts, or goes on, now."""
+
+    def factor(self, index: int) -> float:
+        """What step `index` (from 0) multiplies the peak learning rate with."""
+        ...
+
+    def over(self, step: int) -> bool:
+        """Whether the run ends after `step` steps."""
+        ...
+
+    def observe(self, step: int, step_seconds: float) -> None:
+        """All work up to `step` is done now, and a step takes so long."""
+
+    def seconds_left(self, step: int, step_seconds: float) -> float:
+        """The time until the end."""
+        ...
+
+    def fraction(self, step: int) -> float:
+        """The part of the run that is done after `step` steps."""
+        ...
+
+    def state(self, step: int) -> dict[str, Any]:
+        """What a checkpoint at `step` must hold."""
+        ...
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+
+
+class StepPace:
+    """A run of a fixed number of steps."""
+
+    def __init__(self, config: TrainConfig, total: int) -> None:
+        self.total: int | None = total
+        self._steps = total
+        self._config = config
+        self._warmup = warmup_steps(config.warmup, total)
+
+    def begin(self) -> None:
+        """Nothing: time plays no part."""
+
+    def factor(self, index: int) -> float:
+        """The schedule at a step of a known number of steps."""
+        config = self._config
+        return SCHEDULES[config.schedule](index, self._steps, self._warmup, config.decay, config.final_lr_ratio)
+
+    def over(self, step: int) -> bool:
+        """After the last step."""
+        return step >= self._steps
+
+    def observe(self, step: int, step_seconds: float) -> None:
+        """Nothing: time plays no part."""
+
+    def seconds_left(self, step: int, step_seconds: float) -> float:
+        """The steps that are left at the present speed."""
+        return step_seconds * (self._steps - step)
+
+    def fraction(self, step: int) -> float:
+        """Steps done of all."""
+        return step / self._steps
+
+    def state(self, step: int) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Nothing."""
+
+
+class ClockPace:
+    """A run of a fixed time, which ends its decay when the time is over.
+
+    The clock is read when the device is known to have finished (at log lines) and told to all ranks by the first; between two readings
+    the place moves on with every step at the speed last seen. What an interrupted run spent up to its last checkpoint stays spent.
+    """
+
+    total: int | None = None
+
+    def __init__(
+        self, config: TrainConfig, seconds: float, world: World, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._config = config
+        self._seconds = seconds
+        self._world = world
+        self._clock = clock
+        self._began = clock()
+        self._before = 0.0  # seconds that earlier processes spent on this run
+        self._spent = 0.0  # at the last reading
+        self._step = 0
+        self._step_seconds = 0.0
+
+    def begin(self) -> None:
+        """Start the clock."""
+        self._began = self._clock()
+
+    def factor(self, index: int) -> float:
+        """The schedule at the part of the time that is over."""
+        config, place = self._config, self.fraction(index)
+        if isinstance(config.warmup, int):
+            if index < config.warmup:
+                return rise(index, config.warmup)
+            warmup = 0.0
+        else:
+            warmup = config.warmup
+            if place < warmup:
+                return place / warmup
+        return SCHEDULES[config.schedule](place, 1.0, warmup, config.decay, config.final_lr_ratio)
+
+    def over(self, step: int) -> bool:
+        """When the time is over."""
+        return self.fraction(step) >= 1.0
+
+    def observe(self, step: int, step_seconds: float) -> None:
+        """Read the clock, on the first rank for all."""
+        self._spent, self._step_seconds = self._world.decide(lambda: (self._elapsed(), step_seconds))
+        self._step = step
+
+    def seconds_left(self, step: int, step_seconds: float) -> float:
+        """What is left of the budget."""
+        return max(0.0, self._seconds - self._spent)
+
+    def fraction(self, step: int) -> float:
+        """Time spent of the budget."""
+        return min(1.0, (self._spent + (step - self._step) * self._step_seconds) / self._seconds)
+
+    def state(self, step: int) -> dict[str, Any]:
+        """The time spent up to now, and the speed."""
+        return {"step": step, "seconds": self._elapsed(), "step_seconds": self._step_seconds}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Keep the place of the run that was interrupted."""
+        self._before = self._spent = state["seconds"]
+        self._step_seconds = state["step_seconds"]
+        self._step = state["step"]
+
+    def _elapsed(self) -> float:
+        return self._before + self._clock() - self._began
