@@ -23,7 +23,9 @@ class Made(Recipe):
     texts: tuple[str, ...]
 
 
-def _write_corpus(folder: Path, texts: list[str], sources: list[str] | None = None) -> Path:
+def _write_corpus(
+    folder: Path, texts: list[str], sources: list[str] | None = None, languages: list[str | None] | None = None
+) -> Path:
     """A corpus artifact as the corpus stage writes it: two shards of four columns."""
 
     def build(work: Workspace) -> None:
@@ -32,7 +34,7 @@ def _write_corpus(folder: Path, texts: list[str], sources: list[str] | None = No
             "id": [str(number) for number in range(len(texts))],
             "text": texts,
             "source": sources or ["one"] * len(texts),
-            "language": pa.nulls(len(texts), pa.string()),
+            "language": languages or pa.nulls(len(texts), pa.string()),
         }
         schema = pa.schema([(name, pa.string()) for name in rows])
         table = pa.table(rows, schema=schema)
@@ -55,10 +57,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _write_corpus(tmp_path_factory.mktemp("vocab") / "corpus", texts, ["a"] * 40 + ["b"] * 20)
 
 
+@pytest.fixture(scope="session")
+def write_corpus() -> Callable[..., Path]:
+    """Write a corpus of some texts to a folder, with sources and languages where they are given."""
+    return _write_corpus
+
+
 @pytest.fixture
-def make_corpus(tmp_path: Path) -> Callable[[list[str]], Path]:
-    """Make a corpus of some texts."""
-    return lambda texts: _write_corpus(tmp_path / "corpus", texts)
+def make_corpus(tmp_path: Path) -> Callable[..., Path]:
+    """Make a corpus of some texts, with sources and languages where they are given."""
+    return lambda texts, *facts: _write_corpus(tmp_path / "corpus", texts, *facts)
 
 
 @pytest.fixture

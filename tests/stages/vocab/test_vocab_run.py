@@ -114,6 +114,7 @@ def test_statistics_are_taken_on_a_sample_of_every_source(corpus: Path, tmp_path
     assert statistics["size"] == SIZES["bpe"] == artifact.manifest.counts["size"]
     assert {name: facts["documents"] for name, facts in statistics["sources"].items()} == {"a": 14, "b": 6}
     assert statistics["documents"] == 20
+    assert {name: facts["documents"] for name, facts in statistics["languages"].items()} == {"not stated": 20}
     assert statistics["fertility"] >= 1 >= statistics["whole_words"] > 0
 
 

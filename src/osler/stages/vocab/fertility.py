@@ -1,29 +1,37 @@
-"""How finely a tokenizer cuts words: pieces per word, words kept whole, words it does not know."""
+"""How finely a tokenizer cuts: pieces per word, words kept whole, words it does not know, tokens per 1,000 characters.
+
+`osler vocab train` states these figures of the vocabulary it learned, `osler vocab compare` of several side by side.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from osler.stages.vocab.special import ID, UNKNOWN
-from osler.text.words import words
+from osler.stages.vocab.counting import Counts, Group
+from osler.stages.vocab.cutting import Cut, Cutter
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tokenizers import Tokenizer
+NOT_STATED = "not stated"
+"""Stands for the language of documents whose corpus names none."""
 
 
 @dataclass
 class Fertility:
-    """Sums over the words of some documents."""
+    """Sums over some documents."""
 
     documents: int = 0
     words: int = 0
     pieces: int = 0
     whole: int = 0
     unknown: int = 0
+    characters: int = 0
+    tokens: int = 0
+
+    def add(self, other: Fertility) -> None:
+        """Take in the sums of other documents."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
     def plain(self) -> dict[str, Any]:
         """The sums as the ratios people compare."""
@@ -34,35 +42,58 @@ class Fertility:
             "fertility": round(self.pieces / words, 4),
             "whole_words": round(self.whole / words, 4),
             "unknown_words": round(self.unknown / words, 4),
+            "tokens_per_1000_characters": round(1000 * self.tokens / max(1, self.characters), 2),
         }
 
 
-def measure(tokenizer: Tokenizer, documents: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Fertility over all documents, given as (source, text), and by source."""
-    counts: dict[str, Counter[str]] = {}
-    seen: Counter[str] = Counter()
-    for source, text in documents:
-        seen[source] += 1
-        found = (text[start:end] for start, end in words(text))
-        # Only words with a letter: punctuation is always whole and would flatter every tokenizer.
-        counts.setdefault(source, Counter()).update(word for word in found if any(map(str.isalpha, word)))
-    total = Fertility()
-    sources = {}
-    for source, words_here in sorted(counts.items()):
-        here = _fertility(tokenizer, words_here, seen[source])
-        sources[source] = here.plain()
-        for name, value in vars(here).items():
-            setattr(total, name, getattr(total, name) + value)
-    return {**total.plain(), "sources": sources}
+@dataclass
+class Figures:
+    """The sums over everything, by source and by language."""
+
+    total: Fertility = field(default_factory=Fertility)
+    sources: dict[str, Fertility] = field(default_factory=dict)
+    languages: dict[str, Fertility] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as ratios."""
+        return {
+            **self.total.plain(),
+            "sources": {name: found.plain() for name, found in self.sources.items()},
+            "languages": {name: found.plain() for name, found in sorted(self.languages.items())},
+        }
 
 
-def _fertility(tokenizer: Tokenizer, counts: Counter[str], documents: int) -> Fertility:
-    result = Fertility(documents=documents)
-    # With a blank in front: that is how a word stands in running text.
-    encodings = tokenizer.encode_batch([f" {word}" for word in counts], add_special_tokens=False)
-    for count, encoding in zip(counts.values(), encodings, strict=True):
+def strings(counts: Iterable[Counts]) -> list[str]:
+    """Every distinct word and stretch, to be cut once."""
+    return list(dict.fromkeys(text for here in counts for text in (*here.words, *here.stretches)))
+
+
+def measure(cutter: Cutter, groups: Mapping[Group, Counts]) -> Figures:
+    """Cut every distinct word once and sum up."""
+    return figures(cutter.cuts(strings(groups.values())).__getitem__, groups)
+
+
+def figures(cut: Callable[[str], Cut], groups: Mapping[Group, Counts]) -> Figures:
+    """The sums, given how each string is cut."""
+    result = Figures()
+    for (source, language), counts in groups.items():
+        here = _fertility(cut, counts)
+        for sums in (
+            result.total,
+            result.sources.setdefault(source, Fertility()),
+            result.languages.setdefault(language or NOT_STATED, Fertility()),
+        ):
+            sums.add(here)
+    return result
+
+
+def _fertility(cut: Callable[[str], Cut], counts: Counts) -> Fertility:
+    result = Fertility(documents=counts.documents, characters=counts.characters)
+    for word, count in counts.words.items():
+        found = cut(word)
         result.words += count
-        result.pieces += count * len(encoding.ids)
-        result.whole += count * (len(encoding.ids) == 1)
-        result.unknown += count * (ID[UNKNOWN] in encoding.ids)
+        result.pieces += count * found.pieces
+        result.whole += count * found.whole
+        result.unknown += count * found.unknown
+    result.tokens = sum(count * cut(stretch).pieces for stretch, count in counts.stretches.items())
     return result

@@ -6,7 +6,6 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from osler.core.artifact import Artifact, Workspace, produce
@@ -17,9 +16,11 @@ from osler.core.files import write_json
 from osler.core.logs import get_logger
 from osler.stages.vocab.algorithms import train
 from osler.stages.vocab.config import VocabRecipe
+from osler.stages.vocab.counting import count
+from osler.stages.vocab.cutting import Cutter
 from osler.stages.vocab.fertility import measure
 from osler.stages.vocab.folder import write_folder
-from osler.stages.vocab.texts import batches
+from osler.stages.vocab.texts import batches, sample
 
 log = get_logger("osler.vocab")
 _TITLES = {"bpe": "byte-level BPE", "wordpiece": "WordPiece", "unigram": "unigram"}
@@ -54,13 +55,14 @@ def _build(recipe: VocabRecipe, corpus: Artifact, workspace: Workspace) -> None:
     def texts() -> Iterator[list[str]]:
         with progress("vocab: read", total=documents) as bar:
             for batch in batches(corpus):
-                yield [unicodedata.normalize("NFC", text) for _, text in batch]
+                yield [unicodedata.normalize("NFC", text) for _, _, text in batch]
                 bar.advance(len(batch))
 
     tokenizer = train(texts, recipe)
     _check_size(tokenizer.get_vocab_size(), recipe, corpus)
     write_folder(workspace.path, tokenizer, recipe.max_length)
-    statistics = {"size": tokenizer.get_vocab_size(), **measure(tokenizer, _sample(corpus, recipe.sample_documents))}
+    figures = measure(Cutter(tokenizer), count(sample(corpus, recipe.sample_documents)))
+    statistics = {"size": tokenizer.get_vocab_size(), **figures.plain()}
     write_json(workspace.path / "statistics.json", statistics)
     keys = ("size", "fertility", "whole_words")
     workspace.counts.update({key: statistics[key] for key in keys})
@@ -80,10 +82,3 @@ def _check_size(reached: int, recipe: VocabRecipe, corpus: Artifact) -> None:
             where=corpus.path,
             fix=f"Set size to more than {reached}",
         )
-
-
-def _sample(corpus: Artifact, wanted: int) -> Iterator[tuple[str, str]]:
-    """Documents evenly spaced over the corpus, so that every source has its share."""
-    total = int(corpus.manifest.counts.get("documents", 0))
-    documents = (document for batch in batches(corpus) for document in batch)
-    return islice(documents, 0, None, max(1, total // wanted))

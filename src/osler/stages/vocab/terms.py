@@ -1,0 +1,124 @@
+"""The terms that tokenizers are compared on: those of a list, or those found in the corpus by their parts.
+
+Terms are the one thing of a corpus that a comparison shows. A term counts only where at least so many documents of the
+sample have it. That counts documents, not patients: one patient with many notes can pass it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from osler.core.errors import InputError
+from osler.stages.vocab.medical import is_medical
+from osler.stages.vocab.texts import Text
+from osler.text.words import words
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term, and in how many documents and how often it stands there."""
+
+    text: str
+    documents: int
+    occurrences: int
+
+    @property
+    def words(self) -> int:
+        """Its words, parted by blanks."""
+        return len(self.text.split())
+
+
+class TermCount:
+    """Counts terms while the documents pass by: those of a list, or without one those made of medical parts."""
+
+    def __init__(self, given: Iterable[str] | None = None) -> None:
+        self._documents: Counter[str] = Counter()
+        self._occurrences: Counter[str] = Counter()
+        self.given = None if given is None else list(given)
+        self._in: Callable[[Text], Iterator[str]] = _Parts() if self.given is None else _List(self.given)
+
+    def passing(self, texts: Iterable[Text]) -> Iterator[Text]:
+        """The same documents, counted on the way."""
+        for text in texts:
+            found = Counter(self._in(text))
+            self._occurrences.update(found)
+            self._documents.update(found.keys())
+            yield text
+
+    def terms(self, min_documents: int) -> list[Term]:
+        """The terms that enough documents have, the most frequent first, ties in code point order."""
+        common = [
+            Term(text, documents, self._occurrences[text])
+            for text, documents in self._documents.items()
+            if documents >= min_documents
+        ]
+        return sorted(common, key=lambda term: (-term.occurrences, term.text))
+
+    @property
+    def seen(self) -> int:
+        """How many terms occur at all, rare ones included."""
+        return len(self._documents)
+
+
+def read_terms(path: Path) -> list[str]:
+    """The terms of a text file, one a line; blank lines and lines that begin with # do not count."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise InputError("no such file", where=path, fix="Check --terms") from None
+    except IsADirectoryError:
+        raise InputError("this is a folder", where=path, fix="Give --terms a text file with one term a line") from None
+    except UnicodeDecodeError:
+        raise InputError("this is not UTF-8 text", where=path, fix="Save the list as UTF-8") from None
+    terms = [" ".join(unicodedata.normalize("NFC", line).split()) for line in lines]
+    kept = list(dict.fromkeys(term for term in terms if term and not term.startswith("#")))
+    if not kept:
+        raise InputError("no term in the file", where=path, fix="Write one term a line")
+    return kept
+
+
+class _Parts:
+    """Words in small letters that have a medical part; every distinct stretch is looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str | None, str], tuple[str, ...]] = {}
+
+    def __call__(self, text: Text) -> Iterator[str]:
+        for stretch in text.text.split():
+            key = (text.language, stretch)
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = tuple(_medical(stretch, text.language))
+            yield from found
+
+
+def _medical(stretch: str, language: str | None) -> Iterator[str]:
+    stretch = unicodedata.normalize("NFC", stretch)
+    for start, end in words(stretch):
+        if is_medical(stretch[start:end], language):
+            yield stretch[start:end]
+
+
+class _List:
+    """Terms of a list, word by word, in small letters or capitals."""
+
+    def __init__(self, terms: Iterable[str]) -> None:
+        self._by_first: dict[str, list[tuple[list[str], str]]] = {}
+        for term in terms:
+            parts = _lower_words(term)
+            self._by_first.setdefault(parts[0], []).append((parts, term))
+
+    def __call__(self, text: Text) -> Iterator[str]:
+        found = _lower_words(unicodedata.normalize("NFC", text.text))
+        for place, word in enumerate(found):
+            for parts, term in self._by_first.get(word, ()):
+                if found[place : place + len(parts)] == parts:
+                    yield term
+
+
+def _lower_words(text: str) -> list[str]:
+    return [text[start:end].lower() for start, end in words(text)]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from osler.core.artifact import Artifact
+from osler.core.errors import InputError
+from osler.stages.vocab.medical import is_medical
+from osler.stages.vocab.terms import Term, TermCount, read_terms
+from osler.stages.vocab.texts import Text, sample
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        (
+            "en",
+            "nephritis hypertension cardiomyopathy appendectomies lymphoma lymphomas anaemia bisoprolol osteoporosis",
+        ),
+        ("es", "nefritis hipertensión apendicectomía apendicectomia linfomas anemia hemorrágico estatina leucocitos"),
+        ("fr", "néphrite hypertension appendicectomie lymphome ischémie hémorragique leucocytes échographie"),
+        (None, "nephritis apendicectomía néphrite"),
+        ("de", "nephritis apendicectomía néphrite"),
+    ],
+)
+def test_words_made_of_medical_parts(language: str | None, words: str) -> None:
+    assert [word for word in words.split() if not is_medical(word, language)] == []
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        (
+            "en",
+            "patient analysis hypothesis hypotheses photography diploma purposes academic oma hyper trophies trophy",
+        ),
+        ("es", "paciente análisis hipótesis fotografías idioma simpatía toma academia hipotecas"),
+        ("fr", "patient visite limite chose analyses hypothèses photographie comme"),
+        (None, "Nephritis NEPHRITIS hypertensión2 Paloma Roma hypo-tension"),
+        ("en", "nefropatía néphrite"),
+    ],
+)
+def test_everyday_words_names_and_words_of_another_language_are_none(language: str | None, words: str) -> None:
+    assert [word for word in words.split() if is_medical(word, language)] == []
+
+
+def _count(counting: TermCount, *texts: str) -> list[Text]:
+    return list(counting.passing([Text("s", None, text) for text in texts]))
+
+
+def test_only_terms_of_enough_documents_count() -> None:
+    counting = TermCount()
+    texts = ["nephritis, nephritis and (lymphoma).", "Nephritis or nephritis; lymphoma-like", "lymphoma", "hepatitis"]
+    assert [text.text for text in _count(counting, *texts)] == texts
+    assert counting.terms(2) == [Term("lymphoma", 3, 3), Term("nephritis", 2, 3)]
+    assert counting.terms(3) == [Term("lymphoma", 3, 3)]
+    assert counting.seen == 3
+
+
+def test_terms_of_a_list_may_have_several_words_and_any_case() -> None:
+    counting = TermCount(["Insuficiencia cardíaca", "insuficiencia", "COVID-19", "nada"])
+    _count(counting, "INSUFICIENCIA\n cardi\u0301aca por Covid-19.", "insuficiencia renal", "covid-18")
+    assert counting.terms(1) == [
+        Term("insuficiencia", 2, 2),
+        Term("COVID-19", 1, 1),
+        Term("Insuficiencia cardíaca", 1, 1),
+    ]
+    assert counting.terms(1)[2].words == 2
+
+
+def test_reading_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "terms.txt"
+    path.write_text("\ufeffasma\n\n# drugs\n  ácido   fólico \nasma\n", encoding="utf-8")
+    assert read_terms(path) == ["asma", "ácido fólico"]
+    path.write_text("# nothing\n")
+    with pytest.raises(InputError, match="no term in the file"):
+        read_terms(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_terms(path)
+    with pytest.raises(InputError, match="this is a folder"):
+        read_terms(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        read_terms(tmp_path / "none")
+
+
+@pytest.mark.parametrize("wanted", [1, 7, 20, 59, 60, 1000])
+def test_a_sample_has_as_many_documents_as_wanted_evenly_spaced(corpus: Path, wanted: int) -> None:
+    found = [int(text.text.split()[2]) for text in sample(Artifact.open(corpus, "corpus"), wanted)]
+    assert len(found) == min(wanted, 60)
+    gaps = {after - here for here, after in pairwise(found)}
+    assert found[0] == 0
+    assert not gaps or max(gaps) - min(gaps) <= 1
