@@ -9,6 +9,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from osler.nn import attention
+from osler.nn.dropout import hash_dropout
 from osler.nn.folders import save_model
 from osler.nn.layout import Layout
 from osler.nn.norms import half_norms
@@ -62,6 +63,7 @@ class PackedModule(nn.Module):
     def __init__(self, model: Any, mode: Mode | None = None) -> None:
         super().__init__()
         half_norms(model)
+        hash_dropout(model)
         self.model = model
         self._runner = Runner.prepare(model.base_model, mode)
         self.train(model.training)
