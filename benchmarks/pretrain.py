@@ -1,6 +1,6 @@
 """Speed of pretraining: `osler pretrain` beside a Hugging Face Trainer script that does the same work, in one run.
 
-    python benchmarks/pretrain.py --preset base --rows full --compile --seconds 40 --json out.json
+    python benchmarks/pretrain.py --preset roberta-base --rows full --compile --seconds 40 --json out.json
 
 Both sides train the same model (the preset's configuration, random weights) on the same tokenised documents cut into the same
 pieces of at most 512, with 15 % masking, AdamW, clipping, a log line every few steps and checkpoints. Each side is a process of its
@@ -28,8 +28,9 @@ import numpy as np
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator
+from osler.stages.pretrain.documents import TokenisedDocuments
 from osler.stages.pretrain.stream import PieceStream
-from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
+from osler.stages.pretrain.tokens import tokenise
 
 LENGTH = 512
 BEGIN, PAD, END = 0, 1, 2
@@ -128,7 +129,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "rows": len(lengths),
         "tokens": int(lengths.sum()),
         "mean_row": mean,
-        "keys_seen": float((lengths**2).sum() / lengths.sum()),
+        "keys_seen": float((lengths.astype(np.int64) ** 2).sum() / lengths.sum()),
         "trainer_rows": max(1, round(rows / accumulate)),
         "trainer_accumulate": accumulate,
     }
@@ -141,9 +142,8 @@ def training_rows(folder: Path) -> PieceStream:
 
 def osler_side(folder: Path, options: argparse.Namespace) -> None:
     """What `osler pretrain` runs; the parent ends it with Ctrl-C."""
-    from osler.stages.pretrain.config import PretrainRecipe
+    from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings
     from osler.stages.pretrain.run import run
-    from osler.train.config import TrainConfig
 
     every = {"log_every": options.log_every, "checkpoint_every": options.checkpoint_every}
     recipe = PretrainRecipe(
@@ -154,7 +154,7 @@ def osler_side(folder: Path, options: argparse.Namespace) -> None:
         max_length=LENGTH,
         batch_tokens=options.batch_tokens,
         validation_share=VALIDATION,
-        train=TrainConfig(steps=ENDLESS, **every, **SHARED),
+        train=PretrainSettings(steps=ENDLESS, **every, **SHARED),
     )
     try:
         run(recipe, folder / "osler")
@@ -176,6 +176,7 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
     model = auto.from_config(config)
 
     rows = training_rows(folder)
+    [stored] = rows.documents.shards  # the generated corpus is one row group
 
     class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
         """The tokenised pieces, as run_mlm.py gives them to the collator."""
@@ -185,7 +186,7 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
 
         def __getitem__(self, number: int) -> dict[str, list[int]]:
             start, size = rows.starts[number], rows.sizes[number]
-            ids = [BEGIN, *rows.ids[start : start + size].tolist(), END]
+            ids = [BEGIN, *stored[start : start + size].tolist(), END]
             return {"input_ids": ids, "special_tokens_mask": [1, *[0] * int(size), 1]}
 
     class LoggingTrainer(transformers.Trainer):
@@ -246,24 +247,6 @@ def write_memory(path: Path) -> None:
 
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     path.write_text(str(torch.cuda.max_memory_allocated() if torch.cuda.is_available() else resident))
-
-
-def matmul_peak() -> float:
-    """The best of several rounds of a large matrix product, in FLOP/s: bf16 on a GPU, fp32 elsewhere."""
-    import torch
-
-    cuda = torch.cuda.is_available()
-    size, repeats, device, dtype = (8192, 20, "cuda", torch.bfloat16) if cuda else (1024, 5, "cpu", torch.float32)
-    left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    best = 0.0
-    for _ in range(6):
-        began = time.perf_counter()
-        for _ in range(repeats):
-            torch.matmul(left, right)
-        if cuda:
-            torch.cuda.synchronize()
-        best = max(best, repeats * 2 * size**3 / (time.perf_counter() - began))
-    return best
 
 
 def measure(side: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
@@ -347,7 +330,9 @@ def parse() -> argparse.Namespace:
 
     cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preset", choices=["tiny", "base", "large"], default="base" if cuda else "tiny")
+    parser.add_argument(
+        "--preset", choices=["tiny", "roberta-base", "roberta-large"], default="roberta-base" if cuda else "tiny"
+    )
     parser.add_argument("--rows", choices=["full", "natural"], default="full")
     parser.add_argument("--compile", action="store_true", help="the Trainer with torch_compile too")
     parser.add_argument("--padding", choices=["512", "longest"], default="512", help="what the Trainer pads rows to")
@@ -363,7 +348,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.batch_tokens = options.batch_tokens or LENGTH * {"tiny": 8, "base": 128, "large": 64}[options.preset]
+    rows = {"tiny": 8, "roberta-base": 128, "roberta-large": 64}[options.preset]
+    options.batch_tokens = options.batch_tokens or LENGTH * rows
     options.vocab = options.vocab or (8_000 if options.preset == "tiny" else 50_264)
     return options
 
@@ -372,7 +358,11 @@ def main() -> None:
     """Print the table, or run one side of it."""
     options = parse()
     if options.side == "peak":
-        return print(matmul_peak())
+        import torch
+
+        from osler.nn.peak import matmul_peak
+
+        return print(matmul_peak("cuda" if torch.cuda.is_available() else "cpu", seconds=1.0))
     if options.side:
         options.data = json.loads((options.folder / "data.json").read_text())
         return (osler_side if options.side == "osler" else trainer_side)(options.folder, options)

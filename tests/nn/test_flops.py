@@ -8,7 +8,7 @@ from osler.nn.presets import preset_config
 
 @pytest.fixture(scope="module")
 def base():
-    return preset_config("base", vocab_size=50265, pad_token_id=1)
+    return preset_config("roberta-base", vocab_size=50265, pad_token_id=1)
 
 
 def test_roberta_base_at_512_costs_what_was_computed_by_hand(base):
@@ -18,7 +18,7 @@ def test_roberta_base_at_512_costs_what_was_computed_by_hand(base):
 
 
 def test_modernbert_counts_its_windows_and_gates():
-    modern = preset_config("modern", vocab_size=50368, pad_token_id=1, max_length=1024)
+    modern = preset_config("modernbert-base", vocab_size=50368, pad_token_id=1, max_length=1024)
     assert flops_per_token(modern, length=1024, masked_fraction=0.3) == pytest.approx(824e6, rel=0.02)
     # Local layers stop growing with the length, 8 of the 22 go on.
     growth = flops_per_token(modern, length=4096) - flops_per_token(modern, length=2048)

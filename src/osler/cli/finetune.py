@@ -16,6 +16,9 @@ def finetune(
         str | None, typer.Option("--model", "-m", help="An encoder or bundle folder, or a hub name.")
     ] = None,
     out: OutOption = Path("runs/bundle"),
+    teacher: Annotated[
+        Path | None, typer.Option("--teacher", help="A fine-tuned bundle whose soft labels to learn from too.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the largest task.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Peak learning rate.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of weights, order and dropout.")] = None,
@@ -28,5 +31,12 @@ def finetune(
     from osler.stages.finetune.config import FinetuneRecipe
     from osler.stages.finetune.run import plan, run
 
-    options = {"tasks": tasks or None, "model": model, "epochs": epochs, "train.lr": lr, "train.seed": seed}
+    options = {
+        "tasks": tasks or None,
+        "model": model,
+        "teacher.bundle": teacher,
+        "epochs": epochs,
+        "train.lr": lr,
+        "train.seed": seed,
+    }
     perform(FinetuneRecipe, plan, run, recipe=recipe, sets=sets, options=options, out=out, force=force, dry_run=dry_run)

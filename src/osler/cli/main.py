@@ -8,13 +8,27 @@ import typer
 from typer.core import TyperGroup
 
 from osler import __version__
-from osler.cli import annotate, convert, corpus, demo, evaluate, export, finetune, pretrain, study, tasks, vocab
+from osler.cli import (
+    annotate,
+    convert,
+    corpus,
+    demo,
+    distill,
+    evaluate,
+    export,
+    finetune,
+    pretrain,
+    study,
+    tasks,
+    vocab,
+)
 from osler.cli.common import guarded
 
 _FLOW = (
     "corpus",
     "vocab",
     "pretrain",
+    "distill",
     "tasks",
     "finetune",
     "evaluate",
@@ -69,6 +83,7 @@ def _global(
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(vocab.app, name="vocab")
 app.command("pretrain")(pretrain.pretrain)
+app.command("distill")(distill.distill)
 app.add_typer(tasks.app, name="tasks")
 app.command("finetune")(finetune.finetune)
 app.command("evaluate")(evaluate.evaluate)

@@ -40,8 +40,11 @@ class Bar:
 
 
 @contextmanager
-def progress(description: str, total: float | None = None) -> Iterator[Bar]:
-    """A progress bar with time left; silent where standard error is no terminal."""
+def progress(description: str, total: float | None = None, *, training: bool = False) -> Iterator[Bar]:
+    """A progress bar with time left; silent where standard error is no terminal.
+
+    That of a `training` run leaves the room to its status (see `training_status`), which says the time left itself.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -50,22 +53,64 @@ def progress(description: str, total: float | None = None) -> Iterator[Bar]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
-    columns = (
+    # Of all columns the status alone may wrap, so a narrow terminal shows the others whole.
+    status = TextColumn("{task.fields[status]}", table_column=Column(no_wrap=False))
+    everything = (
         TextColumn("{task.description:<24}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[status]}"),
+        status,
     )
+    short = (TextColumn("{task.description}"), BarColumn(bar_width=16), MofNCompleteColumn(), status)
+    columns = short if training else everything
     with Progress(*columns, console=console(), transient=True, disable=not console().is_terminal) as bars:
         yield Bar(bars, bars.add_task(description, total=total, status=""))
 
 
-def training_status(loss: float | None, tokens_per_second: float | None) -> str:
-    """The end of a training bar: loss and speed, once they are known."""
+def training_status(
+    loss: float | None,
+    tokens_per_second: float | None,
+    flops_per_second: float | None = None,
+    peak: float | None = None,
+    seconds_left: float | None = None,
+) -> str:
+    """The end of a training bar: loss, speed, the share of the device's peak and the time left, each once it is known."""
     parts = [] if loss is None else [f"loss {loss:.3f}"]
     if tokens_per_second:
         parts.append(f"{tokens_per_second:,.0f} tokens/s")
+    if flops_per_second:
+        share = f" ({flops_per_second / peak:.0%} of peak)" if peak else ""
+        parts.append(f"{flop_rate(flops_per_second)}{share}")
+    if seconds_left is not None:
+        parts.append(f"{duration(seconds_left)} left")
     return "  ".join(parts)
+
+
+def flop_rate(flops_per_second: float) -> str:
+    """Floating-point operations a second with a unit that fits."""
+    scale, unit = (1e12, "TFLOP/s") if flops_per_second >= 1e12 else (1e9, "GFLOP/s")
+    value = flops_per_second / scale
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
+
+
+def flop_count(flops: float) -> str:
+    """A number of floating-point operations with a unit that fits."""
+    for scale, unit in ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
+        if flops >= scale:
+            return f"{flops / scale:.3g} {unit}" if flops < 1000 * scale else f"{flops:.3g} FLOP"
+    return f"{flops:,.0f} FLOP"
+
+
+def duration(seconds: float) -> str:
+    """A time in the two units that matter."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours / 24:.1f} days"

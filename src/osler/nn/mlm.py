@@ -12,9 +12,10 @@ from osler.core.errors import InputError
 from osler.nn.folders import load_model
 from osler.nn.initial import seeded
 from osler.nn.packing import Packed
-from osler.nn.presets import preset_config
+from osler.nn.presets import Preset, preset_config
 from osler.nn.quiet import quiet
 from osler.nn.runner import Mode, PackedModule
+from osler.nn.vocabulary import pad_decoder
 
 # The modules a hidden state passes through, in order, by the names of transformers; the first set found applies.
 _HEADS: tuple[tuple[str, ...], ...] = (
@@ -40,6 +41,7 @@ class MaskedLM(PackedModule):
                 fix="Use BERT, RoBERTa, XLM-R, CamemBERT, ELECTRA, ModernBERT, DistilBERT, ALBERT, MPNet or DeBERTa-v2",
             )
         super().__init__(model, mode)
+        pad_decoder(model)
         self._head = names
 
     @classmethod
@@ -52,7 +54,7 @@ class MaskedLM(PackedModule):
     @classmethod
     def from_preset(
         cls,
-        name: str,
+        shape: str | Preset,
         *,
         vocab_size: int,
         pad_token_id: int,
@@ -68,7 +70,7 @@ class MaskedLM(PackedModule):
 
         auto: Any = AutoModelForMaskedLM
         config = preset_config(
-            name,
+            shape,
             vocab_size=vocab_size,
             pad_token_id=pad_token_id,
             max_length=max_length,
@@ -82,6 +84,10 @@ class MaskedLM(PackedModule):
 
     def head(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary [M, V] for hidden states [M, H]."""
+        return self.padded_head(hidden)[:, : self.vocab_size]
+
+    def padded_head(self, hidden: Tensor) -> Tensor:
+        """Scores [M, V rounded up] as they are computed: those of the padding are so low that they have no probability."""
         for name in self._head:
             hidden = getattr(self.model, name)(hidden)
         return hidden
@@ -92,6 +98,7 @@ class MaskedLM(PackedModule):
 
     def forward(self, batch: Packed, positions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The summed loss over the targets that are not -100, and their number."""
-        scores = self.logits(batch, positions).float()
+        # The padding stays: it adds nothing to the loss, and cutting it off would be one more pass over the scores.
+        scores = self.padded_head(self.hidden(batch).index_select(0, positions)).float()
         loss = cross_entropy(scores, targets, ignore_index=IGNORED, reduction="sum")
         return loss, (targets != IGNORED).sum().float()

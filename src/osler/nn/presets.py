@@ -1,4 +1,4 @@
-"""Encoder sizes by name, for training from random weights."""
+"""Encoder sizes by name, for training from random weights. Cheap to import: recipes are checked against it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,63 @@ class Preset:
     inner: int
     modern: bool = False
 
+    def changed(
+        self,
+        *,
+        layers: int | None = None,
+        width: int | None = None,
+        heads: int | None = None,
+        inner: int | None = None,
+    ) -> Preset:
+        """A copy with some numbers replaced, refused where the heads cannot share the width."""
+        shape = Preset(
+            layers=layers or self.layers,
+            width=width or self.width,
+            heads=heads or self.heads,
+            inner=inner or self.inner,
+            modern=self.modern,
+        )
+        if shape.width % shape.heads:
+            raise RecipeError(
+                f"{shape.heads} heads do not divide a width of {shape.width}",
+                fix="Choose a width that is a multiple of the heads, 64 for each head by custom",
+            )
+        if shape.modern and shape.width // shape.heads % 2:
+            raise RecipeError(
+                f"{shape.width // shape.heads} is an odd width for a head, and rotary positions turn pairs",
+                fix="Choose a width that is an even multiple of the heads",
+            )
+        return shape
+
 
 PRESETS: dict[str, Preset] = {
     # ModernBERT's shape learns at this size where RoBERTa's stays at the word frequencies (docs/decisions.md).
     "tiny": Preset(layers=2, width=128, heads=2, inner=192, modern=True),
     "small": Preset(layers=4, width=256, heads=4, inner=1024),
     "compact": Preset(layers=12, width=384, heads=6, inner=1536),
-    "base": Preset(layers=12, width=768, heads=12, inner=3072),
-    "large": Preset(layers=24, width=1024, heads=16, inner=4096),
-    "modern": Preset(layers=22, width=768, heads=12, inner=1152, modern=True),
+    # Exactly as in Liu et al. 2019, carrino2022 (table 3) and lewis2020.
+    "roberta-base": Preset(layers=12, width=768, heads=12, inner=3072),
+    "roberta-large": Preset(layers=24, width=1024, heads=16, inner=4096),
+    "modernbert-base": Preset(layers=22, width=768, heads=12, inner=1152, modern=True),
+    # As deep as roberta-base; three gated matrices of 2,048 do the work of its two of 3,072.
+    "modernbert-12": Preset(layers=12, width=768, heads=12, inner=2048, modern=True),
 }
+
+_FORMER = {"base": "roberta-base", "large": "roberta-large", "modern": "modernbert-base"}
+
+
+def find_preset(name: str) -> Preset:
+    """A preset by its name; an unknown name is told the nearest."""
+    preset = PRESETS.get(name)
+    if preset is None:
+        close = _FORMER.get(name) or nearest(name, PRESETS)
+        hint = f"Did you mean {close!r}? " if close else ""
+        raise RecipeError(f"no encoder preset {name!r}", fix=f"{hint}Known: {', '.join(PRESETS)}")
+    return preset
 
 
 def preset_config(
-    name: str,
+    shape: str | Preset,
     *,
     vocab_size: int,
     pad_token_id: int,
@@ -40,12 +83,8 @@ def preset_config(
     eos_token_id: int | None = None,
     dropout: float | None = None,
 ) -> Any:
-    """The configuration of a preset; `max_length` counts special tokens, `dropout` None keeps the shape's own."""
-    preset = PRESETS.get(name)
-    if preset is None:
-        close = nearest(name, PRESETS)
-        hint = f"Did you mean {close!r}? " if close else ""
-        raise RecipeError(f"no encoder preset {name!r}", fix=f"{hint}Known: {', '.join(PRESETS)}")
+    """The configuration of a preset; `max_length` counts special tokens, `dropout` None keeps the architecture's own."""
+    preset = find_preset(shape) if isinstance(shape, str) else shape
     common: dict[str, Any] = {
         "vocab_size": vocab_size,
         "hidden_size": preset.width,

@@ -56,8 +56,10 @@ def curves(
         axes.set(xlabel=xlabel, ylabel=ylabel)
         if log_x:
             axes.set_xscale("log")
+            _plain_numbers(axes.xaxis)
         if log_y:
             axes.set_yscale("log")
+            _plain_numbers(axes.yaxis)
         axes.grid(color=GRID, linewidth=0.8)
         axes.margins(x=0.03, y=0.08)
         if len(series) > 1:
@@ -186,6 +188,18 @@ def heatmap(
         if value is not None
     )
     return draw_svg(draw, (1.6 + 0.85 * len(columns), 1.2 + 0.46 * len(rows)), title, f"{title or 'Matrix'}. {said}.")
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Label a logarithmic axis with plain numbers: what matplotlib writes there by default is mathematical markup."""
+    ticker = require("matplotlib.ticker", "report")
+
+    class Plain(ticker.LogFormatter):  # type: ignore[misc, name-defined]
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
+    axis.set_major_formatter(Plain())
+    axis.set_minor_formatter(Plain(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
 
 
 def _said(bar: Bar) -> str:

@@ -1,42 +1,63 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.stages.pretrain.config import Masking
-from osler.stages.pretrain.masking import IGNORED, Masker
+from osler.stages.pretrain.documents import TokenisedDocuments
 from osler.stages.pretrain.stream import PieceStream
-from osler.stages.pretrain.tokens import TokenisedDocuments
-from osler.stages.pretrain.vocabulary import Vocabulary
 
-BOS, EOS, MASK, VOCAB = 0, 2, 4, 1000
-VOCABULARY = Vocabulary(VOCAB, 1, MASK, frozenset(range(5)), (BOS,), (EOS,))
+BOS, EOS = 0, 2
+lists_of_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=12)
 
 
-def documents(lengths: list[int]) -> TokenisedDocuments:
+def documents(lengths: list[int], sources: list[int] | None = None) -> TokenisedDocuments:
+    """Documents whose tokens are all different, so that every one can be traced."""
     ids = np.arange(10, 10 + sum(lengths), dtype=np.uint16)
-    return TokenisedDocuments(ids, np.cumsum([0, *lengths], dtype=np.int64))
+    numbers = None if sources is None else np.array(sources, dtype=np.int32)
+    return TokenisedDocuments.of(ids, np.cumsum([0, *lengths], dtype=np.int64), numbers)
 
 
-def stream(lengths: list[int], max_length: int = 8, seed: int | None = 1) -> PieceStream:
-    return PieceStream(documents(lengths), max_length, [BOS], [EOS], seed)
+def stream(lengths: list[int], max_length: int = 8, seed: int | None = 1, **options) -> PieceStream:
+    return PieceStream(documents(lengths, options.pop("sources", None)), max_length, [BOS], [EOS], seed, **options)
+
+
+def read(line: PieceStream, start: int, end: int) -> list[int]:
+    return np.concatenate(line.sequences(start, end)).tolist()
+
+
+def ordinary(tokens: list[int]) -> Counter[int]:
+    return Counter(token for token in tokens if token not in (BOS, EOS))
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(3, 12), st.integers(1, 17))
+@given(lists_of_lengths, st.integers(3, 12), st.integers(1, 17))
 def test_one_epoch_holds_every_token_once_whatever_the_batch_size(lengths, max_length, batch):
     line = stream(lengths, max_length)
     seen: Counter[int] = Counter()
     for start in range(0, line.epoch_tokens, batch):
         for piece in line.sequences(start, min(start + batch, line.epoch_tokens)):
-            assert len(piece) <= max_length
-            seen.update(piece.tolist())
-    ordinary = {token: count for token, count in seen.items() if token not in (BOS, EOS)}
-    assert ordinary == dict.fromkeys(range(10, 10 + sum(lengths)), 1)
+            assert 0 < len(piece) <= max_length
+            seen += ordinary(piece.tolist())
+    assert seen == dict.fromkeys(range(10, 10 + sum(lengths)), 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(lists_of_lengths, st.integers(3, 12))
+def test_a_piece_is_framed_and_continues_its_document(lengths, max_length):
+    line = stream(lengths, max_length)
+    bounds = np.cumsum([10, *lengths])
+    for piece in line.sequences(0, line.epoch_tokens):
+        assert (piece[0], piece[-1]) == (BOS, EOS)
+        inner = piece[1:-1]
+        assert (np.diff(inner) == 1).all()
+        # Of one document only; shorter than the context only at the document's end.
+        assert np.searchsorted(bounds, inner[0], side="right") == np.searchsorted(bounds, inner[-1], side="right")
+        assert len(piece) == max_length or inner[-1] + 1 in bounds
 
 
 @settings(max_examples=30, deadline=None)
@@ -44,59 +65,101 @@ def test_one_epoch_holds_every_token_once_whatever_the_batch_size(lengths, max_l
 def test_any_stretch_is_a_pure_function_of_its_position(start, size):
     one, other = stream([5, 20, 3, 9]), stream([5, 20, 3, 9])
     other.sequences(start + 500, start + 510)  # looking elsewhere first changes nothing
-    assert (
-        np.concatenate(one.sequences(start, start + size)).tolist()
-        == np.concatenate(other.sequences(start, start + size)).tolist()
-    )
-    assert sum(len(piece) for piece in one.sequences(start, start + size)) == size
+    assert read(one, start, start + size) == read(other, start, start + size)
+    assert len(read(one, start, start + size)) == size
 
 
 def test_epochs_follow_each_other_without_a_gap_in_another_order():
     line = stream([5] * 20)
-    first = np.concatenate(line.sequences(0, line.epoch_tokens)).tolist()
-    second = np.concatenate(line.sequences(line.epoch_tokens, 2 * line.epoch_tokens)).tolist()
+    first = read(line, 0, line.epoch_tokens)
+    second = read(line, line.epoch_tokens, 2 * line.epoch_tokens)
     assert sorted(first) == sorted(second)
     assert first != second
-    assert np.concatenate(line.sequences(0, 2 * line.epoch_tokens)).tolist() == first + second
+    assert read(line, 0, 2 * line.epoch_tokens) == first + second
+    assert read(stream([5] * 20, seed=2), 0, line.epoch_tokens) != first
 
 
 def test_validation_order_is_the_order_of_the_documents():
-    line = stream([3, 4], seed=None)
+    line = stream([3, 4], seed=None, sources=[0, 1], weights={"0": 3.0})
     assert [piece.tolist() for piece in line.sequences(0, line.epoch_tokens)] == [
         [0, 10, 11, 12, 2],
         [0, 13, 14, 15, 16, 2],
     ]
 
 
-def masker(**settings_) -> Masker:
-    return Masker(VOCABULARY, Masking(**settings_))
+@settings(max_examples=40, deadline=None)
+@given(lists_of_lengths, st.lists(st.integers(0, 12), max_size=4), st.integers(0, 60), st.integers(1, 90))
+def test_how_documents_lie_in_shards_changes_nothing(lengths, cuts, start, size):
+    whole = documents(lengths)
+    borders = sorted({0, len(lengths), *(cut for cut in cuts if cut < len(lengths))})
+    places = np.append(whole.starts, sum(lengths))[borders]
+    # An empty shard in between, as a slice without any token leaves it.
+    shards = (whole.shards[0][:0], *np.split(whole.shards[0], places[1:-1]))
+    apart = TokenisedDocuments(shards, whole.starts, whole.lengths, whole.sources, whole.names)
+    lines = [PieceStream(found, 8, [BOS], [EOS], 1) for found in (whole, apart)]
+    assert read(lines[0], start, start + size) == read(lines[1], start, start + size)
 
 
-def test_masking_keeps_its_shares_and_never_touches_special_tokens():
-    rng = np.random.default_rng(0)
-    ids = rng.integers(5, VOCAB, size=20_000)
-    ids[::50] = EOS
-    masked = masker(rate=0.15).apply(ids, np.random.default_rng(1))
-    assert len(masked.positions) == int(0.15 * len(ids)) == len(masked.targets)
-    assert (masked.targets == ids[masked.positions]).all()
-    assert not np.isin(masked.targets, [0, 1, 2, 3, 4]).any()
-    shown = masked.ids[masked.positions]
-    assert np.mean(shown == MASK) == pytest.approx(0.8, abs=0.02)
-    assert np.mean(shown == masked.targets) == pytest.approx(0.1, abs=0.02)
-    untouched = np.ones(len(ids), dtype=bool)
-    untouched[masked.positions] = False
-    assert (masked.ids[untouched] == ids[untouched]).all()
-    assert not np.isin(shown[shown != MASK], [0, 1, 2, 3]).any()
+weight = st.one_of(st.sampled_from([1.0, 2.0, 3.0]), st.floats(0.05, 3.5))
 
 
-def test_the_number_of_positions_is_fixed_even_where_few_tokens_can_be_masked():
-    ids = np.array([BOS, 10, EOS, BOS, EOS, BOS, EOS, BOS, EOS, BOS])
-    masked = masker(rate=0.5).apply(ids, np.random.default_rng(0))
-    assert len(masked.positions) == 5
-    assert (masked.targets != IGNORED).sum() == 1
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(0, 2)), min_size=1, max_size=12),
+    st.tuples(weight, weight, weight),
+    st.integers(1, 7),
+    st.integers(1, 40),
+)
+def test_documents_are_read_as_often_as_their_source_weighs(rows, weights, epochs, batch):
+    lengths, sources = [row[0] for row in rows], [row[1] for row in rows]
+    line = stream(lengths, sources=sources, weights={str(n): w for n, w in enumerate(weights)})
+    ends = [line.epoch_start(number) for number in range(epochs + 1)]
+    tokens = read(line, 0, ends[-1]) if ends[-1] else []
+    batches = (read(line, at, min(at + batch, ends[-1])) for at in range(0, ends[-1], batch))
+    assert list(chain.from_iterable(batches)) == tokens
+    seen = ordinary(tokens)
+    for start, length, source in zip(np.cumsum([10, *lengths]), lengths, sources, strict=False):
+        counts = {seen[token] for token in range(start, start + length)}
+        assert len(counts) == 1  # a document is read whole, however often
+        assert abs(counts.pop() - epochs * weights[source]) < 1 + 1e-6
+    for number, (begin, end) in enumerate(pairwise(ends)):
+        part = ordinary(read(line, begin, end)) if end > begin else Counter()
+        for source, expected in enumerate(weights):
+            firsts = [f for f, s in zip(np.cumsum([10, *lengths]), sources, strict=False) if s == source]
+            times = sum(part[first] for first in firsts)
+            assert abs(times - len(firsts) * expected) <= 1 + 1e-6, f"epoch {number}"
+            if expected == int(expected):
+                assert {part[first] for first in firsts} <= {int(expected)}
 
 
-def test_masks_change_with_the_stream_and_repeat_with_it():
-    ids = np.arange(5, 500)
-    one, same, other = (masker().apply(ids, np.random.default_rng(s)).positions.tolist() for s in (0, 0, 1))
-    assert one == same != other
+def test_weighted_epochs_draw_other_documents_and_are_found_from_anywhere():
+    options = {"sources": [0] * 40 + [1] * 40, "weights": {"0": 0.25, "1": 2.0}}
+    line = stream([4] * 80, **options)
+    drawn = []
+    for epoch in range(4):
+        start, end = line.epoch_start(epoch), line.epoch_start(epoch + 1)
+        seen = ordinary(read(line, start, end))
+        drawn.append({token for token in seen if token < 10 + 160})
+        assert len(drawn[-1]) == 40  # ten documents of four tokens
+        assert all(seen[token] == 2 for token in range(170, 330))
+        fresh = stream([4] * 80, **options)
+        assert read(fresh, end - 9, end + 9) == read(line, end - 9, end + 9)
+    assert set.union(*drawn) == set(range(10, 170))
+    other = PieceStream(documents([4] * 80, options["sources"]), 8, [BOS], [EOS], 2, options["weights"])
+    assert set(ordinary(read(other, 0, other.epoch_tokens))) != set(ordinary(read(line, 0, line.epoch_tokens)))
+
+
+def test_far_places_of_a_sparsely_read_corpus_are_found():
+    line = stream([3, 5, 8], sources=[0, 0, 0], weights={"0": 0.001})
+    assert line.epoch_tokens in (0, 5, 7, 10, 12)
+    far = 10**7
+    assert len(read(line, far, far + 40)) == 40
+
+
+@pytest.mark.parametrize(("lengths", "weights"), [([6] * 200, {}), ([1, 2, 3, 30] * 100, {"0": 0.5})])
+def test_batches_hold_no_more_sequences_than_usual(lengths, weights):
+    line = stream(lengths, sources=[n % 2 for n in range(len(lengths))], weights=weights)
+    room = line.usual_sequences(512)
+    counts = [len(line.sequences(512 * k, 512 * (k + 1))) for k in range(60)]
+    assert max(counts) <= room < 2 * max(counts)
+    assert room % 8 == 0

@@ -21,7 +21,7 @@ def write_card(
     card: dict[str, Any] = {"shards": shards, **statistics.plain()}
     for name, facts in card["sources"].items():
         origin = _source_of(name, files, recipe)
-        facts["language"], facts["licence"] = origin.language, origin.licence
+        facts["language"], facts["licence"], facts["weight"] = origin.language, origin.licence, origin.weight
     write_atomic(folder / "README.md", _readme(card, recipe))
     write_json(folder / CARD, card)
     return card
@@ -46,13 +46,14 @@ def _readme(card: dict[str, Any], recipe: CorpusRecipe) -> str:
         "## Sources",
         "",
         *_table(
-            ["source", "language", "licence", "read", "kept", "words", "repaired"],
+            ["source", "language", "licence", "read", "kept", "words", "repaired", "weight"],
             [
                 [
                     name,
                     facts["language"] or "not stated",
                     facts["licence"] or "not stated",
                     *(f"{facts[key]:,}" for key in ("read", "documents", "words", "repaired")),
+                    f"{facts['weight']:g}",
                 ]
                 for name, facts in card["sources"].items()
             ],

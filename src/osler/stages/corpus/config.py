@@ -34,6 +34,8 @@ class Source(Recipe):
     """The language of the documents, where it is known."""
     licence: str | None = None
     """For the card."""
+    weight: float = Field(1.0, gt=0.0)
+    """How often pretraining reads a document of it in an epoch, on average; stated on the card."""
 
     @field_validator("files", mode="before")
     @classmethod

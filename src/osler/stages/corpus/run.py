@@ -17,12 +17,12 @@ from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.core.files import fingerprint, remove_tree
 from osler.core.logs import get_logger
+from osler.core.processes import run_all
 from osler.stages.corpus.card import CARD, write_card
 from osler.stages.corpus.clean import clean_part
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.duplicates import documents_to_keep
-from osler.stages.corpus.engine import run_all
 from osler.stages.corpus.inputs import find_inputs, names_digest
 from osler.stages.corpus.ledger import LEDGER, write_ledger
 from osler.stages.corpus.parts import plan_parts

@@ -21,16 +21,20 @@ from osler.train.source import Batch, EpochSource
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """A packed batch, the head it teaches and that head's targets."""
+    """A packed batch, the head it teaches, that head's targets, and a teacher's outputs where there is one."""
 
     head: str
     batch: Packed
     targets: torch.Tensor
+    soft: torch.Tensor | None = None
 
     def to(self, device: torch.device) -> TaskBatch:
         """A copy on another device."""
         return TaskBatch(
-            self.head, self.batch.to(device, non_blocking=True), self.targets.to(device, non_blocking=True)
+            self.head,
+            self.batch.to(device, non_blocking=True),
+            self.targets.to(device, non_blocking=True),
+            None if self.soft is None else self.soft.to(device, non_blocking=True),
         )
 
 
@@ -54,10 +58,17 @@ class _Ref:
 class TaskBatches:
     """Makes the batches of every epoch, each a pure function of seed and epoch, and counts the turns of each task."""
 
-    def __init__(self, recipe: FinetuneRecipe, model: MultiHeadModel, tasks: Mapping[str, TaskInstances]) -> None:
+    def __init__(
+        self,
+        recipe: FinetuneRecipe,
+        model: MultiHeadModel,
+        tasks: Mapping[str, TaskInstances],
+        soft: Mapping[str, Sequence[np.ndarray]] | None = None,
+    ) -> None:
         self.recipe = recipe
         self.model = model
         self.tasks = tasks
+        self.soft = soft or {}
 
     def source(self) -> EpochSource:
         """The batches as the loop takes them."""
@@ -96,7 +107,14 @@ class TaskBatches:
         packed = pack_instances(instances, self.model)
         weight = sum(task.builder.weight(instance) for instance in instances)
         tokens = sum(instance.length for instance in instances)
-        return Batch(TaskBatch(ref.task, packed, _targets(instances)), weight, tokens)
+        soft = self._soft(ref) if ref.task in self.soft else None
+        return Batch(TaskBatch(ref.task, packed, _targets(instances), soft), weight, tokens)
+
+    def _soft(self, ref: _Ref) -> torch.Tensor:
+        """The teacher's outputs for one micro-batch: a row a token, or a row a sequence."""
+        outputs = [self.soft[ref.task][index] for index in ref.indices]
+        by_token = self.model.head(ref.task).level == "token"
+        return torch.from_numpy(np.concatenate(outputs) if by_token else np.stack(outputs))
 
 
 def _targets(instances: Sequence[Instance]) -> torch.Tensor:

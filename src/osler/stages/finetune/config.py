@@ -18,6 +18,17 @@ class Mixing(Recipe):
     temperature: float = Field(2.0, ge=1.0)
 
 
+class TaskTeacher(Recipe):
+    """A fine-tuned bundle whose outputs the student learns from, beside its gold labels or in their place."""
+
+    bundle: Path = runtime()
+    """The folder of a bundle with a head for every task of the recipe, by the same name."""
+    weight: float = Field(0.5, gt=0.0, le=1.0)
+    """The share of the soft labels in the loss; the gold labels have the rest, at 1.0 they have none."""
+    temperature: float = Field(2.0, gt=0.0)
+    """How much the teacher's distributions are smoothed; a regression has no use for it."""
+
+
 class FinetuneRecipe(Recipe):
     """Single-task fine-tuning is multi-task fine-tuning with one task."""
 
@@ -38,6 +49,7 @@ class FinetuneRecipe(Recipe):
     accumulate: int = Field(1, ge=1)
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
     mixing: Mixing = Mixing()
+    teacher: TaskTeacher | None = None
     train: TrainConfig = TrainConfig()
 
     @model_validator(mode="after")

@@ -38,4 +38,11 @@ Best epoch chosen by the mean of the dev scores (the last one where no head has 
 {counts["steps"]}; test data was not read.
 {recipe.epochs} epochs, batches of {recipe.batch_size}, windows of {spec.max_length} tokens overlapping by {spec.overlap},
 {recipe.train.optimizer} at {recipe.train.lr:g}, seed {recipe.train.seed}, mixing {recipe.mixing.order}.
-"""
+{_teacher(recipe)}"""
+
+
+def _teacher(recipe: FinetuneRecipe) -> str:
+    if recipe.teacher is None:
+        return ""
+    share, heat = recipe.teacher.weight, recipe.teacher.temperature
+    return f"\nDistilled: {share:.0%} of the loss came from the soft labels of a fine-tuned teacher, at temperature {heat:g}.\n"

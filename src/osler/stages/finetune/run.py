@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from torch import nn
 
 from osler.bundle.bundle import Bundle
@@ -19,9 +20,11 @@ from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
 from osler.nn.flops import flops_per_token
 from osler.nn.folders import model_digest, resolve
 from osler.nn.multihead import MultiHeadModel
-from osler.stages.finetune.batches import TaskBatch, TaskBatches, TaskInstances
+from osler.stages.finetune.batches import TaskBatches, TaskInstances
 from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.finetune.objective import MultiTask
 from osler.stages.finetune.report import bundle_card
+from osler.stages.finetune.teacher import soft_labels, teacher_digest
 from osler.tasks.data import TaskData
 from osler.tasks.leakage import without_leaks
 from osler.tasks.tokens import Tokens
@@ -29,7 +32,7 @@ from osler.text.document import Record
 from osler.train.loop import train
 from osler.train.run import StepReport
 from osler.train.selection import BestOf
-from osler.train.source import EpochSource, LossOutput
+from osler.train.source import EpochSource
 
 log = get_logger("osler.finetune")
 
@@ -44,7 +47,17 @@ def plan(recipe: FinetuneRecipe, out: Path) -> list[str]:
         f"{recipe.epochs} epochs, batches of {recipe.batch_size}, windows of {recipe.max_length} tokens, "
         f"peak rate {recipe.train.lr:g}, seed {recipe.train.seed}; the best epoch on dev is kept, "
         "the last one under a protocol that trains on dev",
+        *_teaching(recipe),
         f"write the bundle to {out}",
+    ]
+
+
+def _teaching(recipe: FinetuneRecipe) -> list[str]:
+    teacher = recipe.teacher
+    if teacher is None:
+        return []
+    return [
+        f"{teacher.weight:.0%} of the loss by the soft labels of {teacher.bundle} at temperature {teacher.temperature:g}"
     ]
 
 
@@ -55,6 +68,8 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     _check(recipe, tasks)
     parents: dict[str, str | Artifact] = {"model": model_digest(folder)}
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
+    if recipe.teacher:
+        parents["teacher"] = teacher_digest(recipe.teacher, [task.card.name for task in tasks])
 
     def build(work: Workspace) -> None:
         _Finetuning(recipe, folder, tasks).run(work)
@@ -82,19 +97,6 @@ def _check(recipe: FinetuneRecipe, tasks: Sequence[TaskData]) -> None:
 
 def _trained_on(recipe: FinetuneRecipe, task: TaskData) -> tuple[str, ...]:
     return task.card.protocol_named(recipe.protocols.get(task.card.name)).train_on
-
-
-class _MultiTask(nn.Module):
-    """The model as the loop calls it: one batch teaches one head."""
-
-    def __init__(self, model: MultiHeadModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, payload: TaskBatch) -> LossOutput:
-        logits = self.model(payload.batch, [payload.head])[payload.head]
-        loss_sum, count = self.model.head(payload.head).loss(logits, payload.targets)
-        return LossOutput(loss_sum, {f"loss/{payload.head}": loss_sum.detach() / count.clamp(min=1)})
 
 
 class _Finetuning:
@@ -140,9 +142,12 @@ class _Finetuning:
             # A protocol that trains on dev leaves nothing to choose by: such a head keeps its last epoch.
             if "dev" not in splits[name]:
                 self.dev[name] = task.read("dev")
+        self.soft: dict[str, list[np.ndarray]] = {}
+        if recipe.teacher:
+            self.soft = soft_labels(recipe, recipe.teacher, self.bundle, self.train_data, train_records)
 
     def run(self, work: Workspace) -> None:
-        batches = TaskBatches(self.recipe, self.bundle.model, self.train_data)
+        batches = TaskBatches(self.recipe, self.bundle.model, self.train_data, self.soft)
         source = batches.source()
         turns = batches.turns()
         for name, count in turns.items():
@@ -156,7 +161,7 @@ class _Finetuning:
                 bar.update(completed=report.step, status=training_status(report.loss, report.tokens_per_second))
 
             result = train(
-                _MultiTask(self.bundle.model),
+                MultiTask(self.bundle.model, self.recipe.teacher),
                 source,
                 config,
                 folder=work.path,

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 
 from osler.core.seeding import generator
-from osler.nn.packing import Packed, pack
+from osler.nn.packing import Packed
+from osler.stages.pretrain.documents import ramps
 from osler.stages.pretrain.masking import IGNORED, Masker
-from osler.stages.pretrain.stream import PieceStream
+from osler.stages.pretrain.stream import PieceStream, Stretch
+from osler.stages.pretrain.updates import Updates
 from osler.train.source import Batch
 
 
@@ -37,7 +39,10 @@ class MaskedBatch:
 
 
 class PretrainSource:
-    """Micro-batch m of step s is batch s·accumulate + m of the stream, masked by a stream of its own."""
+    """The batches of the stream in order, so many an update, each masked by a stream of its own.
+
+    `step` is a pure function of its index, for any index: a run that ends by the clock may give any number of `steps`.
+    """
 
     static_shapes = True
     """Every batch has as many tokens and masked positions as the next: what `torch.compile` wants."""
@@ -52,16 +57,15 @@ class PretrainSource:
         accumulate: int,
         steps: int,
         max_length: int,
-        pad_id: int,
+        ramp: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.stream = stream
         self.masker = masker
         self.seed = seed
         self.batch_tokens = batch_tokens
-        self.accumulate = accumulate
+        self.updates = Updates(accumulate, ramp)
         self.steps = steps
         self.max_length = max_length
-        self.pad_id = pad_id
         self.slots = stream.usual_sequences(batch_tokens)
 
     def __len__(self) -> int:
@@ -69,39 +73,55 @@ class PretrainSource:
 
     def step(self, index: int) -> Sequence[int]:
         """The numbers of the step's batches in the stream."""
-        return range(index * self.accumulate, (index + 1) * self.accumulate)
+        return self.updates.batches(index)
+
+    def tokens_after(self, steps: int) -> int:
+        """The tokens that so many steps see."""
+        return self.updates.batches_before(steps) * self.batch_tokens
+
+    def steps_for(self, tokens: float) -> int:
+        """The whole steps that so many tokens are enough for, at least one."""
+        return max(1, self.updates.whole_within(int(tokens // self.batch_tokens)))
 
     def load(self, ref: int) -> Batch:
         """Cut one batch out of the stream and mask it."""
-        sequences = self.stream.sequences(ref * self.batch_tokens, (ref + 1) * self.batch_tokens)
+        stretch = self.stream.cut(ref * self.batch_tokens, (ref + 1) * self.batch_tokens)
         rng = generator(self.seed, "mask", ref)
-        return masked_batch(sequences, self.masker, rng, self.max_length, self.pad_id, self.slots)
+        return masked_batch(stretch, self.masker, rng, self.max_length, self.slots)
 
 
 def masked_batch(
-    sequences: Sequence[np.ndarray],
+    stretch: Stretch,
     masker: Masker,
     rng: np.random.Generator,
     max_length: int,
-    pad_id: int,
     slots: int,
 ) -> Batch:
     """Mask sequences and pack them. Room is kept for `slots` sequences, or a multiple of it, so that shapes seldom change."""
-    flat = np.concatenate(sequences)
-    masked = masker.apply(flat, rng)
-    borders = np.cumsum([len(sequence) for sequence in sequences])[:-1]
-    room = -(-len(sequences) // slots) * slots
-    packed = pack(np.split(masked.ids, borders), pad_id=pad_id, max_length=max_length, max_sequences=room)
+    count = len(stretch.lengths)
+    room = -(-count // slots) * slots
+    ends = np.full(room + 1, len(stretch.ids), dtype=np.int32)
+    ends[0] = 0
+    np.cumsum(stretch.lengths, out=ends[1 : count + 1])
+    masked = masker.apply(stretch.ids, rng, ends[:count])
+    # The same as osler.nn.packing.pack, for ids that lie end to end already.
+    packed = Packed(
+        input_ids=torch.from_numpy(masked.ids),
+        position_ids=torch.from_numpy(ramps(stretch.lengths)),
+        cu_seqlens=torch.from_numpy(ends),
+        max_length=max_length,
+        num_sequences=count,
+    )
     payload = MaskedBatch(packed, torch.from_numpy(masked.positions), torch.from_numpy(masked.targets))
-    return Batch(payload, weight=float((masked.targets != IGNORED).sum()), tokens=len(flat))
+    return Batch(payload, weight=float((masked.targets != IGNORED).sum()), tokens=len(stretch.ids))
 
 
 def validation_batches(
-    stream: PieceStream, masker: Masker, *, batch_tokens: int, limit: int, max_length: int, pad_id: int
+    stream: PieceStream, masker: Masker, *, batch_tokens: int, limit: int, max_length: int
 ) -> Iterator[Batch]:
     """The same batches with the same masks every time: one pass in order, up to `limit` tokens."""
     total = min(limit, stream.epoch_tokens)
     for number, start in enumerate(range(0, total, batch_tokens)):
-        sequences = stream.sequences(start, min(start + batch_tokens, total))
+        stretch = stream.cut(start, min(start + batch_tokens, total))
         rng = generator(0, "validation", number)
-        yield masked_batch(sequences, masker, rng, max_length, pad_id, stream.usual_sequences(batch_tokens))
+        yield masked_batch(stretch, masker, rng, max_length, stream.usual_sequences(batch_tokens))

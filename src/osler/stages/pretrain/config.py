@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
+from osler.core.errors import RecipeError
+from osler.nn.presets import find_preset
 from osler.train.config import TrainConfig
 
 
@@ -47,6 +49,12 @@ class Distillation(Recipe):
     """Compare only the teacher's k most likely tokens and the rest as one; all of them when left out."""
     teacher_layers: tuple[int, ...] | Literal["even"] | None = None
     """Start the student from these layers of the teacher (counted from 0), or from evenly spaced ones."""
+
+    @model_validator(mode="after")
+    def _teaches(self) -> Self:
+        if not (self.kl or self.cosine):
+            raise ValueError("kl and cosine are both 0: the teacher has no say; leave the section out")
+        return self
 
 
 class PretrainSettings(TrainConfig):
@@ -95,8 +103,25 @@ class PretrainRecipe(Recipe):
     distill: Distillation | None = None
     train: PretrainSettings = PretrainSettings()
 
+    @field_validator("preset")
+    @classmethod
+    def _known_preset(cls, value: str) -> str:
+        try:
+            find_preset(value)
+        except RecipeError as error:
+            raise ValueError(f"{error.problem}. {error.fix}") from None
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.start_from is None and (self.distill is None or self.distill.teacher_layers is None):
+            shape = self.shape
+            try:
+                find_preset(self.preset).changed(
+                    layers=shape.layers, width=shape.width, heads=shape.heads, inner=shape.inner
+                )
+            except RecipeError as error:
+                raise ValueError(f"shape: {error.problem}. {error.fix}") from None
         if self.swap_vocabulary and self.start_from is None:
             raise ValueError("swap_vocabulary changes a checkpoint's vocabulary; name the checkpoint in start_from")
         if self.distill and self.distill.teacher_layers is not None and self.start_from is not None:

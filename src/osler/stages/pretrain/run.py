@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,18 +10,23 @@ import torch
 from torch import nn
 
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import progress, training_status
-from osler.core.files import fingerprint, remove_tree, write_atomic
-from osler.nn.flops import flops_per_token
+from osler.core.console import progress
+from osler.core.files import fingerprint, remove_tree
 from osler.stages.pretrain.batches import PretrainSource, validation_batches
 from osler.stages.pretrain.config import Masking, PretrainRecipe
 from osler.stages.pretrain.masking import Masker
-from osler.stages.pretrain.model import make_model
-from osler.stages.pretrain.objective import MaskedLanguageModelling
-from osler.stages.pretrain.report import model_card
+from osler.stages.pretrain.model import checked_start, make_model
+from osler.stages.pretrain.objective import make_objective, training_flops
+from osler.stages.pretrain.outcome import Outcome
+from osler.stages.pretrain.plateau import PlateauWatch, unigram_entropy
+from osler.stages.pretrain.progress import measured_peak, shown_on
+from osler.stages.pretrain.report import write_reports
 from osler.stages.pretrain.stream import PieceStream
+from osler.stages.pretrain.teacher import checked_digest
 from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
+from osler.stages.pretrain.updates import Updates
 from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.stages.pretrain.weights import source_weights
 from osler.tasks.tokens import Tokens, copy_tokenizer
 from osler.train.loop import train
 from osler.train.run import StepReport
@@ -36,22 +40,38 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     tokenizer_json = recipe.tokenizer / "tokenizer.json"
     vocabulary = Vocabulary.of(Tokens.load(recipe.tokenizer))
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": fingerprint([tokenizer_json])}
+    weights = source_weights(corpus, recipe.source_weights)
     if recipe.start_from:
-        parents["start_from"] = fingerprint(sorted(recipe.start_from.glob("*.safetensors")))
+        parents["start_from"] = checked_start(recipe, recipe.start_from, vocabulary)
+    if recipe.distill:
+        parents["teacher"] = checked_digest(recipe, recipe.distill)
 
     def build(work: Workspace) -> None:
         shards = tokenise(
-            corpus, tokenizer_json, recipe.tokens or out.with_name(f"{out.name}.tokens"), recipe.validation_share
+            corpus,
+            tokenizer_json,
+            recipe.tokens or out.with_name(f"{out.name}.tokens"),
+            recipe.validation_share,
+            workers=recipe.workers,
+            replace=force,
         )
-        _Pretraining(recipe, vocabulary, shards).run(work)
+        _Pretraining(recipe, vocabulary, corpus, shards, weights).run(work)
 
     return produce(out, kind="encoder", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
 
 class _Pretraining:
-    def __init__(self, recipe: PretrainRecipe, vocabulary: Vocabulary, shards: Artifact) -> None:
+    def __init__(
+        self,
+        recipe: PretrainRecipe,
+        vocabulary: Vocabulary,
+        corpus: Artifact,
+        shards: Artifact,
+        weights: Mapping[str, float],
+    ) -> None:
         self.recipe = recipe
         self.vocabulary = vocabulary
+        self.corpus = corpus
         self.shards = shards
         self.streams = {
             split: PieceStream(
@@ -60,6 +80,7 @@ class _Pretraining:
                 vocabulary.prefix,
                 vocabulary.suffix,
                 recipe.train.seed if split == "train" else None,
+                weights if split == "train" else None,
             )
             for split in ("train", "validation")
         }
@@ -77,15 +98,21 @@ class _Pretraining:
             accumulate=recipe.accumulate,
             steps=recipe.train.steps or self._epoch_steps(),
             max_length=recipe.max_length,
-            pad_id=self.vocabulary.pad_id,
+            ramp=recipe.ramp,
         )
-        objective = MaskedLanguageModelling(model)
-        # Our own presets have no idle weights; of a checkpoint from elsewhere that is not known.
-        objective.uses_every_parameter = recipe.start_from is None
-        with progress("pretrain", len(source)) as bar:
+        objective = make_objective(recipe, model, self.vocabulary)
+        # Our own presets have no idle weights; of a checkpoint from elsewhere, or a teacher's layers, that is not known.
+        borrowed = recipe.start_from or (recipe.distill and recipe.distill.teacher_layers)
+        objective.uses_every_parameter = not borrowed
+        flops = training_flops(recipe, objective)
+        peak = measured_peak(recipe.train, work.logs) if work.main else None
+        with progress("pretrain", len(source), training=True) as bar:
+            show, watch = shown_on(bar, peak), self._plateau_watch()
 
-            def show(report: StepReport) -> None:
-                bar.update(completed=report.step, status=training_status(report.loss, report.tokens_per_second))
+            def on_step(report: StepReport) -> None:
+                show(report)
+                if watch and report.step % recipe.train.log_every == 0:
+                    watch.see(report.step, report.loss)
 
             result = train(
                 objective,
@@ -94,10 +121,8 @@ class _Pretraining:
                 folder=work.path,
                 evaluate=self._validate,
                 best=BestOf("validation_loss", "min"),
-                flops_per_token=flops_per_token(
-                    model.config, masked_fraction=recipe.masking.rate, length=recipe.max_length
-                ),
-                on_step=show,
+                flops_per_token=flops,
+                on_step=on_step,
             )
         if not work.main:
             return
@@ -109,15 +134,32 @@ class _Pretraining:
             parameters=sum(p.numel() for p in model.parameters()),
             steps=result.step,
             best_step=result.best_step,
-            tokens_seen=result.step * recipe.accumulate * recipe.batch_tokens,
+            tokens_seen=source.tokens_after(result.step),
             validation_loss=round(loss, 6),
             perplexity=round(math.exp(loss), 4),
         )
-        write_atomic(work.path / "README.md", model_card(recipe, self.shards, work.counts))
-        write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
+        write_reports(
+            work.path,
+            Outcome(
+                recipe,
+                model.config,
+                self.vocabulary.size,
+                self.corpus,
+                self.shards.manifest.counts,
+                work.counts,
+                result.history,
+                flops,
+            ),
+        )
+
+    def _plateau_watch(self) -> PlateauWatch | None:
+        if self.recipe.distill:
+            return None  # its loss is a sum of several, and does not compare with the entropy
+        return PlateauWatch(unigram_entropy(self.streams["train"].documents.shards, self.vocabulary.size))
 
     def _epoch_steps(self) -> int:
-        return max(1, self.streams["train"].epoch_tokens // (self.recipe.batch_tokens * self.recipe.accumulate))
+        updates = Updates(self.recipe.accumulate, self.recipe.ramp)
+        return max(1, updates.whole_within(self.streams["train"].epoch_tokens // self.recipe.batch_tokens))
 
     def _validate(self, module: nn.Module, step: int) -> Mapping[str, float]:
         device = next(module.parameters()).device
@@ -128,7 +170,6 @@ class _Pretraining:
             batch_tokens=self.recipe.batch_tokens,
             limit=self.recipe.validation_tokens,
             max_length=self.recipe.max_length,
-            pad_id=self.vocabulary.pad_id,
         )
         with torch.inference_mode():
             for batch in batches:

@@ -1,84 +1,146 @@
-"""Tokenise a corpus once: flat arrays of token ids on disk, with the place of every document, read by memory mapping."""
+"""Tokenise a corpus once, into memory-mapped shards that every later run reads.
+
+Several processes make the shards, each from its own slice of the corpus, so the bytes do not depend on how many there are. What
+the folder holds: `shards/` (see `shards.py`), and `index.json` with the sources, the type of the ids and the size of every shard.
+The manifest has the checksum of every file.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
-from tokenizers import Tokenizer
 
-from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.artifact import Artifact, Workspace, identity_of, produce
 from osler.core.config import Recipe
-from osler.core.console import progress
-from osler.core.errors import InputError, writing
-from osler.core.files import fingerprint
+from osler.core.errors import ArtifactError, InputError, OslerError
+from osler.core.files import fingerprint, sha256, write_atomic, write_json
+from osler.core.processes import run_all
+from osler.stages.pretrain.documents import INDEX, TokenisedDocuments
+from osler.stages.pretrain.shards import SPLITS, Slice, corpus_files, row_group_runs, source_names, write_shard
+from osler.stages.pretrain.vocabulary import count_entries
 
-_BATCH = 512
-_SPLITS = ("train", "validation")
+__all__ = ["TokenisedDocuments", "TokensRecipe", "tokenise"]
+
+_VERIFIED = Path("logs", "verified.json")
 
 
 class TokensRecipe(Recipe):
     """What decides the tokenised corpus, besides the corpus and the tokenizer themselves."""
 
     validation_share: float
+    layout: int = 2
+    """Of the files; raised when it changes, so that an older folder is not taken for a new one."""
 
 
-@dataclass(frozen=True)
-class TokenisedDocuments:
-    """The documents of one split, end to end, without special tokens; document i is ids[bounds[i]:bounds[i + 1]]."""
+def tokenise(
+    corpus: Artifact,
+    tokenizer: Path,
+    out: Path,
+    validation_share: float,
+    *,
+    workers: int = 0,
+    replace: bool = False,
+) -> Artifact:
+    """Make (or continue, or reuse) the tokenised corpus; `tokenizer` is a tokenizer.json.
 
-    ids: np.ndarray
-    bounds: np.ndarray
-
-    @classmethod
-    def open(cls, folder: Path, split: str) -> TokenisedDocuments:
-        """Map the arrays of a split."""
-        return cls(np.load(folder / f"{split}.ids.npy", mmap_mode="r"), np.load(folder / f"{split}.bounds.npy"))
-
-
-def tokenise(corpus: Artifact, tokenizer: Path, out: Path, validation_share: float) -> Artifact:
-    """Make (or reuse) the tokenised corpus; `tokenizer` is a tokenizer.json."""
+    With `replace` a folder made from another corpus, tokenizer or share makes room; one that fits is reused all the same.
+    """
     recipe = TokensRecipe(validation_share=validation_share)
+    content = fingerprint([tokenizer])
+    parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": content}
 
     def build(work: Workspace) -> None:
-        encoder = Tokenizer.from_file(str(tokenizer))
-        dtype = np.uint16 if encoder.get_vocab_size() <= 2**16 else np.uint32
-        ids: dict[str, list[np.ndarray]] = {split: [] for split in _SPLITS}
-        with progress("tokenise", corpus.manifest.counts.get("documents")) as bar:
-            for texts in _batches(corpus.path):
-                for text, encoding in zip(texts, encoder.encode_batch(texts, add_special_tokens=False), strict=True):
-                    split = "validation" if _share(text) < validation_share else "train"
-                    if encoding.ids:
-                        ids[split].append(np.array(encoding.ids, dtype=dtype))
-                bar.advance(len(texts))
-        for split in _SPLITS:
-            if not ids[split]:
-                raise InputError(
-                    f"no document of the corpus falls into the {split} part",
-                    where=corpus.path,
-                    fix="Use a larger corpus, or change validation_share",
+        if not (work.path / INDEX).exists():
+            _make(corpus, tokenizer, content, work.path, validation_share, workers)
+        for left in work.path.rglob(".*.tmp"):  # half a file, from a run that was killed while it wrote
+            left.unlink()
+        work.counts.update(json.loads((work.path / INDEX).read_text())["counts"])
+
+    other = replace and not _same(out, identity_of("tokens", recipe, parents))
+    artifact = produce(out, kind="tokens", recipe=recipe, parents=parents, build=build, force=other)
+    if os.environ.get("RANK", "0") == "0":
+        _verify_once(artifact)
+    return artifact
+
+
+def _make(corpus: Artifact, tokenizer: Path, content: str, folder: Path, validation_share: float, workers: int) -> None:
+    sources = source_names(corpus.path)
+    dtype = "<u2" if count_entries(tokenizer) <= 2**16 else "<u4"
+    runs = [(path, groups) for path in corpus_files(corpus.path) for groups in row_group_runs(path)]
+    slices = [
+        Slice(path, groups, folder / "shards" / f"{number:05d}", tokenizer, content, dtype, sources, validation_share)
+        for number, (path, groups) in enumerate(runs)
+    ]
+    run_all(write_shard, slices, workers=workers, label="tokenise")
+    index = _index(slices, sources, dtype)
+    for split in SPLITS:
+        if not index["counts"].get(f"{split}_documents"):
+            raise InputError(
+                f"no document of the corpus falls into the {split} part",
+                where=corpus.path,
+                fix="Use a larger corpus, or change validation_share",
+            )
+    write_json(folder / INDEX, index)
+
+
+def _index(slices: Sequence[Slice], sources: Sequence[str], dtype: str) -> dict[str, Any]:
+    """The index from the shards' own records, one shard at a time."""
+    counts = dict.fromkeys([f"{split}_{unit}" for split in SPLITS for unit in ("documents", "tokens")], 0)
+    tokens = {name: dict.fromkeys(SPLITS, 0) for name in sources}
+    shards = []
+    for part in slices:
+        records = np.load(part.documents)
+        lengths = np.diff(records["end"].astype(np.int64), prepend=0)
+        for number, split in enumerate(SPLITS):
+            here = records["split"] == number
+            counts[f"{split}_documents"] += int(here.sum())
+            counts[f"{split}_tokens"] += int(lengths[here].sum())
+            sums = np.bincount(records["source"][here], weights=lengths[here], minlength=len(sources))
+            for name, total in zip(sources, sums, strict=True):
+                tokens[name][split] += int(total)
+        shards.append({"name": part.shard.name, "documents": len(records), "tokens": int(lengths.sum())})
+    return {"dtype": dtype, "counts": counts, "sources": tokens, "shards": shards}
+
+
+def _same(out: Path, identity: str) -> bool:
+    try:
+        return Artifact.open(out, kind="tokens").manifest.identity == identity
+    except OslerError:
+        return False
+
+
+def _verify_once(artifact: Artifact) -> None:
+    """Check every file against its checksum, and note it so that the next run need not.
+
+    The note holds size and time of each file: a copy of the folder, or a file written since, is checked again.
+    """
+    stamps = {}
+    for name in artifact.manifest.files:
+        status = (artifact.path / name).stat()
+        stamps[name] = [status.st_size, status.st_mtime_ns]
+    note = artifact.path / _VERIFIED
+    if artifact.reused and _noted(note) != stamps:
+        for name, expected in artifact.manifest.files.items():
+            if sha256(artifact.path / name) != expected:
+                raise ArtifactError(
+                    "this file of the tokenised corpus is damaged: its content does not have the checksum recorded",
+                    where=artifact.path / name,
+                    fix=f"Delete the folder {artifact.path} and run the same command again; it will be made anew",
                 )
-            with writing(work.path):
-                np.save(work.path / f"{split}.ids.npy", np.concatenate(ids[split]))
-                np.save(work.path / f"{split}.bounds.npy", np.cumsum([0, *map(len, ids[split])], dtype=np.int64))
-            work.counts[f"{split}_documents"] = len(ids[split])
-            work.counts[f"{split}_tokens"] = int(sum(map(len, ids[split])))
-
-    parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": fingerprint([tokenizer])}
-    return produce(out, kind="tokens", recipe=recipe, parents=parents, build=build)
+    if _noted(note) != stamps:
+        try:
+            write_atomic(note, json.dumps(stamps) + "\n")
+        except OslerError:
+            return  # a shared folder that this user may only read: the next run checks again
 
 
-def _batches(folder: Path) -> Iterator[list[str]]:
-    for shard in sorted(folder.glob("shards/*.parquet")):
-        for batch in pq.ParquetFile(shard).iter_batches(batch_size=_BATCH, columns=["text"]):
-            yield batch.column("text").to_pylist()
-
-
-def _share(text: str) -> float:
-    """A number in [0, 1) from the text itself: a document stays in its part whatever else the corpus holds."""
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") / 2**64
+def _noted(note: Path) -> dict[str, list[int]] | None:
+    try:
+        return json.loads(note.read_text())  # type: ignore[no-any-return]
+    except (OSError, ValueError):
+        return None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from osler.core.errors import ArtifactError
+from osler.stages.pretrain.words import WordTable, word_table
 from osler.tasks.tokens import Tokens
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Special ids, the frame of a sequence, and the number of entries."""
+    """Special ids, the frame of a sequence, the number of entries, and where words begin."""
 
     size: int
     pad_id: int
@@ -20,20 +22,32 @@ class Vocabulary:
     special_ids: frozenset[int]
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
+    unused_ids: frozenset[int] = frozenset()
+    """Numbers below `size` that no entry has: a few tokenizers have such gaps."""
+    words: WordTable | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, tokens: Tokens) -> Vocabulary:
         """Read it from a loaded tokenizer folder."""
         tokenizer = tokens.tokenizer
         special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+        numbers = set(tokenizer.get_vocab().values())
+        size = max(numbers) + 1
         return cls(
-            size=tokenizer.get_vocab_size(),
+            size=size,
             pad_id=_special(tokenizer, "<pad>", "[PAD]"),
             mask_id=_special(tokenizer, "<mask>", "[MASK]"),
             special_ids=frozenset(special),
             prefix=tuple(tokens.prefix),
             suffix=tuple(tokens.suffix),
+            unused_ids=frozenset(range(size)) - numbers,
+            words=word_table(tokenizer, size),
         )
+
+
+def count_entries(tokenizer: Path) -> int:
+    """One more than the highest id of a tokenizer.json: what decides how wide an id is stored."""
+    return max(Tokenizer.from_file(str(tokenizer)).get_vocab().values()) + 1
 
 
 def _special(tokenizer: Tokenizer, *names: str) -> int:

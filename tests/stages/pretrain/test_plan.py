@@ -1,0 +1,232 @@
+"""The plan of a dry run: its numbers by hand, with and without a corpus, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from osler.cli.main import app
+from osler.clinic.raw import raw_texts
+from osler.core.config import load_recipe
+from osler.core.errors import RecipeError
+from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.run import run as build_corpus
+from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
+from osler.stages.pretrain.costs import EFFICIENCY, Costs
+from osler.stages.pretrain.extent import CorpusSize, corpus_size, tokens_of, updates_of
+from osler.stages.pretrain.memory import memory_of
+from osler.stages.pretrain.plan import PlannedRecipe, full_plan, numbers_of_gpus
+from osler.stages.pretrain.probe import Probe
+from osler.stages.pretrain.skeleton import skeleton_of, with_stand_ins
+from osler.stages.pretrain.tokens import tokenise
+from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.stages.vocab.config import VocabRecipe
+from osler.stages.vocab.run import run as learn_vocabulary
+
+ROBERTA = Vocabulary(50_265, pad_id=1, mask_id=50_264, special_ids=frozenset(range(5)), prefix=(0,), suffix=(2,))
+MEASURED = Probe(
+    device="GPU",
+    tokens_per_second=1000.0,
+    flops_per_second=1e12,
+    peak=2e12,
+    seconds=10.0,
+    batch_tokens=1024,
+    out_of_memory=False,
+    memory=2**30,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plan")
+    raw = folder / "clinic.jsonl"
+    raw.write_text("".join(json.dumps(item) + "\n" for item in raw_texts(60, language="en", seed=0)))
+    build_corpus(load_recipe(CorpusRecipe, options={"sources": [str(raw)]}), folder / "corpus")
+    learn_vocabulary(VocabRecipe(corpus=folder / "corpus", size=400), folder / "tokenizer")
+    return folder
+
+
+def recipe(made=None, *, train=None, **options) -> PlannedRecipe:
+    places = {"corpus": made / "corpus", "tokenizer": made / "tokenizer"} if made else {}
+    shape = {"preset": "tiny", "max_length": 64, "batch_tokens": 512, **options}
+    return PlannedRecipe(train=PretrainSettings(**(train or {})), **places, **shape)
+
+
+def test_roberta_base_has_its_parameters():
+    skeleton = skeleton_of(recipe(preset="roberta-base", max_length=512), ROBERTA)
+    tables = 50_265 * 768 + 514 * 768 + 768
+    attention, feed_forward, norms = 4 * (768 * 768 + 768), 768 * 3072 + 3072 + 3072 * 768 + 768, 2 * 2 * 768
+    head = 768 * 768 + 768 + 2 * 768 + 50_265
+    by_hand = tables + 2 * 768 + 12 * (attention + feed_forward + norms) + head
+    assert skeleton.parameters == by_hand == 124_697_433
+    assert skeleton.parameters - skeleton.embeddings == by_hand - tables == 85_698_393
+    assert skeleton.optimiser_values == 2 * by_hand
+
+
+def test_roberta_base_works_by_hand():
+    skeleton = skeleton_of(recipe(preset="roberta-base", max_length=512), ROBERTA)
+    layers = 12 * (4 * 768**2 + 2 * 768 * 3072)
+    attention = 12 * 2 * 768 * 512
+    head = 0.15 * (768**2 + 768 * 50_265)
+    assert skeleton.flops_per_token == pytest.approx(6 * (layers + attention + head))
+
+
+def test_muon_keeps_one_number_for_a_matrix_of_a_layer():
+    skeleton = skeleton_of(recipe(preset="roberta-base", train={"optimizer": "muon"}), ROBERTA)
+    assert 2 * skeleton.parameters - skeleton.optimiser_values == 12 * (4 * 768**2 + 2 * 768 * 3072)
+
+
+def test_memory_of_roberta_base_is_what_it_was_fitted_to():
+    skeleton = skeleton_of(recipe(preset="roberta-base", max_length=512), ROBERTA)
+    common = {"parameters": skeleton.parameters, "optimiser_values": skeleton.optimiser_values, "masked": 0.15}
+    memory = memory_of(skeleton.config, batch_tokens=65_536, half=True, **common)
+    assert memory.total / 2**30 == pytest.approx(24.4, rel=0.05)
+    doubled = memory_of(skeleton.config, batch_tokens=131_072, half=True, **common)
+    assert doubled.activations == 2 * memory.activations
+    assert (doubled.weights, doubled.optimiser) == (memory.weights, memory.optimiser)
+    whole = memory_of(skeleton.config, batch_tokens=65_536, half=False, **common)
+    assert whole.activations == 2 * memory.activations
+    assert memory.total - memory.sharded(8) == pytest.approx(
+        7 / 8 * (memory.weights + memory.gradients + memory.optimiser)
+    )
+
+
+def test_tokens_and_updates_count_the_ramp():
+    ramped = recipe(accumulate=8, ramp=((10, 1), (30, 4)))
+    assert tokens_of(ramped, 5) == 5 * 512
+    assert tokens_of(ramped, 100) == (10 * 1 + 20 * 4 + 70 * 8) * 512
+    for updates in (1, 9, 10, 11, 30, 31, 100):
+        assert updates_of(ramped, tokens_of(ramped, updates)) == updates
+        assert updates_of(ramped, tokens_of(ramped, updates + 1) - 1) == updates
+
+
+def test_the_estimate_from_a_sample_is_what_tokenising_counts(made, tmp_path):
+    planned = recipe(made, validation_share=0.1)
+    guessed = corpus_size(planned, tmp_path / "encoder")
+    assert guessed.sampled
+    from osler.core.artifact import Artifact
+
+    corpus, json_file = Artifact.open(made / "corpus"), made / "tokenizer" / "tokenizer.json"
+    tokenise(corpus, json_file, tmp_path / "encoder.tokens", 0.1, workers=1)
+    counted = corpus_size(planned, tmp_path / "encoder")
+    assert counted.sampled is None
+    assert guessed.epoch_tokens == pytest.approx(counted.epoch_tokens, rel=0.15)
+    # Counted under another share of validation it is not what a run would reuse.
+    assert corpus_size(recipe(made, validation_share=0.2), tmp_path / "encoder").sampled
+
+
+def test_a_source_read_twice_makes_an_epoch_longer(made, tmp_path):
+    once = corpus_size(recipe(made), tmp_path / "e").epoch_tokens
+    twice = corpus_size(recipe(made, source_weights={"clinic": 2.0}), tmp_path / "e").epoch_tokens
+    assert twice == pytest.approx(2 * once, abs=2)
+
+
+def costs(**options) -> Costs:
+    train = options.pop("train", {"steps": 100})
+    planned = recipe(batch_tokens=1024, train=train, **options)
+    corpus = CorpusSize(documents=10, epoch_tokens=50_000, piece_lengths=(64,), sampled=10)
+    return Costs(planned, skeleton_of(planned, ROBERTA), corpus, MEASURED)
+
+
+def test_more_gpus_help_as_far_as_there_are_micro_batches():
+    one, four = costs(), costs(accumulate=4)
+    assert [one.speed_up(count) for count in (1, 8)] == [1.0, EFFICIENCY]
+    assert [four.speed_up(count) for count in (1, 2, 3, 4, 8)] == [1.0] + [
+        pytest.approx(EFFICIENCY * times) for times in (2, 2, 4, 4)
+    ]
+    lines = four.time_lines(MEASURED, (1, 4))
+    assert "6 min" in lines[0]  # 409,600 tokens at 1,000 a second
+    assert "1 min" in lines[1]
+    assert "90%" in lines[2]
+
+
+def test_a_plan_longer_than_the_corpus_says_how_many_epochs():
+    assert any("2.0 epochs" in line and "smaller" in line for line in costs().tokens_lines())
+    assert not any("smaller" in line for line in costs(train={"steps": 10}).tokens_lines())
+    assert costs(train={}).updates == 48  # one epoch where the recipe does not say
+
+
+@pytest.mark.parametrize(
+    ("budget", "tokens"), [("50s", 50_000), ("5e12flop", None)], ids=["a budget of time", "a budget of work"]
+)
+def test_a_budget_says_what_fits(budget, tokens):
+    plan = costs(train={"budget": budget})
+    fit = tokens or 5e12 / plan.skeleton.flops_per_token
+    assert plan.updates == int(fit // 1024)
+    assert any(f"{plan.updates:,} updates within {budget}" in line for line in plan.tokens_lines())
+
+
+def test_models_that_are_not_there_have_stand_ins(tmp_path):
+    absent = recipe(
+        preset="compact",
+        start_from=tmp_path / "roberta-base-checkpoint",
+        distill=Distillation(teacher=tmp_path / "teacher"),
+    )
+    feasible, notes = with_stand_ins(absent)
+    assert (feasible.preset, feasible.start_from, feasible.distill) == ("roberta-base", None, None)
+    assert len(notes) == 2
+
+
+def test_a_checkpoint_and_a_teacher_count(tmp_path):
+    from osler.nn.mlm import MaskedLM
+
+    for name, preset in (("checkpoint", "tiny"), ("teacher", "small")):
+        MaskedLM.from_preset(preset, vocab_size=300, pad_token_id=1, max_length=64, seed=1).save(tmp_path / name)
+    taught = recipe(
+        start_from=tmp_path / "checkpoint", distill=Distillation(teacher=tmp_path / "teacher"), train={"steps": 5}
+    )
+    alone = recipe(start_from=tmp_path / "checkpoint", train={"steps": 5})
+    assert with_stand_ins(taught) == (taught, [])
+    both, one = skeleton_of(taught, ROBERTA), skeleton_of(alone, ROBERTA)
+    assert both.config.vocab_size == 300
+    assert both.parameters == one.parameters
+    assert both.flops_per_token > one.flops_per_token
+    assert (both.teacher_parameters > both.parameters, one.teacher_parameters) == (True, 0)
+    with_teacher, without = ("\n".join(full_plan(plan, tmp_path / "e", seconds=0)) for plan in (taught, alone))
+    assert "300 entries, those of the checkpoint" in with_teacher
+    assert "teacher" in with_teacher.split("memory")[1]
+    assert "teacher" not in without
+
+
+def test_a_plan_before_there_is_data(tmp_path):
+    lines = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0))
+    assert "50,265 entries, assumed" in lines
+    assert "CORPUS is not there" in lines
+    assert f"{7 * 512:,} in all" in lines
+    sized = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0, vocab_size=1000))
+    assert "1,000 entries, as asked for" in sized
+
+
+def test_numbers_of_gpus():
+    assert numbers_of_gpus("8, 1,2") == (1, 2, 8)
+    for wrong in ("", "0", "two", "1;2"):
+        with pytest.raises(RecipeError, match="--gpus"):
+            numbers_of_gpus(wrong)
+
+
+def test_a_dry_run_with_its_probe_leaves_nothing_behind(made, tmp_path, monkeypatch):
+    from osler.stages.pretrain import plan
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    short = plan.probe
+    monkeypatch.setattr(plan, "probe", lambda *given, **named: short(*given, **{**named, "seconds": 0.2}))
+    before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    command = ["pretrain", str(made / "corpus"), "-t", str(made / "tokenizer"), "--preset", "tiny", "--steps", "50"]
+    sizes = ["--set", "max_length=64", "--set", "batch_tokens=256", "--set", "train.device='cpu'"]
+    shown = CliRunner().invoke(app, [*command, *sizes, "--dry-run", "--gpus", "1,2"])
+    assert shown.exit_code == 0, shown.output
+    assert re.search(r"[\d,]+ tokens/s on this CPU", shown.output)
+    assert re.search(r"1 CPU  like this: \d+ s", shown.output)
+    assert "nothing was done" in shown.output
+    assert list(tmp_path.iterdir()) == []
+    assert {path: path.stat().st_mtime_ns for path in made.rglob("*")} == before
+
+
+def test_without_dry_run_corpus_and_tokenizer_must_be_named():
+    with pytest.raises(RecipeError, match="'corpus' is missing"):
+        load_recipe(PretrainRecipe, options={"train.steps": 3})
