@@ -4,8 +4,8 @@
 
 Both sides train the same model (the preset's configuration, random weights) on the same tokenised documents cut into the same
 pieces of at most 512, with 15 % masking, AdamW, clipping, a log line every few steps and checkpoints. Each side is a process of its
-own; this one reads the log that it writes, puts the clock beside every line, and ends it when its seconds are over. Only real
-tokens count, and for both sides only the work that must be done: the head on masked positions, attention inside a document.
+own, and they run in turns (interleave.py). Only real tokens count, and for both sides only the work that must be done: the head on
+masked positions, attention inside a document.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from interleave import Side, interleave
 
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
@@ -51,6 +52,7 @@ COLUMNS = (
     ("tokens/update", "tokens_per_update", 1, ",.0f"),
     ("start s", "start_seconds", 1, ".1f"),
     ("osler is x", "osler_is_times", 1, ".2f"),
+    ("steps alone x", "steps_alone_times", 1, ".2f"),
 )
 
 
@@ -112,12 +114,16 @@ def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
     return produce(out, kind="corpus", recipe=recipe, parents={}, build=build)
 
 
-def prepare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Write corpus, tokenizer and token arrays; what the training rows are like, and how the Trainer takes them."""
+def prepare(folder: Path, options: argparse.Namespace) -> None:
+    """Write corpus, tokenizer and token arrays."""
     words = make_tokenizer(folder / "tokenizer", options.vocab)
     recipe = GeneratedText(rows=options.rows, tokens=options.tokens, vocab=options.vocab)
     corpus = make_corpus(folder / "corpus", recipe, words)
     tokenise(corpus, folder / "tokenizer" / "tokenizer.json", folder / "tokens", VALIDATION)
+
+
+def describe(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """What the training rows are like, and how the Trainer takes them."""
     lengths = training_rows(folder).lengths
     if options.rows == "full" and set(lengths) != {LENGTH}:
         raise SystemExit("a row is not full")
@@ -153,13 +159,14 @@ def osler_side(folder: Path, options: argparse.Namespace) -> None:
         preset=options.preset,
         max_length=LENGTH,
         batch_tokens=options.batch_tokens,
+        accumulate=options.accumulate,
         validation_share=VALIDATION,
         train=PretrainSettings(steps=ENDLESS, **every, **SHARED),
     )
     try:
-        run(recipe, folder / "osler")
+        run(recipe, options.runs / "osler")
     except KeyboardInterrupt:
-        write_memory(folder / "osler.memory")
+        write_memory(options.runs / "osler.memory")
 
 
 def trainer_side(folder: Path, options: argparse.Namespace) -> None:
@@ -201,13 +208,13 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
         def log(self, logs: dict[str, float], *rest: Any, **named: Any) -> None:
             super().log(logs, *rest, **named)
             if "loss" in logs:
-                with (folder / f"{options.side}.jsonl").open("a") as stream:
+                with (options.runs / f"{options.side}.jsonl").open("a") as stream:
                     stream.write(json.dumps({"step": self.state.global_step, "tokens": int(self.real)}) + "\n")
 
     arguments = transformers.TrainingArguments(
-        output_dir=str(folder / options.side),
-        per_device_train_batch_size=options.data["trainer_rows"],
-        gradient_accumulation_steps=options.data["trainer_accumulate"],
+        output_dir=str(options.runs / options.side),
+        per_device_train_batch_size=options.about["trainer_rows"],
+        gradient_accumulation_steps=options.about["trainer_accumulate"] * options.accumulate,
         max_steps=ENDLESS,
         learning_rate=SHARED["lr"],
         adam_beta1=SHARED["betas"][0],
@@ -238,7 +245,7 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
 
     signal.signal(signal.SIGINT, stop)
     trainer.train()
-    write_memory(folder / f"{options.side}.memory")
+    write_memory(options.runs / f"{options.side}.memory")
 
 
 def write_memory(path: Path) -> None:
@@ -249,51 +256,8 @@ def write_memory(path: Path) -> None:
     path.write_text(str(torch.cuda.max_memory_allocated() if torch.cuda.is_available() else resident))
 
 
-def measure(side: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Run a side until its seconds after the warm-up are over; its speed from the first log line behind it to the last."""
-    log = folder / ("osler.partial/logs/log.jsonl" if side == "osler" else f"{side}.jsonl")
-    output = folder / f"{side}.output"
-    with output.open("w") as stream:
-        command = [*COMMAND, *sys.argv[1:], "--side", side, "--folder", str(folder)]
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
-        marks: list[tuple[float, int, int]] = []
-        began, read = time.perf_counter(), 0
-        while process.poll() is None:
-            lines = log.read_text().split("\n")[:-1] if log.exists() else []
-            now = time.perf_counter()
-            records, read = [json.loads(line) for line in lines[read:]], len(lines)
-            marks += [(now, record["step"], record["tokens"]) for record in records]
-            timed = [mark for mark in marks if mark[1] >= options.warmup_steps]
-            if len(timed) > 1 and now - timed[0][0] >= options.seconds:
-                process.send_signal(signal.SIGINT)
-                process.wait()
-            time.sleep(0.01)
-    memory = folder / f"{side}.memory"
-    if not memory.exists():
-        raise SystemExit(f"{side} failed:\n{output.read_text()[-4000:]}")
-    first, last = timed[0], timed[-1]
-    updates = last[1] - first[1]
-    # A checkpoint falls into few of the windows between two log lines: what those take longer than the median one is its cost.
-    step = float(np.median([(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(timed)]))
-    # The line of a step is written before its checkpoint.
-    every = options.checkpoint_every
-    saving = [(a, b) for a, b in pairwise(timed) if (a[1] - 1) // every < (b[1] - 1) // every]
-    extra = [(b[0] - a[0]) - step * (b[1] - a[1]) for a, b in saving]
-    return {
-        "tokens_per_second": (last[2] - first[2]) / (last[0] - first[0]),
-        "tokens_per_second_steps_alone": (last[2] - first[2]) / updates / step,
-        "checkpoint_seconds": float(np.mean(extra)) if extra else 0.0,
-        "checkpoints": len(extra),
-        "tokens_per_update": (last[2] - first[2]) / updates,
-        "updates": updates,
-        "seconds": last[0] - first[0],
-        "start_seconds": first[0] - began,
-        "peak_memory_gib": int(memory.read_text()) / 2**30,
-    }
-
-
 def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """All sides one after the other, with what they share."""
+    """All sides in turns, with what they share."""
     import torch
     import transformers
 
@@ -304,25 +268,43 @@ def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     # In a process of its own, so that this one holds no memory on the GPU while the sides run.
     peak = float(subprocess.run([*COMMAND, "--side", "peak"], check=True, capture_output=True, text=True).stdout)
     config = preset_config(options.preset, vocab_size=options.vocab, pad_token_id=PAD, max_length=LENGTH)
-    work = flops_per_token(config, length=options.data["keys_seen"], masked_fraction=0.15)
-    results: dict[str, dict[str, float]] = {}
-    for side in ["osler", "trainer", *(["trainer-compile"] if options.compile else [])]:
-        results[side] = measure(side, folder, options)
-        results[side]["flops_per_second"] = results[side]["tokens_per_second"] * work
-        results[side]["osler_is_times"] = results["osler"]["tokens_per_second"] / results[side]["tokens_per_second"]
-        results[side]["share_of_peak"] = results[side]["flops_per_second"] / peak
-        shutil.rmtree(folder / ("osler.partial" if side == "osler" else side), ignore_errors=True)
-        cells = (f"{results[side][name] / unit:>{len(title)}{form}}" for title, name, unit, form in COLUMNS)
-        print(f"{side:<16}", *cells, sep="  ", flush=True)
+    work = flops_per_token(config, length=options.about["keys_seen"], masked_fraction=0.15)
+    names = ["osler", "trainer", *(["trainer-compile"] if options.compile else [])]
+    runs = Path(tempfile.mkdtemp(prefix="pretrain-benchmark-"))
+    try:
+        sides = [_side(name, folder, runs) for name in names]
+        interleave(sides, warmup_steps=options.warmup_steps, seconds=options.seconds, rounds=options.rounds)
+        results = {side.name: side.figures(options.checkpoint_every) for side in sides}
+        for name, figures in results.items():
+            memory = runs / f"{name}.memory"
+            if not memory.exists():
+                raise SystemExit(f"{name} failed at its end:\n{(runs / f'{name}.output').read_text()[-4000:]}")
+            figures["peak_memory_gib"] = int(memory.read_text()) / 2**30
+            figures["flops_per_second"] = figures["tokens_per_second"] * work
+            figures["osler_is_times"] = results["osler"]["tokens_per_second"] / figures["tokens_per_second"]
+            figures["steps_alone_times"] = (
+                results["osler"]["tokens_per_second_steps_alone"] / figures["tokens_per_second_steps_alone"]
+            )
+            figures["share_of_peak"] = figures["flops_per_second"] / peak
+            cells = (f"{figures[key] / unit:>{len(title)}{form}}" for title, key, unit, form in COLUMNS)
+            print(f"{name:<16}", *cells, sep="  ", flush=True)
+    finally:
+        shutil.rmtree(runs, ignore_errors=True)
     return {
         "device": torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "date": time.strftime("%Y-%m-%d"),
-        "settings": {**vars(options), "json": None, "folder": None},
+        "settings": {name: str(value) for name, value in vars(options).items() if name not in ("json", "data", "side")},
         "matmul_peak": peak,
         "flops_per_token": work,
         "sides": results,
     }
+
+
+def _side(name: str, folder: Path, runs: Path) -> Side:
+    log = runs / ("osler.partial/logs/log.jsonl" if name == "osler" else f"{name}.jsonl")
+    command = [*COMMAND, *sys.argv[1:], "--side", name, "--data", str(folder), "--runs", str(runs)]
+    return Side(name, command, log, runs / f"{name}.output")
 
 
 def parse() -> argparse.Namespace:
@@ -337,16 +319,20 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--compile", action="store_true", help="the Trainer with torch_compile too")
     parser.add_argument("--padding", choices=["512", "longest"], default="512", help="what the Trainer pads rows to")
     parser.add_argument("--seconds", type=float, default=40.0, help="measured time of each side")
-    parser.add_argument("--warmup-steps", type=int, default=30 if cuda else 10, help="steps before the clock starts")
-    parser.add_argument("--batch-tokens", type=int, help="real tokens of an update")
-    parser.add_argument("--tokens", type=int, default=16_000_000 if cuda else 400_000, help="generated, about")
+    parser.add_argument("--rounds", type=int, default=2, help="turns in which each side gets its seconds")
+    parser.add_argument("--warmup-steps", type=int, default=20 if cuda else 10, help="steps before the clock starts")
+    parser.add_argument("--batch-tokens", type=int, help="real tokens of a pass")
+    parser.add_argument("--accumulate", type=int, default=2 if cuda else 1, help="passes an update")
+    parser.add_argument("--tokens", type=int, default=4_000_000 if cuda else 400_000, help="generated, about")
     parser.add_argument("--vocab", type=int, help="entries of the vocabulary")
     parser.add_argument("--workers", type=int, default=4 if cuda else 0, help="loader processes of the Trainer")
-    parser.add_argument("--log-every", type=int, default=10 if cuda else 5)
-    parser.add_argument("--checkpoint-every", type=int, default=150, help="steps, on both sides")
+    parser.add_argument("--log-every", type=int, default=5)
+    parser.add_argument("--checkpoint-every", type=int, default=100, help="steps, on both sides")
+    parser.add_argument("--data", type=Path, help="keep the generated documents here, for other runs")
+    parser.add_argument("--prepare", action="store_true", help="only make the documents of --data")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--runs", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     rows = {"tiny": 8, "roberta-base": 128, "roberta-large": 64}[options.preset]
     options.batch_tokens = options.batch_tokens or LENGTH * rows
@@ -363,26 +349,26 @@ def main() -> None:
         from osler.nn.peak import matmul_peak
 
         return print(matmul_peak("cuda" if torch.cuda.is_available() else "cpu", seconds=1.0))
-    if options.side:
-        options.data = json.loads((options.folder / "data.json").read_text())
-        return (osler_side if options.side == "osler" else trainer_side)(options.folder, options)
-    folder = Path(tempfile.mkdtemp(prefix="pretrain-benchmark-"))
-    try:
-        options.data = data = prepare(folder, options)
-        (folder / "data.json").write_text(json.dumps(data))
+    with ExitStack() as stack:
+        folder = options.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pretrain-benchmark-")))
+        if not (folder / "tokens" / "manifest.json").exists():
+            prepare(folder, options)
+        if options.prepare:
+            return None
+        options.about = about = describe(folder, options)
+        if options.side:
+            return (osler_side if options.side == "osler" else trainer_side)(folder, options)
         print(
-            f"{options.preset}: {data['tokens']:,} tokens in {data['rows']:,} rows of {data['mean_row']:.0f} on average"
+            f"{options.preset}: {about['tokens']:,} tokens in {about['rows']:,} rows of {about['mean_row']:.0f} on average"
         )
-        print(
-            f"Trainer: {data['trainer_accumulate']} x {data['trainer_rows']} rows an update, padded to {options.padding}"
-        )
+        passes = about["trainer_accumulate"] * options.accumulate
+        print(f"osler: {options.accumulate} x {options.batch_tokens:,} tokens an update")
+        print(f"Trainer: {passes} x {about['trainer_rows']} rows an update, padded to {options.padding}")
         print(" " * 16, *(title for title, *_ in COLUMNS), sep="  ")
         result = compare(folder, options)
         print(f"matmul peak {result['matmul_peak'] / 1e12:.2f} TFLOP/s on {result['device']}")
         if options.json:
             options.json.write_text(json.dumps(result, indent=1) + "\n")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,10 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import ddp_worker
 import pytest
-import torch
-from safetensors.torch import load_file
-
-from osler.train.trackers import read_history
-
-# Additions happen in another order: (a + c) + (b + d) for two ranks, ((a + b) + c) + d for one. Weights are of order
-# 0.1 to 1.
-WEIGHTS = {"atol": 1e-6, "rtol": 0.0}
-LOSSES = {"abs": 1e-6}
+from two_processes import assert_same_run, notes, run_by_two
 
 
 @pytest.fixture(scope="module")
@@ -25,32 +13,9 @@ def runs(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("ddp")
     ddp_worker.run(out / "one")
     ddp_worker.run(out / "started-by-one", stop=6)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [*launch, str(Path(ddp_worker.__file__)), str(out)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as torchrun:
-        try:
-            _, errors = torchrun.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            torchrun.terminate()  # not kill: torchrun ends its workers when asked to
-            raise
-    assert torchrun.returncode == 0, errors
+    run_by_two(ddp_worker.__file__, out)
     ddp_worker.run(out / "started-by-two")
     return out
-
-
-def notes(runs, name, rank=0):
-    return json.loads((runs / name / f"notes-{rank}.json").read_text())
-
-
-def assert_same_run(left: Path, right: Path, rank: int = 0) -> None:
-    expected = load_file(left / "final-0.safetensors")
-    for name, value in load_file(right / f"final-{rank}.safetensors").items():
-        torch.testing.assert_close(value, expected[name], **WEIGHTS)
-    for one, two in zip(read_history(left), read_history(right), strict=True):
-        assert two.keys() == one.keys()
-        for key in one:
-            assert two[key] == pytest.approx(one[key], **LOSSES), (one["step"], key)
 
 
 def test_samples_come_in_the_same_order(runs):

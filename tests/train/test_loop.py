@@ -4,6 +4,7 @@ import os
 import random
 import resource
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -209,6 +210,8 @@ def test_a_full_disk_is_one_clear_error_and_spares_the_earlier_checkpoint(tmp_pa
 
     def on_step(report):
         if report.step == 3:
+            while not (tmp_path / "checkpoints" / "step-0000000002").exists():  # it is written in the background
+                time.sleep(0.01)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
 
     settings = config(checkpoint_every=2)

@@ -45,6 +45,9 @@ class TrainConfig(Recipe):
     checkpoint_every: int = runtime(500, ge=0, description="steps between checkpoints; 0 writes none")
     keep: int = runtime(2, ge=1, description="checkpoints kept; two outlive the loss of one")
 
+    parallel: Literal["ddp", "fsdp"] = runtime(
+        "ddp", description="several processes: a whole copy on each GPU, or fsdp: weights and optimiser state in shards"
+    )
     device: str = runtime("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     threads: int | None = runtime(None, ge=1, description="CPU threads; what torch chooses when left out")
 
@@ -58,6 +61,10 @@ class TrainConfig(Recipe):
                 raise ValueError("steps and budget both say when to end; give one of them")
         if self.patience is not None and self.eval_every is None:
             raise ValueError("patience counts evaluations; set eval_every too")
+        if self.parallel == "fsdp" and self.optimizer == "muon":
+            raise ValueError(
+                "muon needs whole matrices, which fsdp has nowhere; use parallel = 'ddp' or another optimizer"
+            )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError("betas must be at least 0 and below 1")
         return self

@@ -11,15 +11,12 @@ import atexit
 import importlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 from torch import distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 T = TypeVar("T")
 
@@ -56,26 +53,6 @@ class World:
         passes = -(-len(refs) // self.size)
         indices = (self.rank + turn * self.size for turn in range(passes))
         return [Share(index, refs[index % len(refs)], index < len(refs)) for index in indices]
-
-    def replicate(self, module: nn.Module, device: torch.device) -> nn.Module:
-        """The module as all ranks train it: the same weights everywhere, gradients averaged at the end of a step.
-
-        A module whose every pass touches every trainable parameter can say so with `uses_every_parameter = True` and
-        spare the search for the others; one with several heads must not.
-        """
-        if self.size == 1:
-            return module
-        replica = DistributedDataParallel(
-            module,
-            device_ids=[device.index] if device.type == "cuda" else None,
-            find_unused_parameters=not getattr(module, "uses_every_parameter", False),
-        )
-        replica.broadcast_buffers = False  # they are constants; as an argument its name depends on the torch version
-        return replica
-
-    def sync_gradients(self, replica: nn.Module, now: bool) -> AbstractContextManager[None]:
-        """Around a forward and backward pass: exchange gradients only in the last one of a step."""
-        return nullcontext() if now or not isinstance(replica, DistributedDataParallel) else replica.no_sync()
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """Add a tensor up over all ranks, in place."""

@@ -42,11 +42,13 @@ class Autocast:
         return torch.autocast(self._device.type, dtype=torch.bfloat16) if self.enabled else nullcontext()
 
 
-def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, static: bool) -> nn.Module:
-    """The module as it is called in training: compiled where that pays, parameters shared with the original.
+def worth_compiling(config: TrainConfig, device: torch.device, *, static: bool) -> bool:
+    """Whether to compile: `auto` does on a GPU and only where all batches have one shape, since every new one compiles again."""
+    return config.compile == "on" or (config.compile == "auto" and device.type == "cuda" and static)
 
-    `auto` compiles on a GPU and only where all batches have one shape: every new shape would be compiled again.
-    """
-    if config.compile == "on" or (config.compile == "auto" and device.type == "cuda" and static):
+
+def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, static: bool) -> nn.Module:
+    """The module as it is called in training: compiled where that pays, parameters shared with the original."""
+    if worth_compiling(config, device, static=static):
         return torch.compile(module)  # type: ignore[return-value]
     return module

@@ -18,6 +18,7 @@ from osler.core.logs import get_logger
 from osler.core.seeding import restore, seed_everything, snapshot
 from osler.train.checkpoint import Checkpoint, Checkpoints, load_module, module_tensors
 from osler.train.distributed import World
+from osler.train.holding import hold
 from osler.train.meters import Meter
 from osler.train.optim import Optimiser
 from osler.train.pace import Pace
@@ -72,13 +73,14 @@ class Run:
         self.skipped = 0
         self.done = False
         self.selection = Selection(best)
-        self._module = module.to(device)
+        self._module = module
+        self._holding = hold(module, config, world, device)
         self._config = config
         self._folder = folder
         self._world = world
         self._device = device
         self._pace = pace
-        self._optimiser = Optimiser(module, config)
+        self._optimiser = Optimiser(self._holding.trained, config)
         self._autocast = Autocast(config, device)
         self._tally = Tally(device)
         self._meter = Meter(flops_per_token)
@@ -105,9 +107,9 @@ class Run:
         """Do the remaining steps, yielding the number done after each."""
         if self.done:
             return
-        stepper = Stepper(self._module, source, self._optimiser, self._tally, self._config, self._world, self._device)
+        stepper = Stepper(self._holding, source, self._optimiser, self._tally, self._config, self._world, self._device)
         indices = count(self.step) if self._pace.total is None else range(self.step, self._pace.total)
-        self._module.train()
+        self._holding.trained.train()
         self._pace.begin()
         self._meter.start(self.step)
         with closing(prefetch(stepper.load, indices)) as loaded:
@@ -132,6 +134,7 @@ class Run:
     def finish(self) -> None:
         """Put the best weights in place, on every rank, once the last checkpoint is on disk."""
         self._writer.wait()
+        self._holding.release()
         self.selection.restore_best(self._module)
         self._world.spread(module_tensors(self._module).values())
         self._module.eval()
@@ -194,10 +197,10 @@ class Run:
             with torch.no_grad(), self._autocast.context():
                 return {name: float(value) for name, value in evaluate(self._module, self.step).items()}
 
-        self._module.eval()
-        with self._meter.paused():
+        with self._meter.paused(), self._holding.evaluating():
+            self._module.eval()
             metrics = self._world.decide(measure)
-        self._module.train()
+            self._module.train()
         if self._trackers:
             self._trackers.record("eval", self.step, metrics, {})
         self.selection.judge(metrics, self.step, self._module)
@@ -205,18 +208,20 @@ class Run:
     def _save(self) -> None:
         tally = self._tally.state(self._world)
         self._saved = self.step
-        if self._trackers is None:
-            return
-        state = {"tokens": self.tokens, "skipped": self.skipped, "done": self.done, "tally": tally}
-        state["pace"] = self._pace.state(self.step)
         with self._meter.paused():
+            self._holding.gather()
+            optimizer = self._holding.gathered(self._optimiser.state())
+            if self._trackers is None:
+                return
+            state = {"tokens": self.tokens, "skipped": self.skipped, "done": self.done, "tally": tally}
+            state["pace"] = self._pace.state(self.step)
             self._trackers.sync()
             self._writer.save(
                 Checkpoint(
                     step=self.step,
                     state={**state, "selection": self.selection.state(), "settings": self._settings()},
                     model=module_tensors(self._module),
-                    optimizer=self._optimiser.state(),
+                    optimizer=optimizer,
                     rng=snapshot(),
                     best=self.selection.weights,
                 )
@@ -232,7 +237,8 @@ class Run:
                 fix="Go back to those settings, use another --out, or start again with --force",
             )
         load_module(self._module, checkpoint.model)
-        self._optimiser.load_state(checkpoint.optimizer)
+        self._holding.scatter()
+        self._optimiser.load_state(self._holding.scattered(checkpoint.optimizer))
         self._tally.load_state(state["tally"], self._world)
         self.selection.load_state(state["selection"], checkpoint.best)
         self.step = self._saved = checkpoint.step

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import clip_grads_with_norm_
 
 from osler.core.seeding import derive
 from osler.train.distributed import World
+from osler.train.holding import Holding
 from osler.train.optim import Optimiser
-from osler.train.precision import Autocast, compiled
+from osler.train.precision import Autocast
 from osler.train.source import Batch, BatchSource, move, pin
 from osler.train.tally import Tally
 
@@ -34,7 +34,7 @@ class Stepper:
 
     def __init__(
         self,
-        module: nn.Module,
+        holding: Holding,
         source: BatchSource,
         optimiser: Optimiser,
         tally: Tally,
@@ -49,8 +49,8 @@ class Stepper:
         self._world = world
         self._device = device
         self._autocast = Autocast(config, device)
-        self._replica = world.replicate(module, device)
-        self._runner = compiled(self._replica, config, device, static=getattr(source, "static_shapes", False))
+        self._holding = holding
+        self._runner = holding.runner(static=getattr(source, "static_shapes", False))
 
     def load(self, index: int) -> list[Loaded]:
         """This rank's micro-batches of a step; called ahead of time, in a background thread."""
@@ -69,10 +69,11 @@ class Stepper:
         for place, loaded in enumerate(micro_batches):
             self._reseed(index, loaded.index)
             payload = move(loaded.batch.payload, self._device)
-            with self._world.sync_gradients(self._replica, now=place == len(micro_batches) - 1):
+            last = place == len(micro_batches) - 1
+            with self._holding.micro_batch(last=last):
                 with self._autocast.context():
                     output = self._runner(payload)
-                (output.loss_sum * (scale if loaded.counts else 0.0)).backward()
+                self._holding.backward(output.loss_sum * (scale if loaded.counts else 0.0), last=last)
             if loaded.counts:
                 loss += output.loss_sum.detach()
                 self._tally.note(output.logs, loaded.batch.tokens)
@@ -109,7 +110,7 @@ class Stepper:
     def _clip(self) -> torch.Tensor:
         """The norm of the whole gradient, before it is cut to the largest allowed."""
         gradients = [parameter.grad for parameter in self._optimiser.parameters if parameter.grad is not None]
-        norm = get_total_norm(gradients)
+        norm = self._holding.norm(gradients)
         if self._config.clip:
             clip_grads_with_norm_(self._optimiser.parameters, self._config.clip, norm)
         return norm.to(self._device)
