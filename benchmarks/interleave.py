@@ -7,11 +7,14 @@ to a log after every few steps; only whole stretches between two lines of one tu
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -112,7 +115,31 @@ class Side:
         }
 
 
-def interleave(sides: list[Side], *, warmup_steps: int, seconds: float, rounds: int) -> None:
+class Meeting:
+    """Several runs of a benchmark that start at once: none measures before all are warm, and only one side of them runs at a time."""
+
+    def __init__(self, folder: Path, runs: int) -> None:
+        self._folder = folder
+        self._runs = runs
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def wait(self, point: str) -> None:
+        """Say that this run has come to a point, and wait for the others to come there."""
+        (self._folder / f"{os.getpid()}.{point}").touch()
+        while len(list(self._folder.glob(f"*.{point}"))) < self._runs:
+            time.sleep(0.05)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the machine."""
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def interleave(
+    sides: list[Side], *, warmup_steps: int, seconds: float, rounds: int, meeting: Meeting | None = None
+) -> None:
     """Warm all sides up, give each `rounds` turns that together last `seconds`, and end them."""
     try:
         waiting = list(sides)
@@ -122,9 +149,14 @@ def interleave(sides: list[Side], *, warmup_steps: int, seconds: float, rounds: 
                     side.signal(signal.SIGSTOP)
                     waiting.remove(side)
             time.sleep(0.01)
+        if meeting:
+            meeting.wait("warm")
         for _ in range(rounds):
             for side in sides:
-                side.turn(seconds / rounds)
+                with meeting.alone() if meeting else nullcontext():
+                    side.turn(seconds / rounds)
+        if meeting:
+            meeting.wait("measured")  # ending a side is work that would disturb
         for side in sides:
             side.end()
     finally:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from interleave import Side, interleave
+from interleave import Meeting, Side, interleave
 
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
@@ -128,9 +128,9 @@ def describe(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     if options.rows == "full" and set(lengths) != {LENGTH}:
         raise SystemExit("a row is not full")
     mean = float(lengths.mean())
-    # Rows of the Trainer that hold as many real tokens as osler's update, in passes about as large as osler's.
-    rows = options.batch_tokens / mean
-    accumulate = max(1, round(rows * LENGTH / options.batch_tokens))
+    # Rows of the Trainer that hold as many real tokens as osler's update, in passes of a given number of places.
+    rows = options.batch_tokens * options.accumulate / mean
+    accumulate = max(1, round(rows * LENGTH / (options.trainer_tokens or options.batch_tokens)))
     return {
         "rows": len(lengths),
         "tokens": int(lengths.sum()),
@@ -214,7 +214,7 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
     arguments = transformers.TrainingArguments(
         output_dir=str(options.runs / options.side),
         per_device_train_batch_size=options.about["trainer_rows"],
-        gradient_accumulation_steps=options.about["trainer_accumulate"] * options.accumulate,
+        gradient_accumulation_steps=options.about["trainer_accumulate"],
         max_steps=ENDLESS,
         learning_rate=SHARED["lr"],
         adam_beta1=SHARED["betas"][0],
@@ -273,7 +273,14 @@ def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     runs = Path(tempfile.mkdtemp(prefix="pretrain-benchmark-"))
     try:
         sides = [_side(name, folder, runs) for name in names]
-        interleave(sides, warmup_steps=options.warmup_steps, seconds=options.seconds, rounds=options.rounds)
+        meeting = Meeting(options.meet, options.meet_runs) if options.meet else None
+        interleave(
+            sides,
+            warmup_steps=options.warmup_steps,
+            seconds=options.seconds,
+            rounds=options.rounds,
+            meeting=meeting,
+        )
         results = {side.name: side.figures(options.checkpoint_every) for side in sides}
         for name, figures in results.items():
             memory = runs / f"{name}.memory"
@@ -324,12 +331,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch-tokens", type=int, help="real tokens of a pass")
     parser.add_argument("--accumulate", type=int, default=2 if cuda else 1, help="passes an update")
     parser.add_argument("--tokens", type=int, default=4_000_000 if cuda else 400_000, help="generated, about")
+    parser.add_argument(
+        "--trainer-tokens", type=int, help="places of a pass of the Trainer; as --batch-tokens by default"
+    )
     parser.add_argument("--vocab", type=int, help="entries of the vocabulary")
     parser.add_argument("--workers", type=int, default=4 if cuda else 0, help="loader processes of the Trainer")
     parser.add_argument("--log-every", type=int, default=5)
     parser.add_argument("--checkpoint-every", type=int, default=100, help="steps, on both sides")
     parser.add_argument("--data", type=Path, help="keep the generated documents here, for other runs")
     parser.add_argument("--prepare", action="store_true", help="only make the documents of --data")
+    parser.add_argument("--meet", type=Path, help="a folder where runs started at once wait for each other")
+    parser.add_argument("--meet-runs", type=int, default=1, help="how many of them")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=Path, help=argparse.SUPPRESS)
@@ -361,9 +373,10 @@ def main() -> None:
         print(
             f"{options.preset}: {about['tokens']:,} tokens in {about['rows']:,} rows of {about['mean_row']:.0f} on average"
         )
-        passes = about["trainer_accumulate"] * options.accumulate
         print(f"osler: {options.accumulate} x {options.batch_tokens:,} tokens an update")
-        print(f"Trainer: {passes} x {about['trainer_rows']} rows an update, padded to {options.padding}")
+        print(
+            f"Trainer: {about['trainer_accumulate']} x {about['trainer_rows']} rows an update, padded to {options.padding}"
+        )
         print(" " * 16, *(title for title, *_ in COLUMNS), sep="  ")
         result = compare(folder, options)
         print(f"matmul peak {result['matmul_peak'] / 1e12:.2f} TFLOP/s on {result['device']}")
