@@ -24,6 +24,7 @@ class TrainConfig(Recipe):
     warmup: int | float = Field(0, ge=0, description="a whole number of steps, or a fraction of the run below 1.0")
     decay: float = Field(0.1, ge=0, le=1, description="wsd: the last fraction of the run, over which the rate falls")
     final_lr_ratio: float = Field(0.0, ge=0, le=1, description="the rate at the end of the decay, relative to the peak")
+    layer_decay: float = Field(1.0, gt=0, le=1, description="learning rate of a layer relative to the one above it")
     head_lr: float = Field(1.0, gt=0, description="learning rate of task heads, relative to the encoder's")
 
     optimizer: Literal["adamw", "adam", "adamax", "muon"] = "adamw"

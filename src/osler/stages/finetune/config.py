@@ -14,8 +14,30 @@ from osler.train.config import TrainConfig
 class Mixing(Recipe):
     """In what order several tasks take turns."""
 
-    order: Literal["round-robin", "proportional", "temperature"] = "round-robin"
+    order: Literal["round-robin", "proportional", "temperature", "annealed"] = "round-robin"
     temperature: float = Field(2.0, ge=1.0)
+    """temperature: how much more equal than their sizes tasks are visited."""
+    loss_weights: dict[str, float] = Field(default_factory=dict)
+    """By task: what its loss is multiplied with; 1 where nothing is said."""
+    batch_sizes: dict[str, int] = Field(default_factory=dict)
+    """By task: sequences of its batches, where they differ from batch_size."""
+
+
+class Lora(Recipe):
+    """Low-rank adapters beside frozen weights (needs the extra `peft`); merged into the weights when the bundle is saved."""
+
+    rank: int = Field(8, ge=1)
+    alpha: float = Field(16.0, gt=0)
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+
+
+class LanguageModelTask(Recipe):
+    """Masked language modelling on raw text as one more task."""
+
+    corpus: Path = runtime()
+    """A corpus artifact."""
+    weight: float = Field(1.0, gt=0.0)
+    rate: float = Field(0.15, gt=0.0, lt=1.0)
 
 
 class TaskTeacher(Recipe):
@@ -48,6 +70,22 @@ class FinetuneRecipe(Recipe):
     """A batch holds at most `batch_size` sequences and, padded, at most so many tokens."""
     accumulate: int = Field(1, ge=1)
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
+    fraction: float = Field(1.0, gt=0.0, le=1.0)
+    """The share of the training documents that is used; a smaller share is part of every larger one (learning curves)."""
+    tagger: Literal["linear", "crf"] = "linear"
+    """How tokens get their labels: each by itself, or as a chain."""
+    decoding: Literal["free", "constrained"] = "free"
+    """Whether a linear tagger's labels are taken one by one, or as the best sequence that its tag scheme allows."""
+    relations: Literal["tagged", "markers"] = "tagged"
+    """How a relation reads its arguments: from the sequence's first token, or from the markers around them."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """balanced: a label counts by the inverse of its frequency in training (classification, multilabel, tagging)."""
+    freeze: Literal["nothing", "embeddings", "encoder"] | int = "nothing"
+    """What of the encoder does not learn; a number freezes embeddings and so many first layers."""
+    lora: Lora | None = None
+    joint: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """One tagging head for several partially annotated tasks: its name, and the tasks; none is taught that another's types are absent."""
+    mlm: LanguageModelTask | None = None
     mixing: Mixing = Mixing()
     teacher: TaskTeacher | None = None
     train: TrainConfig = TrainConfig()
