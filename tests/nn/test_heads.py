@@ -140,6 +140,17 @@ def test_weights_count_a_row_that_many_times(batch, hidden, kind, labels, target
     assert count.item() == 3.5
 
 
+def test_weights_of_answers_count_within_a_sequence_and_do_not_change_its_share(batch, hidden):
+    module = head("multilabel", 2)
+    logits = module(hidden, batch)
+    targets = torch.tensor([[1.0, 0.0], [0.0, 0.0], [NAN, 1.0]])
+    loss, count = module.loss(logits, targets, torch.tensor([[3.0, 0.5], [1.0, 1.0], [9.0, 2.0]]))
+    yes, no = torch.nn.functional.logsigmoid(logits), torch.nn.functional.logsigmoid(-logits)
+    rows = -(3.0 * yes[0, 0] + 0.5 * no[0, 1]) / 2, -(no[1, 0] + no[1, 1]) / 2, -2.0 * yes[2, 1]
+    torch.testing.assert_close(loss, sum(rows))
+    assert count.item() == 3
+
+
 def test_loss_in_half_precision_is_computed_in_single(batch):
     module = head("classification", 4)
     logits = torch.tensor([[30.0, 0.0, 0.0, 0.0]], dtype=torch.bfloat16)

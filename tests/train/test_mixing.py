@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.core.errors import RecipeError, UnknownNameError
-from osler.train.mixing import mix, proportional, round_robin, temperature
+from osler.train.mixing import annealed, mix, proportional, round_robin, temperature
 
 BATCHES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40), min_size=1)
 SEEDS = st.integers(0, 2**32)
@@ -70,7 +70,7 @@ def test_temperature_goes_from_proportional_to_equal():
     assert temperature(batches, 1, 0, temperature=2.0).counts == {"large": 70, "middle": 22, "small": 8}
 
 
-@pytest.mark.parametrize("name", ["round-robin", "proportional", "temperature"])
+@pytest.mark.parametrize("name", ["round-robin", "proportional", "temperature", "annealed"])
 def test_order_is_a_function_of_seed_and_epoch(name):
     batches = {"a": 20, "b": 7}
     first = mix(name, batches, 3, 0, heat=2.0)
@@ -95,3 +95,33 @@ def test_mistakes_are_named():
         temperature({"a": 1}, 0, 0, temperature=0.5)
     with pytest.raises(UnknownNameError, match="Use round-robin"):
         mix("round_robin", {"a": 1}, 0, 0)
+
+
+@given(BATCHES, SEEDS, st.integers(1, 12), st.integers(0, 15))
+@settings(max_examples=100, deadline=None)
+def test_annealed_keeps_the_length_and_the_shares_of_its_epoch(batches, seed, epochs, epoch):
+    result = annealed(batches, seed, epoch, epochs=epochs)
+    check(result, batches)
+    total = sum(batches.values())
+    assert len(result.order) == total
+    power = 1 - 0.8 * (min(epoch, epochs - 1) / (epochs - 1) if epochs > 1 else 0)
+    shares = {task: count**power for task, count in batches.items()}
+    lifted = sum(share / sum(shares.values()) * total < 1 for share in shares.values())
+    for task, share in shares.items():
+        exact = share / sum(shares.values()) * total
+        assert abs(result.counts[task] - max(exact, 1)) <= 1 + lifted
+
+
+def test_annealed_starts_proportional_and_goes_towards_equal():
+    batches = {"large": 90, "middle": 9, "small": 1}
+    counts = [annealed(batches, 1, epoch, epochs=5).counts for epoch in range(5)]
+    assert counts[0] == batches
+    # n ** 0.2 in the last epoch is 2.460, 1.552, 1: shares of 49.09, 30.96 and 19.96
+    assert counts[-1] == {"large": 49, "middle": 31, "small": 20}
+    assert [each["large"] for each in counts] == sorted((each["large"] for each in counts), reverse=True)
+    assert [each["small"] for each in counts] == sorted(each["small"] for each in counts)
+    assert annealed(batches, 1, 9, epochs=5).counts == counts[-1]  # past the plan: as the last one planned
+    assert annealed(batches, 1, 0, epochs=1).counts == batches
+    assert mix("annealed", batches, 1, 4, epochs=5).counts == counts[-1]
+    with pytest.raises(RecipeError, match="over 0 epochs"):
+        annealed(batches, 1, 0, epochs=0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from osler.bundle.infer import run_heads
@@ -14,8 +15,8 @@ from osler.bundle.spec import BundleSpec, HeadSpec
 from osler.core.errors import RecipeError, nearest
 from osler.nn.multihead import MultiHeadModel
 from osler.tasks.builders import make_builder
-from osler.tasks.card import Kind
-from osler.tasks.instances.base import Builder
+from osler.tasks.card import Kind, TaskCard
+from osler.tasks.instances.base import Builder, Instance
 from osler.tasks.instances.document import document_windows
 from osler.tasks.scoring import Scored, score
 from osler.tasks.tokens import Tokens, copy_tokenizer
@@ -48,7 +49,9 @@ class Bundle:
     def builders(self) -> dict[str, Builder]:
         """The builder of each head."""
         return {
-            name: make_builder(head.card, head.protocol, self.tokens, self.spec.max_length, self.spec.overlap)
+            name: make_builder(
+                head.card, head.protocol, self.tokens, self.spec.max_length, self.spec.overlap, head.options
+            )
             for name, head in self.spec.heads.items()
         }
 
@@ -65,12 +68,31 @@ class Bundle:
         self.head(name)
         builder = self.builders[name]
         instances = builder.build(records, gold=False).instances
-        return builder.decode(records, instances, run_heads(self.model, instances, [name])[name])
+        return self._decode(name, records, instances, run_heads(self.model, instances, [name])[name])
 
-    def evaluate(self, name: str, gold: Sequence[Record]) -> Scored:
-        """Predict with one head and score under its protocol."""
+    def _decode(
+        self, name: str, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> list[Record]:
+        """What the outputs of a head mean, by its builder; a chain is decoded with the steps as its head has learned them."""
+        builder = self.builders[name]
+        steps = self.model.head(name).steps()
+        builder.steps = None if steps is None else steps.cpu().numpy()
+        return builder.decode(records, instances, outputs)
+
+    def predict_task(self, name: str, card: TaskCard, records: Sequence[Record]) -> list[Record]:
+        """One head's predictions for a task: of a head that has more types of entities, those of the task alone."""
+        predicted = self.predict(name, records)
+        if card.kind is not Kind.TAGGING:
+            return predicted
+        return [found.only(card.labels) if isinstance(found, Document) else found for found in predicted]
+
+    def evaluate(
+        self, name: str, gold: Sequence[Record], card: TaskCard | None = None, protocol: str | None = None
+    ) -> Scored:
+        """Predict with one head and score under its protocol; of a head with several tasks say which, and its protocol."""
         head = self.head(name)
-        return score(head.card, head.card.protocol_named(head.protocol), gold, self.predict(name, gold))
+        card, protocol = card or head.card, protocol or head.protocol
+        return score(card, card.protocol_named(protocol), gold, self.predict_task(name, card, gold))
 
     def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
         """The heads that annotate raw documents: those named, or all, in one language where it is given."""
@@ -96,7 +118,7 @@ class Bundle:
             if self.spec.heads[name].card.kind is Kind.RELATION:
                 continue  # needs the mentions first
             if name in outputs:
-                predicted = self.builders[name].decode(plain, instances, outputs[name])
+                predicted = self._decode(name, plain, instances, outputs[name])
             else:  # a head that reads sentences sees them as it was taught
                 predicted = self.predict(name, plain)
             results = [_joined(result, found, name) for result, found in zip(results, predicted, strict=True)]

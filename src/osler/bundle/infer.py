@@ -44,7 +44,9 @@ def pack_instances(instances: Sequence[Instance], model: MultiHeadModel) -> Pack
     types = None
     if getattr(config, "type_vocab_size", 1) > 1:
         types = [np.zeros(i.length, dtype=np.int64) if i.types is None else i.types for i in instances]
-    return pack([instance.ids for instance in instances], token_types=types, pad_id=config.pad_token_id or 0)
+    marks = [instance.marks for instance in instances if instance.marks is not None]
+    ids = [instance.ids for instance in instances]
+    return pack(ids, token_types=types, marks=marks or None, pad_id=config.pad_token_id or 0)
 
 
 def _groups(instances: Sequence[Instance], budget: int) -> list[list[int]]:

@@ -10,6 +10,7 @@ from osler.core.config import Recipe
 from osler.core.errors import ArtifactError
 from osler.core.files import write_atomic
 from osler.tasks.card import TaskCard
+from osler.tasks.instances.options import HeadOptions
 
 FILE = "bundle.json"
 
@@ -19,6 +20,9 @@ class HeadSpec(Recipe):
 
     card: TaskCard
     protocol: str
+    options: HeadOptions = HeadOptions()
+    members: dict[str, str] | None = None
+    """Of a head that several tasks taught: those tasks, and the protocol of each. `card` then has the labels of all of them."""
 
 
 class BundleSpec(Recipe):

@@ -12,7 +12,9 @@ from osler.core.artifact import Artifact
 from osler.formats.registry import get_format
 from osler.report.page import Page
 from osler.report.plots import curves
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Table
+from osler.stages.study.layouts import main_tables
+from osler.stages.study.results import read_results
 from osler.text.document import Document
 
 
@@ -100,26 +102,11 @@ def _heads(page: Page, bundle: Artifact) -> None:
 
 
 def _study(page: Page, study: Artifact) -> None:
-    results = json.loads((study.path / "results.json").read_text())
-    cells = results["cells"]
-    tasks = list(dict.fromkeys(cell["task"] for cell in cells))
-    columns: list[Column | str] = ["model", *(Column(task, digits=1, scale=100, best="max") for task in tasks)]
-    rows: list[list[str | Value]] = []
-    for model in dict.fromkeys(cell["model"] for cell in cells):
-        found = {cell["task"]: cell for cell in cells if cell["model"] == model}
-        rows.append([model, *(_value(found[task]) for task in tasks)])
-    protocols = "; ".join(dict.fromkeys(cell["protocol"] for cell in cells))
-    note = (
-        f"Test split, mean ± standard deviation over {len(cells[0]['seeds'])} seed(s), times 100. Protocols: {protocols}. "
-        f"* differs from the baseline ({results['baseline']}) at 5 %, paired bootstrap, Holm-corrected."
-    )
+    results = read_results(study.path / "results.json")
     page.heading("What pretraining buys")
-    page.table(Table(columns, rows, "The same encoder with and without its pretrained weights", note))
-
-
-def _value(cell: Mapping[str, Any]) -> Value:
-    against = cell.get("against")
-    return Value(cell["mean"], std=cell["std"], mark="*" if against and against["p_holm"] < 0.05 else "")
+    page.text("The same encoder with and without its pretrained weights. More of this study: `study/report.html`.")
+    for named in main_tables(results):
+        page.table(named.table)
 
 
 def _pretraining(page: Page, encoder: Artifact) -> None:

@@ -8,16 +8,39 @@ from typing import Annotated
 import typer
 
 from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, perform
+from osler.cli.task_folders import task_folders
 
 
 def finetune(
-    tasks: Annotated[list[Path] | None, typer.Argument(help="Task folders (osler tasks prepare).")] = None,
+    tasks: Annotated[list[Path] | None, typer.Argument(help="Task folders, or names of tasks.")] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="An encoder or bundle folder, or a hub name.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Official files, for tasks given by name that are not prepared yet.")
     ] = None,
     out: OutOption = Path("runs/bundle"),
     teacher: Annotated[
         Path | None, typer.Option("--teacher", help="A fine-tuned bundle whose soft labels to learn from too.")
+    ] = None,
+    add_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--add-to", help="Add the tasks to this bundle; what its heads say stays the same to the last bit."
+        ),
+    ] = None,
+    rehearse: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--rehearse", help="With --add-to: a task of the old heads to mix in, while all learns on. Repeat."
+        ),
+    ] = None,
+    mlm: Annotated[
+        Path | None, typer.Option("--mlm", help="A corpus whose raw text is one more task (masked language modelling).")
+    ] = None,
+    mixing: Annotated[
+        str | None,
+        typer.Option("--mixing", help="How tasks take turns: round-robin, proportional, temperature or annealed."),
     ] = None,
     epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the largest task.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Peak learning rate.")] = None,
@@ -32,9 +55,13 @@ def finetune(
     from osler.stages.finetune.run import plan, run
 
     options = {
-        "tasks": tasks or None,
+        "tasks": task_folders(tasks, data, dry_run=dry_run),
         "model": model,
         "teacher.bundle": teacher,
+        "add_to": add_to,
+        "rehearse": task_folders(rehearse, data, dry_run=dry_run),
+        "mlm.corpus": mlm,
+        "mixing.order": mixing,
         "epochs": epochs,
         "train.lr": lr,
         "train.seed": seed,

@@ -34,6 +34,8 @@ _EXTRA_OF = {
     "jinja2": "report",
     "lxml": "formats",
     "matplotlib": "report",
+    "peft": "peft",
+    "ray": "ray",
     "pyarrow": "train",
     "safetensors": "train",
     "torch": "train",

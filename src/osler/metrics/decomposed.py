@@ -41,3 +41,23 @@ def mean_of(values: Sequence[float]) -> Decomposed:
 def share(sums: FloatArray) -> FloatArray:
     """The first sum divided by the second: a mean, a rate, an accuracy."""
     return ratio(sums[..., 0], sums[..., 1])
+
+
+def mean_over_parts(parts: Sequence[Decomposed]) -> Decomposed:
+    """The mean of the scores of several parts that share no document, such as the folds of a cross-validation.
+
+    Every part has columns of its own, so that documents of all parts can be drawn together.
+    """
+    widths = [part.rows.shape[1] for part in parts]
+    rows = np.zeros((sum(len(part.rows) for part in parts), sum(widths)))
+    row, edges = 0, [0, *np.cumsum(widths).tolist()]
+    for index, part in enumerate(parts):
+        rows[row : row + len(part.rows), edges[index] : edges[index + 1]] = part.rows
+        row += len(part.rows)
+
+    def score(sums: FloatArray) -> FloatArray:
+        scores = [part.score(sums[..., edges[i] : edges[i + 1]]) for i, part in enumerate(parts)]
+        mean: FloatArray = np.mean(scores, axis=0)
+        return mean
+
+    return Decomposed(rows, score)

@@ -88,7 +88,7 @@ def soft_loss(head: Head, logits: Tensor, teacher: Tensor, targets: Tensor, temp
     hard and soft losses are sums over the same rows and may be mixed. One label of many: KL x T². Each label yes or no: the KL
     of its two outcomes x T², averaged over the known labels of a row. A number: the squared distance, without a temperature.
     """
-    if head.kind in ("tagging", "classification"):
+    if head.kind in ("tagging", "classification", "markers"):
         return total(SoftTargets.of(teacher, temperature).divergence(logits), targets != IGNORED, None)[0]
     if head.kind == "multilabel":
         known = ~torch.isnan(targets)

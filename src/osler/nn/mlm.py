@@ -99,6 +99,10 @@ class MaskedLM(PackedModule):
     def forward(self, batch: Packed, positions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The summed loss over the targets that are not -100, and their number."""
         # The padding stays: it adds nothing to the loss, and cutting it off would be one more pass over the scores.
-        scores = self.padded_head(self.hidden(batch).index_select(0, positions)).float()
-        loss = cross_entropy(scores, targets, ignore_index=IGNORED, reduction="sum")
-        return loss, (targets != IGNORED).sum().float()
+        return masked_loss(self.padded_head(self.hidden(batch).index_select(0, positions)), targets)
+
+
+def masked_loss(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The summed cross-entropy over the targets that are not -100, and their number."""
+    loss = cross_entropy(scores.float(), targets, ignore_index=IGNORED, reduction="sum")
+    return loss, (targets != IGNORED).sum().float()

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -75,6 +76,7 @@ class MultiHeadModel(nn.Module):
         spec = HeadSpec(kind, num_labels, tuple(labels), dropout, dict(settings or {}))
         with seeded(seed, "head", name):
             head: Head = HEADS.get(kind)(self.encoder.hidden_size, num_labels, dropout)
+        head.name_outputs(spec.labels)
         like = next(self.encoder.parameters())
         head = head.to(device=like.device, dtype=like.dtype).train(self.training)
         self.heads[name] = head
@@ -94,7 +96,10 @@ class MultiHeadModel(nn.Module):
     def forward(self, batch: Packed, names: Iterable[str] | None = None) -> dict[str, Tensor]:
         """The logits of the named heads (all by default) from one pass of the encoder."""
         chosen = {name: self.head(name) for name in (self.heads if names is None else names)}
-        hidden = self.encoder(batch)
+        # An encoder of which nothing learns needs to remember nothing for a backward pass.
+        learns = any(parameter.requires_grad for parameter in self.encoder.parameters())
+        with torch.set_grad_enabled(torch.is_grad_enabled() and learns):
+            hidden = self.encoder(batch)
         return {name: head(hidden, batch) for name, head in chosen.items()}
 
     def save(self, folder: Path) -> None:
@@ -112,18 +117,25 @@ class MultiHeadModel(nn.Module):
         """Read what `save` wrote, on the CPU in float32."""
         specs = _read_specs(folder / "heads.json")
         model = cls(load_encoder(folder, mode=mode))
+        model._load_heads(folder, specs)
+        return model
+
+    def load_heads(self, folder: Path) -> None:
+        """Add the heads that `save` wrote; there must be none yet."""
+        self._load_heads(folder, _read_specs(folder / "heads.json"))
+
+    def _load_heads(self, folder: Path, specs: Mapping[str, HeadSpec]) -> None:
         for name, spec in specs.items():
-            model.add_head(name, seed=0, **asdict(spec))
+            self.add_head(name, seed=0, **asdict(spec))
         path = folder / "heads.safetensors"
         try:
-            model.heads.load_state_dict({key: value.float() for key, value in load_file(path).items()})
+            self.heads.load_state_dict({key: value.float() for key, value in load_file(path).items()})
         except (OSError, SafetensorError, RuntimeError) as error:
             raise ArtifactError(
                 "the weights of the heads are missing, broken or not those heads.json speaks of",
                 where=path,
                 fix="Give a folder that was saved whole",
             ) from error
-        return model
 
 
 def _read_specs(path: Path) -> dict[str, HeadSpec]:

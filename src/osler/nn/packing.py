@@ -33,6 +33,8 @@ class Packed:
     max_length: int
     num_sequences: int
     token_type_ids: Tensor | None = None
+    marks: Tensor | None = None
+    """Places [N, K] of tokens of each real sequence that a head reads, counted from the start of the batch."""
 
     @property
     def num_tokens(self) -> int:
@@ -65,6 +67,7 @@ def pack(
     *,
     pad_id: int,
     token_types: Sequence[Ids] | None = None,
+    marks: Sequence[Sequence[int]] | None = None,
     total: int | None = None,
     max_sequences: int | None = None,
     max_length: int | None = None,
@@ -72,7 +75,8 @@ def pack(
     """Lay sequences end to end.
 
     `total` fixes the number of tokens, `max_sequences` the number of sequences, padding ones included, and
-    `max_length` the length that attention is told; a batch that does not fit is refused.
+    `max_length` the length that attention is told; a batch that does not fit is refused. `marks` are places within each
+    sequence, equally many in all.
     """
     lengths = [len(sequence) for sequence in sequences]
     if not lengths or min(lengths) == 0:
@@ -107,7 +111,16 @@ def pack(
         max_length=max_length,
         num_sequences=len(lengths),
         token_type_ids=None if token_types is None else _lay(token_types, tail, 0),
+        marks=None if marks is None else _places(marks, lengths),
     )
+
+
+def _places(marks: Sequence[Sequence[int]], lengths: Sequence[int]) -> Tensor:
+    rows = np.array(marks, dtype=np.int64)
+    if rows.ndim != 2 or len(rows) != len(lengths) or (rows < 0).any() or (rows >= np.array(lengths)[:, None]).any():
+        raise ValueError("every sequence needs as many marks as the others, each of them on one of its own tokens")
+    starts = np.cumsum(lengths) - lengths
+    return torch.from_numpy(rows + starts[:, None])
 
 
 def _pieces(tail: int, max_length: int) -> list[int]:

@@ -8,7 +8,7 @@ what one copies from the page is the text of the document.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from osler.report.colours import Colour, label_colours
@@ -67,16 +67,24 @@ class Link:
 
 
 def note_html(
-    document: Document, colours: Mapping[str, Colour] | None = None, *, caption: str = "", name: str = "note"
+    document: Document,
+    colours: Mapping[str, Colour] | None = None,
+    *,
+    caption: str = "",
+    name: str = "note",
+    beside: Collection[str] = (),
 ) -> str:
-    """One note as an HTML section for `Page`; `name` starts every anchor in it and must be unique on the page."""
+    """One note as an HTML section for `Page`; `name` starts every anchor in it and must be unique on the page.
+
+    The values of the attributes named in `beside` stand beside a mention's label.
+    """
     shades = colours if colours is not None else label_colours(span.label for span in document.spans)
     counts = Counter(span.label for span in document.spans)
     return render(
         "note.html",
         name=name,
         caption=caption,
-        tokens=list(tokens(document, shades, name)),
+        tokens=list(tokens(document, shades, name, beside)),
         legend=[(label, shades[label], counts[label]) for label in sorted(counts)],
         links=links(document, shades, name),
         labels=document.labels,
@@ -95,7 +103,9 @@ def note_css(document: Document, name: str) -> str:
     )
 
 
-def tokens(document: Document, colours: Mapping[str, Colour], name: str) -> Iterator[Token]:
+def tokens(
+    document: Document, colours: Mapping[str, Colour], name: str, beside: Collection[str] = ()
+) -> Iterator[Token]:
     """Walk through the text, opening and closing pieces at the borders of mentions."""
     runs = _runs(document)
     numbers = _relation_numbers(document)
@@ -120,7 +130,14 @@ def tokens(document: Document, colours: Mapping[str, Colour], name: str) -> Iter
         for index in wanted:
             stop = min([runs[index].end, *(runs[other].end for other in open_runs)])
             pieces[index] = _piece(
-                runs[index], document, colours, name, numbers, first=index not in started, last=stop == runs[index].end
+                runs[index],
+                document,
+                colours,
+                name,
+                numbers,
+                beside,
+                first=index not in started,
+                last=stop == runs[index].end,
             )
             started.add(index)
             open_runs.append(index)
@@ -162,13 +179,15 @@ def _piece(
     colours: Mapping[str, Colour],
     name: str,
     numbers: Mapping[str, list[int]],
+    beside: Collection[str],
     *,
     first: bool,
     last: bool,
 ) -> Piece:
     span = document.spans[run.span]
     parts = len(span.fragments)
-    chip = " · ".join([span.label, *(v for k, v in span.attributes.items() if k in _UNSAID and v != _UNSAID[k])])
+    said = (v for k, v in span.attributes.items() if k in beside or (k in _UNSAID and v != _UNSAID[k]))
+    chip = " · ".join([span.label, *said])
     if parts > 1:
         chip += f" {run.part + 1}/{parts}"
     whole = last and run.part == parts - 1

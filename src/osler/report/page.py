@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -15,7 +15,7 @@ from osler.report.colours import Colour, label_colours
 from osler.report.html import render, stylesheet
 from osler.report.notes import note_css, note_html
 from osler.report.tables import Cell, Column, Table, html_table
-from osler.text.document import Document
+from osler.text.document import Document, TextPair
 
 Colours = dict[str, Colour]
 
@@ -31,7 +31,8 @@ class _Section:
 class Page:
     """A page built block by block; every method returns the page, so that calls can be chained.
 
-    Text of documents appears in `note` blocks only: give captions, titles and cells that hold none.
+    Text of documents appears in `note` and `pair` blocks only: give captions, titles and cells that hold none, unless the
+    page says at its top that it holds documents. Notes and pairs have the anchors n1, n2, … in their order.
     """
 
     def __init__(self, title: str, subtitle: str = "", *, language: str = "en") -> None:
@@ -39,7 +40,7 @@ class Page:
         self.subtitle = subtitle
         self.language = language
         self._sections = [_Section()]
-        self._notes: list[Document] = []
+        self._notes: list[Document | None] = []
 
     def heading(self, text: str, level: int = 2) -> Page:
         """Begin a section (level 2) or a part of one (level 3)."""
@@ -85,16 +86,23 @@ class Page:
         described = alt or description(svg) or caption
         return self._add("figure.html", source=source, alt=described, caption=caption, width=width, height=height)
 
-    def note(self, document: Document, caption: str = "") -> Page:
+    def note(self, document: Document, caption: str = "", *, beside: Collection[str] = ()) -> Page:
         """A document with its mentions and relations; a label has one colour on the whole page."""
         self._notes.append(document)
         name = f"n{len(self._notes)}"
-        self._sections[-1].blocks.append(lambda colours: note_html(document, colours, caption=caption, name=name))
+        self._sections[-1].blocks.append(
+            lambda colours: note_html(document, colours, caption=caption, name=name, beside=beside)
+        )
         return self
+
+    def pair(self, pair: TextPair, caption: str = "") -> Page:
+        """Two texts side by side with their labels."""
+        self._notes.append(None)
+        return self._add("pair.html", pair=pair, caption=caption, name=f"n{len(self._notes)}")
 
     def render(self) -> str:
         """The page as HTML; the same blocks give the same bytes."""
-        colours = label_colours(span.label for document in self._notes for span in document.spans)
+        colours = label_colours(span.label for document in self._notes if document for span in document.spans)
         sections = [
             {
                 "title": section.title,
@@ -112,7 +120,7 @@ class Page:
             subtitle=self.subtitle,
             language=self.language,
             style=stylesheet(),
-            note_style="".join(note_css(note, f"n{i}") for i, note in enumerate(self._notes, 1)),
+            note_style="".join(note_css(note, f"n{i}") for i, note in enumerate(self._notes, 1) if note),
             contents=named if len(named) > 2 else [],
             sections=sections,
         )

@@ -28,7 +28,20 @@ class Value:
     mark: str = ""
 
 
-Cell = str | int | float | Value | None
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Places of the same page, as (text, anchor), with what is said after them; only HTML makes them links."""
+
+    items: tuple[tuple[str, str], ...]
+    more: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The texts in one line."""
+        return " ".join([*(text for text, _ in self.items), self.more]).strip()
+
+
+Cell = str | int | float | Value | Links | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +65,8 @@ class Table:
     caption: str = ""
     note: str = ""
     headings: Mapping[int, str] = field(default_factory=dict)
-    best_along: Literal["column", "row"] = "column"
+    best_along: Literal["column", "row", "section"] = "column"
+    """Among which cells one is best: its column, its row, or its column below the same heading."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(c if isinstance(c, Column) else Column(c) for c in self.columns))
@@ -75,6 +89,7 @@ class Shown:
     spread: str = ""
     mark: str = ""
     best: bool = False
+    links: tuple[tuple[str, str], ...] = ()
 
     @property
     def plain(self) -> str:
@@ -96,7 +111,7 @@ def alignments(table: Table) -> list[Align]:
     result: list[Align] = []
     for index, column in enumerate(table.fields):
         cells = [row[index] for row in table.rows if row[index] is not None]
-        numeric = bool(cells) and not any(isinstance(cell, str) for cell in cells)
+        numeric = bool(cells) and not any(isinstance(cell, str | Links) for cell in cells)
         result.append(column.align or ("right" if numeric else "left"))
     return result
 
@@ -149,7 +164,7 @@ def csv_table(table: Table) -> str:
         heading = table.headings.get(index, heading)
         line: list[object] = [heading] if table.headings else []
         for cell, known in zip(row, extras, strict=True):
-            line.append(cell.value if isinstance(cell, Value) else cell)
+            line.append(cell.value if isinstance(cell, Value) else cell.plain if isinstance(cell, Links) else cell)
             line += [getattr(cell, kind) if isinstance(cell, Value) else None for kind in known]
         writer.writerow(line)
     return buffer.getvalue()
@@ -160,6 +175,8 @@ def _shown(cell: Cell, column: Column, best: bool) -> Shown:
         return Shown(MISSING)
     if isinstance(cell, str):
         return Shown(cell)
+    if isinstance(cell, Links):
+        return Shown(" ".join(text for text, _ in cell.items), cell.more, links=cell.items)
     if isinstance(cell, bool):
         return Shown("yes" if cell else "no")
     if isinstance(cell, Value):
@@ -185,8 +202,8 @@ def _number(value: float, column: Column) -> str:
 
 
 def _best(table: Table) -> set[tuple[int, int]]:
-    """The cells that are best in their column or row, ties as shown included; one lone value is not called best."""
-    lines: dict[int, list[tuple[float, int, int]]] = {}
+    """The cells that are best in their column, row or section, ties as shown included; one lone value is not called best."""
+    lines: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
     for j, column in enumerate(table.fields):
         if column.best is None:
             continue
@@ -195,7 +212,7 @@ def _best(table: Table) -> set[tuple[int, int]]:
             number = cell.value if isinstance(cell, Value) else cell
             if isinstance(number, Real) and not isinstance(number, bool) and number == number:
                 shown = round(float(number) * column.scale, column.digits) * (1 if column.best == "max" else -1)
-                lines.setdefault(j if table.best_along == "column" else i, []).append((shown, i, j))
+                lines.setdefault(_line(table, i, j), []).append((shown, i, j))
     return {
         (i, j)
         for line in lines.values()
@@ -203,6 +220,14 @@ def _best(table: Table) -> set[tuple[int, int]]:
         for shown, i, j in line
         if shown == max(value for value, _, _ in line)
     }
+
+
+def _line(table: Table, i: int, j: int) -> tuple[int, int]:
+    """The cells that a cell competes with, as a key."""
+    if table.best_along == "row":
+        return i, -1
+    section = max((start for start in table.headings if start <= i), default=-1)
+    return (section if table.best_along == "section" else -1), j
 
 
 def _known(cell: Cell, field_name: str) -> bool:

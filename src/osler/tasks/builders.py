@@ -5,6 +5,7 @@ from __future__ import annotations
 from osler.core.registry import Registry
 from osler.tasks.card import TaskCard
 from osler.tasks.instances.base import Builder
+from osler.tasks.instances.options import HeadOptions
 from osler.tasks.tokens import Tokens
 
 BUILDERS = Registry(
@@ -19,7 +20,15 @@ BUILDERS = Registry(
 )
 
 
-def make_builder(card: TaskCard, protocol: str | None, tokens: Tokens, max_length: int, overlap: int) -> Builder:
-    """The builder of a task under one of its protocols."""
-    builder: Builder = BUILDERS.get(card.kind.value)(card, card.protocol_named(protocol), tokens, max_length, overlap)
+def make_builder(
+    card: TaskCard,
+    protocol: str | None,
+    tokens: Tokens,
+    max_length: int,
+    overlap: int,
+    options: HeadOptions | None = None,
+) -> Builder:
+    """The builder of a task under one of its protocols, for a head with these options."""
+    kind = BUILDERS.get(card.kind.value)
+    builder: Builder = kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options)
     return builder

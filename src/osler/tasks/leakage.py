@@ -144,25 +144,31 @@ def overlaps(
     return found
 
 
-def without_leaks(
-    train: Mapping[str, Sequence[Record]], held_out: Mapping[str, Iterable[Record]]
-) -> tuple[dict[str, list[Record]], dict[str, int]]:
-    """Take out of each task's training records what any task holds out for choosing or testing.
+class HeldOut:
+    """What tasks hold out for choosing or testing, to be asked whether a training record gives some of it away."""
 
-    A task's own held-out records are taken out where the text is the same; another task's also where it is nearly the same, since
-    nobody published numbers on that mixture that removing more could spoil. Returns what is kept and how many were removed.
-    """
-    index = Index()
-    for name, records in held_out.items():
-        for record in records:
-            index.add(name, fingerprint(record))
-    kept: dict[str, list[Record]] = {}
-    removed: dict[str, int] = {}
-    for name, records in train.items():
-        kept[name] = []
-        for record in records:
-            print_ = fingerprint(record)
-            if not (index.same_text(print_) or index.near(print_) - {name}):
-                kept[name].append(record)
-        removed[name] = len(records) - len(kept[name])
-    return kept, removed
+    def __init__(self, held_out: Mapping[str, Iterable[Record]]) -> None:
+        self._index = Index()
+        for name, records in held_out.items():
+            for record in records:
+                self._index.add(name, fingerprint(record))
+
+    def gives_away(self, name: str, record: Record) -> bool:
+        """Whether a record of one task's training (or of a corpus of any other name) repeats what some task holds out.
+
+        A task's own held-out records count where the text is the same; another task's also where it is nearly the same, since
+        nobody published numbers on that mixture that removing more could spoil.
+        """
+        print_ = fingerprint(record)
+        return bool(self._index.same_text(print_) or self._index.near(print_) - {name})
+
+
+def without_leaks(
+    train: Mapping[str, Sequence[Record]], held_out: Mapping[str, Iterable[Record]] | HeldOut
+) -> tuple[dict[str, list[Record]], dict[str, int]]:
+    """Take out of each task's training records what any task holds out; returns what is kept and how many were removed."""
+    known = held_out if isinstance(held_out, HeldOut) else HeldOut(held_out)
+    kept = {
+        name: [record for record in records if not known.gives_away(name, record)] for name, records in train.items()
+    }
+    return kept, {name: len(records) - len(kept[name]) for name, records in train.items()}

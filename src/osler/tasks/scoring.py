@@ -66,7 +66,7 @@ def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]
 def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
     wanted, found = _documents(gold), _documents(predicted)
     if card.symmetric:
-        wanted, found = [_in_text_order(d) for d in wanted], [_in_text_order(d) for d in found]
+        wanted, found = [in_text_order(d) for d in wanted], [in_text_order(d) for d in found]
     scores = score_relations(wanted, found, labels=card.labels, match="ids")
     return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
 
@@ -116,7 +116,7 @@ def _documents(records: Sequence[Record]) -> list[Document]:
     return [record for record in records if isinstance(record, Document)]
 
 
-def _in_text_order(document: Document) -> Document:
+def in_text_order(document: Document) -> Document:
     """The same relations with the argument that stands first as their head, for relations without a direction."""
     place = {span.id: (span.start, span.end, span.id) for span in document.spans}
 

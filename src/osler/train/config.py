@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,9 @@ from osler.train.budget import Budget
 
 class TrainConfig(Recipe):
     """How to train: steps, optimiser, schedule, precision, and when to log, evaluate and checkpoint."""
+
+    evaluates_each_epoch: ClassVar[bool] = False
+    """Whether whoever trains evaluates once an epoch where eval_every is left out."""
 
     steps: int | None = Field(None, ge=1, description="optimiser steps; as many as the data source plans when left out")
     budget: str | None = Field(
@@ -60,7 +63,7 @@ class TrainConfig(Recipe):
             Budget.parse(self.budget)
             if self.steps is not None:
                 raise ValueError("steps and budget both say when to end; give one of them")
-        if self.patience is not None and self.eval_every is None:
+        if self.patience is not None and self.eval_every is None and not self.evaluates_each_epoch:
             raise ValueError("patience counts evaluations; set eval_every too")
         if self.parallel == "fsdp" and self.optimizer == "muon":
             raise ValueError(

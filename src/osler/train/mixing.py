@@ -1,4 +1,4 @@
-"""In what order several tasks take turns: pure functions of (seed, epoch), with the counts that prove what they do.
+"""In what order several tasks take turns: pure functions of (seed, epoch, epochs), with the counts that prove what they do.
 
 A task that has fewer batches than turns starts again; every pass visits each of its batches once, in a new order.
 """
@@ -48,15 +48,33 @@ def temperature(batches: Mapping[str, int], seed: int, epoch: int, *, temperatur
     return _shuffled(batches, _apportion(batches, temperature), seed, epoch)
 
 
-def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0) -> Mix:
-    """The mix of a name in a recipe: `round-robin`, `proportional` or `temperature`."""
+def annealing(epoch: int, epochs: int) -> float:
+    """The power of a task's size in `annealed`: 1 in the first epoch, 0.2 in the last (Stickland and Murray, 2019)."""
+    return 1.0 - 0.8 * min(epoch, epochs - 1) / max(epochs - 1, 1)
+
+
+def annealed(batches: Mapping[str, int], seed: int, epoch: int, *, epochs: int) -> Mix:
+    """As long as `proportional`; shares are proportional to size in the first epoch and nearly equal in the last.
+
+    Epochs are counted from 0; one past the last planned is mixed like the last.
+    """
+    _check(batches)
+    if epochs < 1:
+        raise RecipeError(f"annealed mixing over {epochs} epochs", fix="Plan at least one epoch")
+    return _shuffled(batches, _apportion(batches, 1.0 / annealing(epoch, epochs)), seed, epoch)
+
+
+def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0, epochs: int = 1) -> Mix:
+    """The mix of a name in a recipe: `round-robin`, `proportional`, `temperature` or `annealed`."""
     if name == "round-robin":
         return round_robin(batches, seed, epoch)
     if name == "proportional":
         return proportional(batches, seed, epoch)
     if name == "temperature":
         return temperature(batches, seed, epoch, temperature=heat)
-    known = ("round-robin", "proportional", "temperature")
+    if name == "annealed":
+        return annealed(batches, seed, epoch, epochs=epochs)
+    known = ("round-robin", "proportional", "temperature", "annealed")
     raise UnknownNameError(f"no task mixing is called {name!r}", fix=f"Use {nearest(name, known) or ', '.join(known)}")
 
 

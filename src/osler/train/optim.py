@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from osler.core.errors import ArtifactError
+from osler.train.depth import BEHIND, count_layers, depths
 from osler.train.muon import Muon
 
 if TYPE_CHECKING:
@@ -58,14 +59,15 @@ class Group:
 def parameter_groups(module: nn.Module, config: TrainConfig) -> list[Group]:
     """Sort every trainable parameter into one group; tied parameters count once, under their first name."""
     members: dict[tuple[float, float, str], list[str]] = {}
+    rates = _layer_rates(module, config.layer_decay)
     trainable = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     for name, parameter in trainable:
         path = name.split(".")
         decay = config.weight_decay if parameter.ndim >= 2 or config.decay_vectors else 0.0
-        scale = config.head_lr if "heads" in path else 1.0
+        scale = config.head_lr if "heads" in path else rates[name]
         kind: str = config.optimizer
         if kind == "muon":
-            if parameter.ndim == 2 and any(map(str.isdigit, path)):
+            if parameter.ndim == 2 and "heads" not in path and any(map(str.isdigit, path)):
                 scale *= config.matrix_lr
             else:
                 kind = "adamw"
@@ -73,6 +75,13 @@ def parameter_groups(module: nn.Module, config: TrainConfig) -> list[Group]:
     groups = [Group(tuple(names), *shared) for shared, names in members.items()]
     assert sorted(name for group in groups for name in group.names) == sorted(name for name, _ in trainable)
     return groups
+
+
+def _layer_rates(module: nn.Module, decay: float) -> dict[str, float]:
+    """The part of the learning rate each parameter has by its depth: all of it in the last layer, least in the embeddings."""
+    known = depths(module)
+    last = count_layers(known) - 1
+    return {name: 1.0 if depth == BEHIND else decay ** (last - depth) for name, depth in known.items()}
 
 
 class Optimiser:

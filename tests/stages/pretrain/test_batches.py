@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from osler.nn.packing import pack
 from osler.stages.pretrain.batches import PretrainSource, validation_batches
-from osler.stages.pretrain.config import Masking
 from osler.stages.pretrain.documents import TokenisedDocuments
-from osler.stages.pretrain.masking import Masker
 from osler.stages.pretrain.stream import PieceStream
 from osler.stages.pretrain.updates import Updates
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.masking import Masker
+from osler.tasks.mlm.settings import Masking
+from osler.tasks.mlm.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(1000, 1, 4, frozenset(range(5)), (0,), (2,))
 

@@ -13,7 +13,7 @@ from osler.stages.pretrain.batches import MaskedBatch
 from osler.stages.pretrain.config import Distillation
 from osler.stages.pretrain.distill import DistillingLanguageModelling
 from osler.stages.pretrain.objective import MaskedLanguageModelling
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.train.checkpoint import module_tensors
 from osler.train.config import TrainConfig
 from osler.train.optim import Optimiser

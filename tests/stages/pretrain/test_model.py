@@ -15,7 +15,7 @@ from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.model import checked_start, make_model
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.tasks.tokens import Tokens
 
 

@@ -22,9 +22,9 @@ from osler.stages.pretrain.plan import PlannedRecipe, full_plan, numbers_of_gpus
 from osler.stages.pretrain.probe import Probe
 from osler.stages.pretrain.skeleton import skeleton_of, with_stand_ins
 from osler.stages.pretrain.tokens import tokenise
-from osler.stages.pretrain.vocabulary import Vocabulary
 from osler.stages.vocab.config import VocabRecipe
 from osler.stages.vocab.run import run as learn_vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 
 ROBERTA = Vocabulary(50_265, pad_id=1, mask_id=50_264, special_ids=frozenset(range(5)), prefix=(0,), suffix=(2,))
 MEASURED = Probe(

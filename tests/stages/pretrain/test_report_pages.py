@@ -14,10 +14,11 @@ from osler.core.artifact import Artifact, produce
 from osler.core.config import Recipe
 from osler.core.console import duration, flop_count, flop_rate, training_status
 from osler.stages.pretrain.card import model_card
-from osler.stages.pretrain.config import Distillation, Masking, PretrainRecipe, PretrainSettings
+from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
 from osler.stages.pretrain.outcome import Outcome
 from osler.stages.pretrain.progress import measured_peak, shown_on
 from osler.stages.pretrain.report import report_page, speed_page, write_reports
+from osler.tasks.mlm.settings import Masking
 from osler.train.config import TrainConfig
 from osler.train.run import StepReport
 

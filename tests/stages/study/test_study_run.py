@@ -1,20 +1,21 @@
-"""Studies: each run once, failures do not stop the others, no column mixes protocols, honest comparisons."""
+"""Studies: each run once, dev chooses, failures do not stop the others, no column mixes protocols, honest comparisons."""
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from osler.core.errors import OslerError, OutputError, RecipeError
-from osler.core.files import write_json
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.config import StudyRecipe
-from osler.stages.study.run import run
-from osler.stages.study.runs import RunSpec
-from osler.tasks.data import TaskData, write_records
+from osler.stages.study.run import report, run
+from osler.tasks.data import TaskData
 
 
 @pytest.fixture(scope="module")
@@ -23,43 +24,20 @@ def task(tmp_path_factory) -> Path:
     return prepare(PrepareRecipe(task="clinic-entities-en", options=sizes), tmp_path_factory.mktemp("t") / "task").path
 
 
-class Guesser:
-    """A runner that needs no training: it finds all mentions but those of the first `missed` documents."""
-
-    def __init__(self, missed: dict[str, int], protocol: dict[str, str] | None = None) -> None:
-        self.missed = missed
-        self.protocol = protocol or {}
-        self.done: list[tuple[str, int]] = []
-
-    def identify(self, model: str) -> str:
-        return model
-
-    def __call__(self, spec: RunSpec, folder: Path) -> None:
-        if (folder / "evaluation" / "metrics.json").exists():
-            return
-        if spec.model == "broken":
-            raise OslerError("this one cannot be done")
-        self.done.append((spec.name, spec.seed))
-        task = TaskData.open(spec.task)
-        gold = task.read(spec.split)
-        found = [doc.with_(spans=()) if i < self.missed[spec.model] + spec.seed else doc for i, doc in enumerate(gold)]
-        (folder / "evaluation").mkdir(parents=True)
-        (folder / "bundle").mkdir()
-        write_records(found, folder / "evaluation" / "predictions.parquet")
-        name = self.protocol.get(spec.model, "strict")
-        write_json(
-            folder / "bundle" / "history.json", [{"kind": "eval", "step": s, task.card.name: s / 10} for s in (1, 2)]
-        )
-        write_json(folder / "evaluation" / "metrics.json", {"protocol": f"{task.card.name}/{name}@v1", "metric": "f1"})
+@pytest.fixture
+def fake(monkeypatch, tmp_path) -> Callable[..., Any]:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    module = importlib.import_module("fake_runner")
+    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
 
 
 def recipe(task: Path, *models: str, **more) -> StudyRecipe:
     values = {"models": {name: {"model": name} for name in models}, "tasks": [task], "seeds": [0, 1], "resamples": 500}
-    return StudyRecipe.model_validate(values | more)
+    return StudyRecipe.model_validate(values | {"workers": 1} | more)
 
 
-def test_a_study_compares_with_its_baseline_and_prints_protocols(task, tmp_path):
-    made = run(recipe(task, "weak", "strong"), tmp_path / "study", runner=Guesser({"weak": 8, "strong": 0}))
+def test_a_study_compares_with_its_baseline_and_prints_protocols(task, tmp_path, fake):
+    made = run(recipe(task, "weak", "strong"), tmp_path / "study", runner=fake(missed={"weak": 8, "strong": 0}))
     results = json.loads((made.path / "results.json").read_text())
     weak, strong = results["cells"]
     assert weak["mean"] < strong["mean"]
@@ -69,44 +47,108 @@ def test_a_study_compares_with_its_baseline_and_prints_protocols(task, tmp_path)
     for name in ("table.md", "table.csv", "table.tex", "report.html"):
         assert (made.path / name).stat().st_size > 100
     assert "clinic-entities-en/strict@v1" in (made.path / "table.md").read_text()
+    assert made.manifest.counts == {"runs": 4, "scored": 4, "models": 2, "tasks": 1, "seeds": 2}
 
 
-def test_equal_models_are_not_called_different(task, tmp_path):
-    made = run(recipe(task, "one", "other"), tmp_path / "study", runner=Guesser({"one": 3, "other": 3}))
+def test_equal_models_are_not_called_different(task, tmp_path, fake):
+    made = run(recipe(task, "one", "other"), tmp_path / "study", runner=fake(missed={"one": 3, "other": 3}))
     cell = json.loads((made.path / "results.json").read_text())["cells"][1]
     assert cell["against"]["difference"] == 0
     assert cell["against"]["p_holm"] == 1.0
     assert "*" not in (made.path / "table.csv").read_text()
 
 
-def test_one_more_model_later_only_does_its_own_runs(task, tmp_path):
-    runner = Guesser({"one": 1, "two": 2, "three": 3})
+def test_one_more_model_later_only_does_its_own_runs(task, tmp_path, fake):
+    runner = fake()
     run(recipe(task, "one", "two"), tmp_path / "study", runner=runner)
-    before = len(runner.done)
+    before = len(runner.done())
     with pytest.raises(OutputError, match="--force"):
         run(recipe(task, "one", "two", "three"), tmp_path / "study", runner=runner)
     run(recipe(task, "one", "two", "three"), tmp_path / "study", runner=runner, force=True)
-    assert runner.done[before:] == [("three", 0), ("three", 1)]
+    assert runner.done()[before:] == ["three, clinic-entities-en, seed 0", "three, clinic-entities-en, seed 1"]
     assert run(recipe(task, "one", "two", "three"), tmp_path / "study", runner=runner).reused
 
 
-def test_a_failed_run_is_named_and_the_others_are_kept(task, tmp_path):
-    runner = Guesser({"one": 1})
-    with pytest.raises(OslerError, match=r"2 of 4 runs failed.*cannot be done"):
-        run(recipe(task, "broken", "one"), tmp_path / "study", runner=runner)
-    assert runner.done == [("one", 0), ("one", 1)]
+def test_failed_runs_are_named_kept_out_of_the_way_and_retried_on_request(task, tmp_path, fake):
+    runner = fake(fails={"broken": 1})
+    both = recipe(task, "broken", "one")
+    with pytest.raises(
+        OslerError, match=r"2 of 4 runs failed.*broken, clinic-entities-en, seed 0: this one cannot be done"
+    ):
+        run(both, tmp_path / "study", runner=runner)
+    assert len(runner.done("score")) == 2
     assert not (tmp_path / "study").exists()
+    folder, missing = report(both, tmp_path / "study", runner=runner)
+    assert (folder.name, len(missing)) == ("study.so-far", 2)
+    assert "one" in (folder / "table.md").read_text()
+
+    (tmp_path / "mended").touch()
+    with pytest.raises(OslerError, match="2 of 4 runs failed"):
+        run(both, tmp_path / "study", runner=runner)
+    assert len(runner.done()) == 2
+    made = run(both, tmp_path / "study", runner=runner, retry_failed=True)
+    assert len(runner.done()) == 4
+    assert report(both, tmp_path / "study", runner=runner) == (made.path, [])
 
 
-def test_numbers_under_different_protocols_never_share_a_column(task, tmp_path, monkeypatch):
+def test_an_unforeseen_error_fails_its_run_without_quoting_a_document(task, tmp_path, fake):
+    with pytest.raises(OslerError) as failure:
+        run(recipe(task, "odd", seeds=[1]), tmp_path / "study", runner=fake())
+    status = next((tmp_path / "study.runs").glob("*/status.json")).read_text()
+    for text in (str(failure.value), status):
+        assert "ValueError at fake_runner.py" in text
+        assert "aspirin" not in text
+
+
+def test_dev_chooses_the_settings_and_only_the_chosen_see_test(task, tmp_path, fake):
+    # On test the rate that dev likes is the worse one.
+    runner = fake(dev={"m 0.1 0": 0.6, "m 0.1 1": 0.6, "m 0.2 0": 0.9, "m 0.2 1": 0.2}, missed={"m 0.1": 6, "m 0.2": 0})
+    made = run(recipe(task, "m", grid={"train.lr": [0.1, 0.2]}), tmp_path / "study", runner=runner)
+    assert len(runner.done()) == 4
+    assert runner.done("score") == [f"m, clinic-entities-en, seed {seed}, train.lr 0.1" for seed in (0, 1)]
+    found = json.loads((made.path / "choices.json").read_text())
+    assert (found["chosen_on"], found["by"]) == ("dev", "mean dev score over seeds, one grid point")
+    [choice] = found["choices"]
+    assert (choice["point"], choice["dev"], len(choice["candidates"])) == ({"train.lr": 0.1}, 0.6, 4)
+
+
+def test_dev_may_choose_the_single_best_run(task, tmp_path, fake):
+    runner = fake(dev={"m 0.1": 0.6, "m 0.2 0": 0.9, "m 0.2 1": 0.2})
+    both = recipe(task, "m", grid={"train.lr": [0.1, 0.2]}, choose="run")
+    run(both, tmp_path / "study", runner=runner)
+    assert runner.done("score") == ["m, clinic-entities-en, seed 0, train.lr 0.2"]
+
+
+def test_a_table_over_all_configurations_scores_all_and_still_records_the_choice(task, tmp_path, fake):
+    runner = fake(dev={"m 0.1": 0.6, "m 0.2": 0.7})
+    every = recipe(task, "m", grid={"train.lr": [0.1, 0.2]}, choose="run", score="all", layout="carrino2022")
+    made = run(every, tmp_path / "study", runner=runner)
+    assert len(runner.done("score")) == 4
+    found = json.loads((made.path / "choices.json").read_text())
+    assert found["scored"] == "test, all runs"
+    assert found["choices"][0]["point"] == {"train.lr": 0.2}
+
+
+def test_a_group_with_a_failed_run_is_not_decided_by_the_rest(task, tmp_path, fake):
+    runner = fake(fails={"m 0.2": 1}, dev={"m 0.1": 0.9, "m 0.2": 0.1})
+    study = recipe(task, "m", grid={"train.lr": [0.1, 0.2]}, seeds=[1])
+    with pytest.raises(OslerError, match="1 of 2 runs failed"):
+        run(study, tmp_path / "study", runner=runner)
+    assert (len(runner.done()), runner.done("score")) == (1, [])
+    (tmp_path / "mended").touch()
+    run(study, tmp_path / "study", runner=runner, retry_failed=True)
+    assert runner.done("score") == ["m, clinic-entities-en, seed 1, train.lr 0.1"]
+
+
+def test_numbers_under_different_protocols_never_share_a_column(task, tmp_path, monkeypatch, fake):
     card = TaskData.open(task).card
     other = {**card.protocols, "other": card.protocols["strict"]}
     monkeypatch.setattr(type(card), "protocol_named", lambda self, name=None: other[name or "strict"])
-    runner = Guesser({"one": 1, "two": 2}, {"two": "other"})
+    runner = fake(protocol={"two": "other"})
     with pytest.raises(OslerError, match=r"strict@v1 and under .*other@v1"):
         run(recipe(task, "one", "two"), tmp_path / "study", runner=runner)
 
 
-def test_an_unknown_baseline_is_refused(task, tmp_path):
+def test_an_unknown_baseline_is_refused(task, tmp_path, fake):
     with pytest.raises(RecipeError, match="baseline 'x'"):
-        run(recipe(task, "one", baseline="x"), tmp_path / "study", runner=Guesser({"one": 1}))
+        run(recipe(task, "one", baseline="x"), tmp_path / "study", runner=fake())

@@ -8,7 +8,9 @@ HEADS = Registry(
     "heads",
     {
         "tagging": "osler.nn.heads.tagging:Tagging",
+        "crf": "osler.nn.heads.crf:LinearChain",
         "classification": "osler.nn.heads.classification:Classification",
+        "markers": "osler.nn.heads.markers:Markers",
         "multilabel": "osler.nn.heads.multilabel:MultiLabel",
         "regression": "osler.nn.heads.regression:Regression",
     },

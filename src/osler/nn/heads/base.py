@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -32,6 +33,19 @@ class Head(nn.Module, ABC):
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The summed loss over the rows that have a target, and their number; `weights` counts each row that much."""
 
+    def batch_loss(
+        self, logits: Tensor, targets: Tensor, batch: Packed, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of a packed batch. Only a head whose rows depend on each other needs to know where sequences begin."""
+        return self.loss(logits, targets, weights)
+
+    def name_outputs(self, labels: Sequence[str]) -> None:
+        """Told once what each output stands for; of use to a head whose labels have rules, such as tags."""
+
+    def steps(self) -> Tensor | None:
+        """What is added for each output [L, L] after each other, where rows are a chain; whoever decodes it needs them."""
+        return None
+
 
 class SequenceHead(Head):
     """One row a sequence from its first token: dense, tanh, projection, as RoBERTa's classification head."""
@@ -45,10 +59,13 @@ class SequenceHead(Head):
 
     def forward(self, hidden: Tensor, batch: Packed) -> Tensor:
         """Logits [N, L], N the real sequences of the batch."""
-        first = hidden.index_select(0, batch.starts())
-        pooled = torch.tanh(self.dense(self.dropout(first)))
+        pooled = torch.tanh(self.dense(self.dropout(self.read(hidden, batch))))
         logits: Tensor = self.out_proj(self.dropout(pooled))
         return logits
+
+    def read(self, hidden: Tensor, batch: Packed) -> Tensor:
+        """What of the hidden states stands for each sequence: its first token's."""
+        return hidden.index_select(0, batch.starts())
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:

@@ -1,10 +1,18 @@
-"""Training batches of one or many tasks: each batch is of one task, tasks take turns as the recipe says."""
+"""Training batches of one or many tasks: each batch is of one task, tasks take turns as the recipe says.
+
+What an update minimises, where `accumulate` puts micro-batches of several tasks into it: the sum over its tasks of
+(the task's share of the micro-batches) x (its loss weight) x (its mean loss over all its labels in the update). So the micro-batches
+of one task are one larger batch, a task with thousands of tags has no more say than one with a label a text, and with one task, or
+one micro-batch an update, it is the plain mean times the weight.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +20,9 @@ import torch
 from osler.bundle.infer import pack_instances
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import Packed
+from osler.nn.partial import Partial
 from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.finetune.weighting import ClassWeights
 from osler.tasks.instances.base import Builder, Instance
 from osler.train.batching import token_budget_batches
 from osler.train.mixing import mix
@@ -27,15 +37,30 @@ class TaskBatch:
     batch: Packed
     targets: torch.Tensor
     soft: torch.Tensor | None = None
+    task: str = ""
+    """The task, where the head is not named like it."""
+    partial: Partial | None = None
+    """Which types of a joint head the task annotates; its targets are then among its own tags."""
+    scale: torch.Tensor | None = None
+    """What the summed loss is multiplied with; 1 when left out."""
+    weights: torch.Tensor | None = None
+    """What each answer counts by its class; all the same when left out."""
 
     def to(self, device: torch.device) -> TaskBatch:
         """A copy on another device."""
-        return TaskBatch(
-            self.head,
-            self.batch.to(device, non_blocking=True),
-            self.targets.to(device, non_blocking=True),
-            None if self.soft is None else self.soft.to(device, non_blocking=True),
+        return replace(
+            self,
+            batch=self.batch.to(device, non_blocking=True),
+            targets=self.targets.to(device, non_blocking=True),
+            soft=None if self.soft is None else self.soft.to(device, non_blocking=True),
+            partial=None if self.partial is None else self.partial.to(device),
+            scale=None if self.scale is None else self.scale.to(device, non_blocking=True),
+            weights=None if self.weights is None else self.weights.to(device, non_blocking=True),
         )
+
+    def pin_memory(self) -> TaskBatch:
+        """A copy in page-locked memory: from elsewhere the host would wait for the device before every copy."""
+        return replace(self, batch=self.batch.pin_memory(), targets=self.targets.pin_memory())
 
 
 @dataclass(frozen=True)
@@ -45,14 +70,37 @@ class TaskInstances:
     builder: Builder
     instances: list[Instance]
     unexpressed: Counter[str]
+    head: str = ""
+    """The head that learns them, where it is not named like the task."""
+    partial: Partial | None = None
+    class_weights: ClassWeights | None = None
+
+
+class Lane(ABC):
+    """One task's way into the mix: its batches in every epoch, each a pure function of seed and epoch."""
+
+    loss_weight: float = 1.0
+
+    @abstractmethod
+    def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
+        """The batches of an epoch, as the numbers of what they hold."""
+
+    @abstractmethod
+    def labels(self, items: tuple[int, ...]) -> float:
+        """How many labels a batch carries."""
+
+    @abstractmethod
+    def load(self, items: tuple[int, ...], scale: float) -> tuple[Any, int]:
+        """What the objective is called with, its loss to be multiplied with `scale`, and the number of its tokens."""
 
 
 @dataclass(frozen=True)
 class _Ref:
-    """One micro-batch: a task and the indices of its instances."""
+    """One micro-batch: a task, the numbers of its instances, and the factor of its loss in its update."""
 
     task: str
     indices: tuple[int, ...]
+    scale: float = 1.0
 
 
 class TaskBatches:
@@ -64,56 +112,122 @@ class TaskBatches:
         model: MultiHeadModel,
         tasks: Mapping[str, TaskInstances],
         soft: Mapping[str, Sequence[np.ndarray]] | None = None,
+        more: Mapping[str, Lane] | None = None,
     ) -> None:
         self.recipe = recipe
-        self.model = model
-        self.tasks = tasks
-        self.soft = soft or {}
+        soft = soft or {}
+        self.lanes: dict[str, Lane] = {
+            name: _TaskLane(name, task, recipe, model, soft.get(name)) for name, task in tasks.items()
+        }
+        self.lanes |= more or {}
+        self.counts: dict[int, dict[str, int]] = {}
+        """By epoch, how many batches of each task; filled as epochs are asked for."""
 
     def source(self) -> EpochSource:
         """The batches as the loop takes them."""
         return EpochSource(self.order, self.load, epochs=self.recipe.epochs, accumulate=self.recipe.accumulate)
 
     def order(self, epoch: int) -> Sequence[_Ref]:
-        """The micro-batches of an epoch, in order."""
-        seed = self.recipe.train.seed
-        batches = {
-            name: token_budget_batches(
-                [instance.length for instance in task.instances],
-                self.recipe.batch_tokens,
-                seed,
-                epoch,
-                self.recipe.batch_size,
-            )
-            for name, task in self.tasks.items()
-        }
+        """The micro-batches of an epoch, in order, cut anew."""
+        batches = {name: lane.cut(epoch) for name, lane in self.lanes.items()}
         turns = mix(
             self.recipe.mixing.order,
             {name: len(items) for name, items in batches.items()},
-            seed,
+            self.recipe.train.seed,
             epoch,
             heat=self.recipe.mixing.temperature,
+            epochs=self.recipe.epochs,
         )
-        return [_Ref(name, tuple(batches[name][number])) for name, number in turns.order]
+        self.counts[epoch] = turns.counts
+        refs = [_Ref(name, tuple(batches[name][number])) for name, number in turns.order]
+        size = self.recipe.accumulate
+        return [ref for start in range(0, len(refs), size) for ref in self._weighed(refs[start : start + size])]
 
     def turns(self) -> dict[str, int]:
         """How many batches of each task the first epoch holds."""
-        return dict(Counter(ref.task for ref in self.order(0)))
+        self.order(0)
+        return dict(self.counts[0])
 
     def load(self, ref: _Ref) -> Batch:
         """Pack the instances of one micro-batch."""
-        task = self.tasks[ref.task]
-        instances = [task.instances[index] for index in ref.indices]
-        packed = pack_instances(instances, self.model)
-        weight = sum(task.builder.weight(instance) for instance in instances)
-        tokens = sum(instance.length for instance in instances)
-        soft = self._soft(ref) if ref.task in self.soft else None
-        return Batch(TaskBatch(ref.task, packed, _targets(instances), soft), weight, tokens)
+        lane = self.lanes[ref.task]
+        payload, tokens = lane.load(ref.indices, ref.scale)
+        return Batch(payload, lane.labels(ref.indices), tokens)
 
-    def _soft(self, ref: _Ref) -> torch.Tensor:
+    def _weighed(self, update: Sequence[_Ref]) -> list[_Ref]:
+        """The micro-batches of one update with their factors.
+
+        The loop divides the sum of all losses by the number of all labels; the factor takes that back and divides the losses of
+        each task by the number of its own.
+        """
+        labels = [self.lanes[ref.task].labels(ref.indices) for ref in update]
+        own: Counter[str] = Counter()
+        for ref, count in zip(update, labels, strict=True):
+            own[ref.task] += count  # type: ignore[assignment]  # labels may be weighed, so they are no whole numbers
+        turns = Counter(ref.task for ref in update)
+        factors = {
+            name: self.lanes[name].loss_weight
+            * (turns[name] / len(update))
+            * (sum(labels) / own[name] if own[name] else 0)
+            for name in turns
+        }
+        return [replace(ref, scale=factors[ref.task]) for ref in update]
+
+
+class _TaskLane(Lane):
+    """A task with instances: batches of like length, under a budget of tokens."""
+
+    def __init__(
+        self,
+        name: str,
+        task: TaskInstances,
+        recipe: FinetuneRecipe,
+        model: MultiHeadModel,
+        soft: Sequence[np.ndarray] | None,
+    ) -> None:
+        self.name = name
+        self.task = task
+        self.recipe = recipe
+        self.model = model
+        self.soft = soft
+        self.head = task.head or name
+        self.loss_weight = recipe.mixing.loss_weights.get(name, 1.0)
+        self._lengths = [instance.length for instance in task.instances]
+        self._labels = [task.builder.weight(instance) for instance in task.instances]
+
+    def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
+        """Every instance once."""
+        size = self.recipe.mixing.batch_sizes.get(self.name, self.recipe.batch_size)
+        seed = self.recipe.train.seed
+        cut = token_budget_batches(self._lengths, self.recipe.batch_tokens, seed, epoch, size)
+        return [tuple(batch) for batch in cut]
+
+    def labels(self, items: tuple[int, ...]) -> float:
+        """As the task's builder counts them."""
+        return sum(self._labels[index] for index in items)
+
+    def load(self, items: tuple[int, ...], scale: float) -> tuple[TaskBatch, int]:
+        """Pack the instances."""
+        instances = [self.task.instances[index] for index in items]
+        targets, weights = _targets(instances), self.task.class_weights
+        payload = TaskBatch(
+            self.head,
+            pack_instances(instances, self.model),
+            targets,
+            self._soft(items),
+            self.name,
+            self.task.partial,
+            torch.tensor(scale, dtype=torch.float32),
+            None if weights is None else weights.of(targets),
+        )
+        return payload, sum(self._lengths[index] for index in items)
+
+    def _soft(self, items: tuple[int, ...]) -> torch.Tensor | None:
         """The teacher's outputs for one micro-batch: a row a token, or a row a sequence."""
-        outputs = [self.soft[ref.task][index] for index in ref.indices]
-        by_token = self.model.head(ref.task).level == "token"
+        if self.soft is None:
+            return None
+        outputs = [self.soft[index] for index in items]
+        by_token = self.model.head(self.head).level == "token"
         return torch.from_numpy(np.concatenate(outputs) if by_token else np.stack(outputs))
 
 

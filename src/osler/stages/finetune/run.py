@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from osler.bundle.bundle import Bundle
-from osler.bundle.spec import BundleSpec, HeadSpec
+from osler.bundle.spec import BundleSpec
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress, training_status
 from osler.core.errors import RecipeError
@@ -19,14 +20,27 @@ from osler.core.logs import get_logger
 from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
 from osler.nn.flops import flops_per_token
 from osler.nn.folders import model_digest, resolve
+from osler.nn.mlm import MaskedLM
 from osler.nn.multihead import MultiHeadModel
-from osler.stages.finetune.batches import TaskBatches, TaskInstances
-from osler.stages.finetune.config import FinetuneRecipe
+from osler.nn.partial import Partial
+from osler.stages.finetune.adding import extended, hold_still
+from osler.stages.finetune.batches import Lane, TaskBatches, TaskInstances
+from osler.stages.finetune.checks import check
+from osler.stages.finetune.config import FinetuneRecipe, LanguageModelTask
+from osler.stages.finetune.fractions import share
+from osler.stages.finetune.freezing import freeze
+from osler.stages.finetune.joint import head_specs, taught
+from osler.stages.finetune.lora import add_adapters, merge_adapters
+from osler.stages.finetune.mlm_task import NAME as MLM
+from osler.stages.finetune.mlm_task import TextLane, language_model, read_text, sequences_a_batch
 from osler.stages.finetune.objective import MultiTask
-from osler.stages.finetune.report import bundle_card
+from osler.stages.finetune.report import bundle_card, choices
 from osler.stages.finetune.teacher import soft_labels, teacher_digest
+from osler.stages.finetune.weighting import balanced
+from osler.tasks.builders import make_builder
 from osler.tasks.data import TaskData
-from osler.tasks.leakage import without_leaks
+from osler.tasks.instances.base import Builder
+from osler.tasks.leakage import HeldOut, without_leaks
 from osler.tasks.tokens import Tokens
 from osler.text.document import Record
 from osler.train.loop import train
@@ -41,15 +55,34 @@ def plan(recipe: FinetuneRecipe, out: Path) -> list[str]:
     """What `run` will do, for a person."""
     names = ", ".join(path.name for path in recipe.tasks)
     weights = " with its weights thrown away" if recipe.reinitialise else ""
-    turns = f", mixed {recipe.mixing.order}" if len(recipe.tasks) > 1 else ""
+    mixed = len(recipe.tasks) + len(recipe.rehearse) > 1 or recipe.mlm is not None
+    turns = f", mixed {recipe.mixing.order}" if mixed else ""
+    windows = "the bundle's windows" if recipe.add_to else f"windows of {recipe.max_length} tokens"
+    verb = f"add to {recipe.add_to}:" if recipe.add_to else f"fine-tune {recipe.model}{weights} on"
     return [
-        f"fine-tune {recipe.model}{weights} on {names}{turns}",
-        f"{recipe.epochs} epochs, batches of {recipe.batch_size}, windows of {recipe.max_length} tokens, "
+        f"{verb} {names}{turns}",
+        f"{recipe.epochs} epochs, batches of {recipe.batch_size}, {windows}, "
         f"peak rate {recipe.train.lr:g}, seed {recipe.train.seed}; the best epoch on dev is kept, "
         "the last one under a protocol that trains on dev",
+        *choices(recipe),
+        *_several(recipe),
         *_teaching(recipe),
         f"write the bundle to {out}",
     ]
+
+
+def _several(recipe: FinetuneRecipe) -> list[str]:
+    lines = [
+        f"one head {head} for {', '.join(members)}; none teaches that another's types are absent"
+        for head, members in recipe.joint.items()
+    ]
+    if recipe.mlm:
+        lines.append(f"the text of {recipe.mlm.corpus} as one more task, {recipe.mlm.rate:.0%} of it masked")
+    if recipe.rehearse:
+        lines.append(f"rehearse {', '.join(path.name for path in recipe.rehearse)}; encoder and old heads learn on")
+    elif recipe.add_to:
+        lines.append("the encoder and the heads of the bundle stay as they are")
+    return lines
 
 
 def _teaching(recipe: FinetuneRecipe) -> list[str]:
@@ -65,57 +98,43 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the bundle artifact."""
     folder = resolve(recipe.model)
     tasks = [TaskData.open(path) for path in recipe.tasks]
-    _check(recipe, tasks)
+    rehearsed = [TaskData.open(path) for path in recipe.rehearse]
+    check(recipe, tasks, rehearsed)
     parents: dict[str, str | Artifact] = {"model": model_digest(folder)}
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
+    parents |= {f"rehearsed:{task.card.name}": task.artifact for task in rehearsed}
+    if recipe.add_to:
+        parents["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
+    if recipe.mlm:
+        parents["mlm"] = Artifact.open(recipe.mlm.corpus, kind="corpus")
     if recipe.teacher:
-        parents["teacher"] = teacher_digest(recipe.teacher, [task.card.name for task in tasks])
+        parents["teacher"] = teacher_digest(recipe.teacher, [task.card.name for task in [*tasks, *rehearsed]])
 
     def build(work: Workspace) -> None:
-        _Finetuning(recipe, folder, tasks).run(work)
+        _Finetuning(recipe, folder, tasks, rehearsed).run(work)
 
     return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
 
-def _check(recipe: FinetuneRecipe, tasks: Sequence[TaskData]) -> None:
-    names = [task.card.name for task in tasks]
-    for name in names:
-        if names.count(name) > 1:
-            raise RecipeError(f"the task {name} is given twice", fix="Give each task once")
-    for name in recipe.protocols:
-        if name not in names:
-            raise RecipeError(
-                f"protocols names the task {name!r}, which is not among the tasks", fix=f"Tasks: {', '.join(names)}"
-            )
-    for task in tasks:
-        if "test" in _trained_on(recipe, task):
-            raise RecipeError(
-                f"protocol {task.card.protocol_id(recipe.protocols.get(task.card.name))} trains on test",
-                fix="Choose a protocol that leaves the test split alone",
-            )
-
-
-def _trained_on(recipe: FinetuneRecipe, task: TaskData) -> tuple[str, ...]:
-    return task.card.protocol_named(recipe.protocols.get(task.card.name)).train_on
-
-
 class _Finetuning:
-    def __init__(self, recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskData]) -> None:
+    def __init__(
+        self, recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskData], rehearsed: Sequence[TaskData] = ()
+    ) -> None:
         self.recipe = recipe
         self.folder = folder
-        encoder = self._encoder()
-        spec = BundleSpec(
-            max_length=min(recipe.max_length, encoder.max_length),
-            overlap=recipe.overlap,
-            heads={
-                task.card.name: HeadSpec(
-                    card=task.card, protocol=recipe.protocols.get(task.card.name, task.card.protocol)
-                )
-                for task in tasks
-            },
-        )
+        encoder, self.language = self._encoder()
+        heads = head_specs(recipe, [task.card for task in tasks])
+        if recipe.add_to:
+            spec = extended(BundleSpec.load(recipe.add_to), heads)
+        else:
+            spec = BundleSpec(
+                max_length=min(recipe.max_length, encoder.max_length), overlap=recipe.overlap, heads=heads
+            )
         self.bundle = Bundle(MultiHeadModel(encoder), Tokens.load(folder), spec)
-        for name, builder in self.bundle.builders.items():
+        if recipe.add_to:
+            self.bundle.model.load_heads(recipe.add_to)
+        for name in heads:
+            builder = self.bundle.builders[name]
             self.bundle.model.add_head(
                 name,
                 builder.head,
@@ -124,21 +143,38 @@ class _Finetuning:
                 labels=builder.outputs,
                 dropout=recipe.dropout,
             )
+        if recipe.add_to and not rehearsed:
+            hold_still(self.bundle.model, list(heads))
+        tasks = [*rehearsed, *tasks]
+        self.tasks = {task.card.name: task for task in tasks}
+        self.taught = taught(spec)
         self.train_data: dict[str, TaskInstances] = {}
         self.dev: dict[str, list[Record]] = {}
         # No text that any task is chosen or tested by may teach another one.
-        splits = {task.card.name: _trained_on(recipe, task) for task in tasks}
+        splits = {
+            name: task.card.protocol_named(self.taught[name].protocol).train_on for name, task in self.tasks.items()
+        }
+        held_out = HeldOut({name: task.held_out(splits[name]) for name, task in self.tasks.items()})
         train_records, self.leaked = without_leaks(
-            {task.card.name: [r for split in splits[task.card.name] for r in task.read(split)] for task in tasks},
-            {task.card.name: task.held_out(splits[task.card.name]) for task in tasks},
+            {name: [r for split in splits[name] for r in task.read(split)] for name, task in self.tasks.items()},
+            held_out,
         )
+        train_records = {
+            name: share(records, recipe.fraction, recipe.train.seed) for name, records in train_records.items()
+        }
+        self.trained_on = {name: len(records) for name, records in train_records.items()}
         for task in tasks:
             name = task.card.name
-            builder = self.bundle.builders[name]
+            builder, partial = self._builder(task)
             built = builder.build(train_records[name], gold=True)
             if not built.instances:
                 raise RecipeError(f"task {name} has no training instances", fix="Prepare it with more data")
-            self.train_data[name] = TaskInstances(builder, built.instances, built.unexpressed)
+            weights = None
+            if recipe.class_weights == "balanced":
+                weights = balanced(built.instances, len(builder.outputs))
+            self.train_data[name] = TaskInstances(
+                builder, built.instances, built.unexpressed, self.taught[name].head, partial, class_weights=weights
+            )
             # A protocol that trains on dev leaves nothing to choose by: such a head keeps its last epoch.
             if "dev" not in splits[name]:
                 self.dev[name] = task.read("dev")
@@ -146,12 +182,18 @@ class _Finetuning:
         if recipe.teacher:
             self.soft = soft_labels(recipe, recipe.teacher, self.bundle, self.train_data, train_records)
 
+        self.lanes: dict[str, Lane] = {}
+        if recipe.mlm:
+            self.lanes[MLM] = self._raw_text(recipe.mlm, held_out)
+
     def run(self, work: Workspace) -> None:
-        batches = TaskBatches(self.recipe, self.bundle.model, self.train_data, self.soft)
+        batches = TaskBatches(self.recipe, self.bundle.model, self.train_data, self.soft, self.lanes)
         source = batches.source()
         turns = batches.turns()
-        for name, count in turns.items():
-            log.event("finetune.mixing", order=self.recipe.mixing.order, task=name, batches_an_epoch=count)
+        len(source)  # goes through every epoch, so that all their counts are known
+        for epoch in range(self.recipe.epochs):
+            for name, count in batches.counts[epoch].items():
+                log.event("finetune.mixing", order=self.recipe.mixing.order, epoch=epoch + 1, task=name, batches=count)
         config = self.recipe.train
         if config.eval_every is None:
             config = config.changed(eval_every=_per_epoch(source, self.recipe.epochs))
@@ -161,7 +203,7 @@ class _Finetuning:
                 bar.update(completed=report.step, status=training_status(report.loss, report.tokens_per_second))
 
             result = train(
-                MultiTask(self.bundle.model, self.recipe.teacher),
+                MultiTask(self.bundle.model, self.recipe.teacher, self.language),
                 source,
                 config,
                 folder=work.path,
@@ -173,30 +215,75 @@ class _Finetuning:
         if not work.main:
             return
         remove_tree(work.path / "checkpoints")
+        if self.recipe.lora:
+            merge_adapters(self.bundle.model.encoder)
         self.bundle.save(work.path, tokenizer_from=self.folder)
-        dev = {name: round(self.bundle.evaluate(name, gold).main, 6) for name, gold in self.dev.items()}
+        dev = {name: round(value, 6) for name, value in self._scores().items()}
         unexpressed = {name: {k: v for k, v in task.unexpressed.items() if v} for name, task in self.train_data.items()}
+        trained = Counter(ref.task for step in range(result.step) for ref in source.step(step))
         work.counts.update(
-            heads=len(dev),
+            heads=len(self.bundle.spec.heads),
             parameters=sum(p.numel() for p in self.bundle.model.parameters()),
             steps=result.step,
             best_step=result.best_step if self.dev else result.step,
             dev_mean=round(float(result.best_value), 6) if result.best_value is not None else None,
             dev=dev,
+            trained_on=self.trained_on,
             batches_an_epoch=turns,
+            batches_by_epoch=[batches.counts[epoch] for epoch in range(self.recipe.epochs)],
+            batches_trained={name: trained[name] for name in batches.lanes},
             not_expressible=unexpressed,
             leaked_removed=self.leaked,
         )
         write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
         write_atomic(work.path / "README.md", bundle_card(self.recipe, self.bundle.spec, work.counts))
 
-    def _encoder(self) -> Encoder:
-        if self.recipe.reinitialise:
-            return fresh_encoder(self.folder, seed=self.recipe.train.seed)
-        return load_encoder(self.folder)
+    def _encoder(self) -> tuple[Encoder, MaskedLM | None]:
+        seed, fresh = self.recipe.train.seed, self.recipe.reinitialise
+        language: MaskedLM | None = None
+        if self.recipe.mlm:
+            encoder, language = language_model(self.folder, seed=seed, reinitialise=fresh)
+        else:
+            encoder = fresh_encoder(self.folder, seed=seed) if fresh else load_encoder(self.folder)
+        if self.recipe.lora:
+            log.event("finetune.adapters", parameters=add_adapters(encoder, self.recipe.lora, seed))
+        if self.recipe.freeze != "nothing":
+            log.event("finetune.frozen", parameters=freeze(encoder, self.recipe.freeze))
+        return encoder, language
+
+    def _builder(self, task: TaskData) -> tuple[Builder, Partial | None]:
+        """What makes a task's instances; of a head with several tasks, also which of its types the task annotates."""
+        head, protocol = self.taught[task.card.name]
+        shared, spec = self.bundle.builders[head], self.bundle.spec
+        if not spec.heads[head].members:
+            return shared, None
+        own = make_builder(
+            task.card, protocol, self.bundle.tokens, spec.max_length, spec.overlap, spec.heads[head].options
+        )
+        return own, Partial.of(own.outputs, shared.outputs)
+
+    def _raw_text(self, settings: LanguageModelTask, held_out: HeldOut) -> TextLane:
+        length, tokens = self.bundle.spec.max_length, self.bundle.tokens
+        turns = TaskBatches(self.recipe, self.bundle.model, self.train_data)
+        count = settings.batches or max(len(lane.cut(0)) for lane in turns.lanes.values())
+        wanted = self.recipe.epochs * count * sequences_a_batch(self.recipe, length)
+        text = read_text(settings, tokens, length, held_out, self.recipe.train.seed, wanted)
+        self.leaked[MLM] = text.leaked
+        self.trained_on[MLM] = text.documents
+        types = getattr(self.bundle.model.encoder.config, "type_vocab_size", 1) > 1
+        return TextLane(self.recipe, text, tokens, length, count, types=types)
+
+    def _scores(self) -> dict[str, float]:
+        """The dev score of every task that has dev left; of a head with several tasks, by the types of each."""
+        return {
+            name: self.bundle.evaluate(
+                self.taught[name].head, gold, self.tasks[name].card, self.taught[name].protocol
+            ).main
+            for name, gold in self.dev.items()
+        }
 
     def _evaluate(self, module: nn.Module, step: int) -> Mapping[str, float]:
-        scores = {name: self.bundle.evaluate(name, gold).main for name, gold in self.dev.items()}
+        scores = self._scores()
         return {**scores, "mean": sum(scores.values()) / len(scores)}
 
 

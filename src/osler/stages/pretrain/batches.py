@@ -11,9 +11,9 @@ import torch
 from osler.core.seeding import generator
 from osler.nn.packing import Packed
 from osler.stages.pretrain.documents import ramps
-from osler.stages.pretrain.masking import IGNORED, Masker
 from osler.stages.pretrain.stream import PieceStream, Stretch
 from osler.stages.pretrain.updates import Updates
+from osler.tasks.mlm.masking import IGNORED, Masker
 from osler.train.source import Batch
 
 

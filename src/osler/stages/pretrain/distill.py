@@ -13,7 +13,7 @@ from osler.nn.distillation import SoftTargets, misalignment, projection_between,
 from osler.nn.mlm import IGNORED, MaskedLM
 from osler.stages.pretrain.batches import MaskedBatch
 from osler.stages.pretrain.config import Distillation
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.train.source import LossOutput
 
 

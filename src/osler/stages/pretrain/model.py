@@ -20,7 +20,7 @@ from osler.nn.quiet import quiet
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.teacher import student_of_layers
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.tasks.tokens import Tokens
 
 log = get_logger("osler.pretrain")

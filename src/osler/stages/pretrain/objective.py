@@ -10,7 +10,7 @@ from osler.stages.pretrain.batches import MaskedBatch
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.distill import DistillingLanguageModelling
 from osler.stages.pretrain.teacher import load_teacher
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.train.source import LossOutput
 
 

@@ -15,7 +15,7 @@ from osler.stages.pretrain.extent import CorpusSize, corpus_size
 from osler.stages.pretrain.probe import probe
 from osler.stages.pretrain.skeleton import Skeleton, skeleton_of, with_stand_ins
 from osler.stages.pretrain.teacher import describe
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.tasks.tokens import Tokens
 
 VOCABULARY = 50_265

@@ -20,7 +20,7 @@ from osler.stages.pretrain.batches import MaskedBatch
 from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings
 from osler.stages.pretrain.model import make_model
 from osler.stages.pretrain.objective import Objective, make_objective, training_flops
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.train.loop import train
 from osler.train.precision import choose_device
 from osler.train.run import StepReport

@@ -13,8 +13,7 @@ from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.files import fingerprint, remove_tree
 from osler.stages.pretrain.batches import PretrainSource, validation_batches
-from osler.stages.pretrain.config import Masking, PretrainRecipe
-from osler.stages.pretrain.masking import Masker
+from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.model import checked_start, make_model
 from osler.stages.pretrain.objective import make_objective, training_flops
 from osler.stages.pretrain.outcome import Outcome
@@ -25,8 +24,10 @@ from osler.stages.pretrain.stream import PieceStream
 from osler.stages.pretrain.teacher import checked_digest
 from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
 from osler.stages.pretrain.updates import Updates
-from osler.stages.pretrain.vocabulary import Vocabulary
 from osler.stages.pretrain.weights import source_weights
+from osler.tasks.mlm.masking import Masker
+from osler.tasks.mlm.settings import Masking
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.tasks.tokens import Tokens, copy_tokenizer
 from osler.train.loop import train
 from osler.train.run import StepReport

@@ -14,7 +14,7 @@ from osler.nn.presets import PRESETS, find_preset, preset_config
 from osler.nn.quiet import quiet
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.teacher import chosen_layers
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.train.optim import parameter_groups
 
 

@@ -22,7 +22,7 @@ from osler.core.files import fingerprint, sha256, write_atomic, write_json
 from osler.core.processes import run_all
 from osler.stages.pretrain.documents import INDEX, TokenisedDocuments
 from osler.stages.pretrain.shards import SPLITS, Slice, corpus_files, row_group_runs, source_names, write_shard
-from osler.stages.pretrain.vocabulary import count_entries
+from osler.tasks.mlm.vocabulary import count_entries
 
 __all__ = ["TokenisedDocuments", "TokensRecipe", "tokenise"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from osler.core.config import Recipe, runtime
+from osler.stages.study.narrow import left_out
 
 
 class Refinement(Recipe):
@@ -45,12 +47,18 @@ class StudyRecipe(Recipe):
     """Settings to try, by dotted name: `"train.lr" = [1e-5, 3e-5]`. All combinations are run."""
     choose: Literal["settings", "run"] = "settings"
     """What dev decides: one grid point for all seeds by its mean on dev, or the single best run (carrino2022)."""
+    score: Literal["chosen", "all"] = "chosen"
+    """Which runs see the split that is scored: those that dev chose, once each, or all (tables over all configurations)."""
     modes: tuple[Literal["single", "together", "pairs"], ...] = ("single",)
     """Each task alone; all tasks in one run (mulyar2020); every pair of tasks in one run (peng2020, pairwise)."""
+    within: tuple[str, ...] = ()
+    """Groups whose tasks are taught together or in pairs, each group by itself; by default all columns are."""
     fractions: tuple[float, ...] = ()
     """Shares of the training data for learning curves, besides the whole."""
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Groups of columns that get a mean of their own."""
+    without: tuple[str, ...] = ()
+    """Models and tasks (by the name of their folder) that are left out, with all that the recipe says of them."""
     protocols: dict[str, str] = Field(default_factory=dict)
     """By column: the protocol, where it is not the task's default."""
     baseline: str | None = None
@@ -68,4 +76,34 @@ class StudyRecipe(Recipe):
     """Where finished runs are kept, so that a later study with one more model only does the new ones; by default beside --out."""
     engine: Literal["local", "ray"] = runtime("local")
     workers: int = runtime(0, ge=0)
-    """Runs at the same time, each in a process of its own; 0 chooses by cores and GPU memory."""
+    """Runs at the same time. 1: one after the other in this process; 0 chooses by cores and GPU memory."""
+    processes: int = runtime(1, ge=1)
+    """Processes of every run: more than one are started with torchrun."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out(cls, values: Any) -> Any:
+        return left_out(values) if isinstance(values, Mapping) else values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.tasks and not self.folds:
+            raise ValueError("tasks and folds are both empty; a study needs a column")
+        for name, values in (("seeds", self.seeds), ("fractions", self.fractions), ("modes", self.modes)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} says something twice")
+        for fraction in self.fractions:
+            if not 0 < fraction < 1:
+                raise ValueError(f"fractions: {fraction:g} is not between 0 and 1; the whole is always run")
+        for name, points in self.grid.items():
+            if not points:
+                raise ValueError(f"grid: {name!r} has no values")
+        for name, folds in self.folds.items():
+            if len(folds) < 2:
+                raise ValueError(f"folds: {name!r} has fewer than two")
+        for name in self.within:
+            if len(self.groups.get(name, ())) < 2:
+                raise ValueError(f"within: {name!r} is no group of two columns or more")
+        if self.layout == "carrino2022" and self.grid and self.score != "all":
+            raise ValueError("layout carrino2022 is a mean over all configurations; say score = 'all'")
+        return self

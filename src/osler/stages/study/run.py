@@ -1,78 +1,148 @@
-"""Run a study: every model on every task with every seed, then the table, the plots and the page."""
+"""Run a study: every run that is not done, then the tables, the plots and the page."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.errors import RecipeError
-from osler.core.files import write_atomic, write_json
-from osler.report.latex import latex_table
-from osler.report.tables import csv_table, markdown_table
+from osler.core.files import write_json
 from osler.stages.study.config import StudyRecipe
-from osler.stages.study.report import study_page, study_table
-from osler.stages.study.results import collect
-from osler.stages.study.runs import Runner, RunSpec, do_runs
-from osler.tasks.data import TaskData
+from osler.stages.study.engine import Engine, InlineEngine, Job, Outcome, Runner
+from osler.stages.study.home import remember
+from osler.stages.study.plan import Plan, expand, home, points
+from osler.stages.study.report import write_reports
+from osler.stages.study.runs import Schedule, complain, do_runs
+from osler.stages.study.select import record
+from osler.stages.study.spec import RunSpec
+from osler.stages.study.status_view import StudyView
 
 
 def plan(recipe: StudyRecipe, out: Path) -> list[str]:
     """What `run` will do, for a person."""
-    runs = len(recipe.models) * len(recipe.tasks) * len(recipe.seeds)
+    grid = len(points(recipe.grid))
+    sizes = {"model": len(recipe.models), "task": len(recipe.tasks) + len(recipe.folds), "seed": len(recipe.seeds)}
+    sizes |= {"grid point": grid} if grid > 1 else {}
+    sizes |= {"fraction": 1 + len(recipe.fractions)} if recipe.fractions else {}
+    parts = [f"{number} {name}{'s' * (number > 1)}" for name, number in sizes.items()]
+    parts += [", ".join(recipe.modes)] if recipe.modes != ("single",) else []
+    where = "on a Ray cluster" if recipe.engine == "ray" else "on this machine"
+    how = f"{recipe.workers} at a time" if recipe.workers else "as many at a time as fit"
+    chosen = "all runs" if recipe.score == "all" else "each run" if grid == 1 else "the runs that dev chose"
     return [
-        f"{len(recipe.models)} models x {len(recipe.tasks)} tasks x {len(recipe.seeds)} seeds = {runs} runs, {recipe.workers} at a time",
-        f"score the {recipe.split} split once a run; choices are made on dev alone",
-        f"keep runs in {_store(recipe, out)}, write table and report to {out}",
+        f"{' x '.join(parts)}, {how} {where}",
+        f"score the {recipe.split} split once for {chosen}; choices are made on dev alone",
+        f"keep runs in {recipe.store or home(out)}, write table and report to {out}",
     ]
 
 
-def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False) -> Artifact:
-    """Make the study artifact; `runner` does a single run."""
-    baseline = recipe.baseline or next(iter(recipe.models))
-    if baseline not in recipe.models:
-        raise RecipeError(
-            f"the baseline {baseline!r} is not among the models", fix=f"Models: {', '.join(recipe.models)}"
-        )
-    tasks = {path: TaskData.open(path) for path in recipe.tasks}
-    specs = _specs(recipe, tasks)
-    parents: dict[str, str | Artifact] = {f"task:{task.card.name}": task.artifact for task in tasks.values()}
-    parents |= {f"model:{name}": runner.identify(model.model) for name, model in recipe.models.items()}
+def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False, retry_failed: bool = False) -> Artifact:
+    """Make the study artifact; `runner` does a single run. Runs that failed before are tried again only when asked to."""
+    planned = expand(recipe, out, runner)
 
     def build(work: Workspace) -> None:
-        folders = do_runs(specs, _store(recipe, out), runner, recipe.workers)
-        results = collect(folders, baseline, recipe.resamples)
-        write_json(work.path / "results.json", results.as_dict())
-        table = study_table(results)
-        write_atomic(work.path / "table.md", markdown_table(table))
-        write_atomic(work.path / "table.csv", csv_table(table))
-        write_atomic(work.path / "table.tex", latex_table(table))
-        study_page(recipe.title, results).write(work.path / "report.html")
-        work.counts.update(runs=len(specs), models=len(recipe.models), tasks=len(recipe.tasks), seeds=len(recipe.seeds))
+        remember(recipe, planned, out)
+        schedule = Schedule(recipe, planned, retry_failed=retry_failed)
+        _do(recipe, schedule, runner)
+        _write(recipe, schedule, work)
 
-    return produce(out, kind="study", recipe=recipe, parents=parents, build=build, force=force)
+    return produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
 
 
-def _store(recipe: StudyRecipe, out: Path) -> Path:
-    return recipe.store or out.with_name(f"{out.name}.runs")
+def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False) -> tuple[Path, Sequence[RunSpec]]:
+    """Tables of what is done, and the runs that are missing.
+
+    A whole study becomes the artifact; of one that is not, the tables go to a folder beside it, marked as incomplete.
+    """
+    planned = expand(recipe, out, runner)
+    schedule = Schedule(recipe, planned)
+    missing = schedule.missing()
+    if not missing:
+
+        def build(work: Workspace) -> None:
+            _write(recipe, schedule, work)
+
+        made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
+        return made.path, missing
+    folder = out.with_name(f"{out.name}.so-far")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_reports(recipe, schedule.finished(), missing, folder)
+    write_json(folder / "choices.json", record(recipe, schedule.decided()))
+    return folder, missing
 
 
-def _specs(recipe: StudyRecipe, tasks: dict[Path, TaskData]) -> list[RunSpec]:
-    specs = []
-    for name, model in recipe.models.items():
-        settings = json.dumps(_merged(recipe.finetune, model.settings), sort_keys=True)
-        for path, task in tasks.items():
-            for seed in recipe.seeds:
-                digest = task.artifact.manifest.digest
-                specs.append(RunSpec(name, model.model, path, digest, seed, recipe.split, settings))
-    return specs
+def _parents(planned: Plan) -> dict[str, str | Artifact]:
+    parents: dict[str, str | Artifact] = {f"model:{row}": digest for row, digest in planned.digests.items()}
+    for name, tasks in planned.columns.items():
+        for number, task in enumerate(tasks):
+            parents[f"task:{name}/{number + 1}" if len(tasks) > 1 else f"task:{name}"] = task.artifact
+    return parents
 
 
-def _merged(common: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """The study's settings with the model's own on top, section by section."""
-    merged = dict(common)
-    for key, value in own.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merged(merged[key], value) if both else value
-    return merged
+def _write(recipe: StudyRecipe, schedule: Schedule, work: Workspace) -> None:
+    finished = schedule.finished()
+    write_reports(recipe, finished, (), work.path)
+    write_json(work.path / "choices.json", record(recipe, schedule.decided()))
+    work.counts.update(
+        runs=len(schedule.by_key),
+        scored=len({run.folder for run in finished if run.scored}),
+        models=len(recipe.models),
+        tasks=len(schedule.plan.columns),
+        seeds=len(recipe.seeds),
+    )
+
+
+def _do(recipe: StudyRecipe, schedule: Schedule, runner: Runner) -> None:
+    jobs = [runs[0].spec for key, runs in schedule.by_key.items() if schedule.progress.states[key] == "waiting"]
+    if jobs:
+        engine = _engine(recipe, jobs, runner)
+        runs = {key: (found[0].spec, found[0].cost) for key, found in schedule.by_key.items()}
+        with StudyView(runs, live=not isinstance(engine, InlineEngine)) as view:
+
+            def show(job: Job, outcome: Outcome | None) -> None:
+                view.show(schedule.progress.states, schedule.progress.statuses, engine.at_once, job, outcome)
+
+            do_runs(schedule, _Sized(engine, runner), show)
+    complain(schedule, schedule.plan.store)
+
+
+def _engine(recipe: StudyRecipe, specs: Sequence[RunSpec], runner: Runner) -> Engine:
+    if recipe.engine == "ray":
+        from osler.stages.study.engine_ray import RayEngine
+
+        return RayEngine(runner, limit=recipe.workers, processes=recipe.processes)
+    if recipe.workers == 1:
+        return InlineEngine(runner)
+    from osler.stages.study.engine_local import LocalEngine
+    from osler.stages.study.engine_room import room
+
+    cpu_only = all(json.loads(spec.runtime).get("device") == "cpu" for spec in specs)
+    smallest = min(runner.memory(spec) for spec in specs)
+    space = room(recipe.workers, runs=len(specs), processes=recipe.processes, cpu_only=cpu_only, smallest=smallest)
+    return LocalEngine(runner, space)
+
+
+class _Sized:
+    """An engine whose jobs say how much memory they need."""
+
+    def __init__(self, engine: Engine, runner: Runner) -> None:
+        self._engine = engine
+        self._runner = runner
+        self._known: dict[str, int] = {}
+
+    @property
+    def at_once(self) -> int:
+        return self._engine.at_once
+
+    def take(self, job: Job) -> bool:
+        if job.key not in self._known:
+            self._known[job.key] = self._runner.memory(job.spec)
+        return self._engine.take(replace(job, memory=self._known[job.key]))
+
+    def wait(self) -> Sequence[tuple[Job, Outcome]]:
+        return self._engine.wait()
+
+    def close(self) -> None:
+        self._engine.close()

@@ -1,92 +1,177 @@
-"""The runs of a study: what each one is, and how they are done, one after the other or several at once."""
+"""Which job is next: refinements before what starts from them, dev's choice before the split that is scored, long runs before short."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import multiprocessing
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from osler.core.artifact import Artifact
-from osler.core.console import progress
 from osler.core.errors import OslerError
+from osler.stages.study.config import StudyRecipe
+from osler.stages.study.engine import Engine, Job, Outcome
+from osler.stages.study.plan import Plan, PlannedRun
+from osler.stages.study.select import Choice, Group, choose, groups, needs_choice
+from osler.stages.study.spec import FinishedRun, RunSpec
+from osler.stages.study.status import RunStatus, State, is_trained, read_status
 
 
-@dataclass(frozen=True)
-class RunSpec:
-    """One fine-tuning and its one evaluation."""
+@dataclass
+class Progress:
+    """Where every run stands, by key."""
 
-    name: str
-    """The model's name in the study."""
-    model: str
-    task: Path
-    task_digest: str
-    seed: int
-    split: str
-    settings: str
-    """Fine-tuning settings as canonical JSON, so that a spec can be hashed and compared."""
-
-    def key(self, model_digest: str) -> str:
-        """The content address: same model, data, settings and seed, same run."""
-        content = json.dumps([model_digest, self.task_digest, self.seed, self.split, self.settings])
-        return hashlib.sha256(content.encode()).hexdigest()[:20]
+    states: dict[str, State] = field(default_factory=dict)
+    statuses: dict[str, RunStatus] = field(default_factory=dict)
 
 
-class Runner(Protocol):
-    """Does one run in a folder and returns its evaluation. Given by the caller, for stages do not know each other."""
+class Schedule:
+    """The runs of a study as jobs. A key that two rows share is one job."""
 
-    def identify(self, model: str) -> str:
-        """A digest of the model's files."""
-        ...
+    def __init__(self, recipe: StudyRecipe, plan: Plan, *, retry_failed: bool = False) -> None:
+        self.recipe = recipe
+        self.plan = plan
+        self.by_key: dict[str, list[PlannedRun]] = {}
+        # A refinement that is also a run of its own (all tasks together) is scored as that.
+        for run in sorted(plan.runs, key=lambda run: run.spec.mode == "refine"):
+            self.by_key.setdefault(run.key, []).append(run)
+        self.choices: dict[Group, Choice] = {}
+        self.progress = Progress()
+        self._groups = groups(plan)
+        self._to_score: set[str] = set()
+        self._running: set[str] = set()
+        for key in self.by_key:
+            status = read_status(plan.folder(key))
+            known: State = "done" if status.state == "done" and is_trained(plan.folder(key)) else "waiting"
+            if status.state == "failed" and not retry_failed:
+                known = "failed"
+            self.progress.states[key] = known
+            self.progress.statuses[key] = status
+        for runs in self._groups.values():
+            if recipe.score == "all" or not needs_choice(runs, recipe.choose):
+                self._to_score.update(run.key for run in runs)
+        self._decide()
+        for key in self.by_key:
+            self._settle(key)
 
-    def __call__(self, spec: RunSpec, folder: Path) -> Artifact:
-        """Fine-tune and evaluate, or reuse what the folder holds."""
-        ...
+    @property
+    def running(self) -> bool:
+        """Whether any job is under way."""
+        return bool(self._running)
+
+    def ready(self) -> list[Job]:
+        """Jobs that can begin now, the longest first, so that the end is not one long run."""
+        jobs = []
+        for key, runs in self.by_key.items():
+            spec = runs[0].spec
+            if self.progress.states[key] != "waiting" or (spec.after and not self._is_done(spec.after)):
+                continue
+            folder = self.plan.folder(key)
+            start = str(self.plan.folder(spec.after) / "bundle") if spec.after else spec.model
+            score = key in self._to_score
+            # Scoring alone is short, whatever the training took.
+            cost = 0.0 if is_trained(folder) else runs[0].cost
+            jobs.append(Job(spec, key, folder, start, score, cost, processes=self.recipe.processes))
+        return sorted(jobs, key=lambda job: -job.cost)
+
+    def begin(self, job: Job) -> None:
+        """Note that a job is under way."""
+        self._running.add(job.key)
+        self.progress.states[job.key] = "running"
+
+    def end(self, job: Job, outcome: Outcome) -> None:
+        """Note what came of a job; the last of a group lets dev choose."""
+        self._running.discard(job.key)
+        self.progress.statuses[job.key] = outcome.status
+        self.progress.states[job.key] = "failed" if outcome.failed else "done"
+        self._decide()
+        for key in self.by_key:
+            self._settle(key)
+
+    def finished(self) -> list[FinishedRun]:
+        """Every run that is done, in the order of the recipe, with what dev made of it."""
+        chosen = {(group, key) for group, choice in self.choices.items() for key in choice.keys}
+        found = []
+        for run in self.plan.runs:
+            if self._is_done(run.key):
+                spec = run.spec
+                group = Group(spec.row, spec.mode, spec.columns, spec.fold, spec.fraction)
+                pick = group not in self._groups or not needs_choice(self._groups[group], self.recipe.choose)
+                found.append(FinishedRun(spec, self.plan.folder(run.key), chosen=pick or (group, run.key) in chosen))
+        return found
+
+    def decided(self) -> list[Choice]:
+        """What dev chose, in the order of the recipe."""
+        return [self.choices[group] for group in self._groups if group in self.choices]
+
+    def missing(self) -> list[RunSpec]:
+        """Runs that are not done."""
+        return [run.spec for run in self.plan.runs if not self._is_done(run.key)]
+
+    def failures(self) -> list[tuple[RunSpec, str]]:
+        """Runs that failed, with the reason."""
+        states, statuses = self.progress.states, self.progress.statuses
+        return [
+            (runs[0].spec, statuses[key].reason or "no reason is known")
+            for key, runs in self.by_key.items()
+            if states[key] == "failed"
+        ]
+
+    def _is_done(self, key: str) -> bool:
+        return self.progress.states[key] == "done"
+
+    def _settle(self, key: str) -> None:
+        """A trained run that dev chose has one thing left to do."""
+        if self.progress.states[key] == "done" and key in self._to_score:
+            run = FinishedRun(self.by_key[key][0].spec, self.plan.folder(key))
+            if not run.scored:
+                self.progress.states[key] = "waiting"
+
+    def _decide(self) -> None:
+        for group, runs in self._groups.items():
+            if group in self.choices or not needs_choice(runs, self.recipe.choose):
+                continue
+            # A failed run leaves its group undecided: a choice among the rest would depend on what broke.
+            if all(self._trained(run.key) for run in runs):
+                folders = {run.key: self.plan.folder(run.key) for run in runs}
+                self.choices[group] = choose(group, runs, folders, self.recipe.choose)
+                self._to_score.update(self.choices[group].keys)
+
+    def _trained(self, key: str) -> bool:
+        """Fine-tuned, whether or not a later evaluation of it failed."""
+        return self.progress.states[key] != "running" and is_trained(self.plan.folder(key))
 
 
-def do_runs(specs: Iterable[RunSpec], store: Path, runner: Runner, workers: int) -> dict[RunSpec, Path]:
-    """Do every run that is not done; returns the folder of each. A failure does not stop the others."""
-    todo = list(specs)
-    digests = {model: runner.identify(model) for model in {spec.model for spec in todo}}
-    folders = {spec: store / spec.key(digests[spec.model]) for spec in todo}
-    failures: list[tuple[RunSpec, str]] = []
-    with progress("study", len(todo)) as bar:
-        for spec, outcome in _outcomes(folders, runner, workers):
-            if isinstance(outcome, OslerError):
-                failures.append((spec, outcome.problem))
-            bar.advance()
+def do_runs(schedule: Schedule, engine: Engine, show: Callable[[Job, Outcome | None], None]) -> None:
+    """Do every run that is not done. A failure does not stop the others; being stopped does, and nothing finished is lost."""
+    try:
+        while True:
+            for job in schedule.ready():
+                if engine.take(job):
+                    schedule.begin(job)
+                    show(job, None)
+            if not schedule.running:
+                return
+            for job, outcome in engine.wait():
+                schedule.end(job, outcome)
+                show(job, outcome)
+    finally:
+        engine.close()
+
+
+def complain(schedule: Schedule, store: Path) -> None:
+    """Say which runs failed, and how to go on."""
+    failures = schedule.failures()
+    total = len(schedule.by_key)
     if failures:
         spec, reason = failures[0]
         raise OslerError(
-            f"{len(failures)} of {len(todo)} runs failed; the first, {spec.name} on {spec.task.name} with seed {spec.seed}: {reason}",
+            f"{len(failures)} of {total} runs failed; the first, {spec.label}: {reason}",
             where=store,
-            fix="Mend the cause and run the same command again: finished runs are kept",
+            fix="Mend the cause and run again with --retry-failed; finished runs are kept, and `osler study report` shows them",
         )
-    return folders
-
-
-def _outcomes(
-    folders: Mapping[RunSpec, Path], runner: Runner, workers: int
-) -> Iterator[tuple[RunSpec, OslerError | None]]:
-    if workers == 1:
-        for spec, folder in folders.items():
-            yield spec, _attempt(runner, spec, folder)
-        return
-    # Spawned, not forked: a forked torch with running threads can hang.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(_attempt, runner, spec, folder): spec for spec, folder in folders.items()}
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
-
-
-def _attempt(runner: Runner, spec: RunSpec, folder: Path) -> OslerError | None:
-    """Do one run; a mistake the user can mend is kept for the end, so that it does not stop the other runs."""
-    try:
-        runner(spec, folder)
-    except OslerError as error:
-        return OslerError(str(error))  # plain, so that it travels between processes
-    return None
+    missing: Sequence[RunSpec] = schedule.missing()
+    if missing:
+        raise OslerError(
+            f"{len(missing)} of {total} runs are not done; the first: {missing[0].label}",
+            where=store,
+            fix="Run the same command again",
+        )

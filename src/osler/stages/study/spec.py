@@ -3,9 +3,13 @@
 A run is a folder of the store, named by its content address:
 
     spec.json                 the run, for people and for `status`
-    status.json               waiting, running, done or failed, with the reason, seconds and device
+    status.json               running, done or failed, with the reason, attempts, seconds and device
     bundle/                   what was fine-tuned
     evaluation/COLUMN/        predictions and metrics of each scored column
+
+The engine does runs; the reports read them. They meet in one call: `report.write_reports(recipe, runs, missing, folder)` gets
+every finished run (also those that dev did not choose, which have no evaluation) and the runs that are not done, and writes
+results.json, the tables and the page into `folder`.
 """
 
 from __future__ import annotations
@@ -44,16 +48,41 @@ class RunSpec:
     fold: int | None = None
     after: str | None = None
     """The key of the refinement whose bundle this run starts from, in place of `model`."""
+    inputs: tuple[str, ...] = ()
+    """Digests of what the settings name by path (a teacher, a corpus), so that another one is another run."""
+    runtime: str = "{}"
+    """Training settings that change no result (device, threads, checkpoints), as canonical JSON; no part of the key."""
 
     def key(self, model_digest: str) -> str:
-        """The content address: same model (or refinement), data, settings and seed, same run."""
+        """The content address: same model (or refinement), data, settings and seed, same run, whatever it is for."""
         start = self.after or model_digest
-        content = json.dumps([start, list(self.task_digests), self.seed, self.split, self.settings, self.mode])
-        return hashlib.sha256(content.encode()).hexdigest()[:20]
+        content: list[Any] = [start, list(self.task_digests), self.seed, self.split, self.settings]
+        if self.inputs:
+            content.append(list(self.inputs))
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]
 
     def plain(self) -> dict[str, Any]:
         """For spec.json."""
         return {**asdict(self), "tasks": [str(path) for path in self.tasks]}
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> RunSpec:
+        """The run that `plain` wrote."""
+        lists = {name: tuple(values[name]) for name in ("columns", "task_digests", "inputs")}
+        return cls(**{**values, **lists, "tasks": tuple(Path(path) for path in values["tasks"])})
+
+    @property
+    def label(self) -> str:
+        """The run in a few words, for a person."""
+        parts = [self.row, "+".join(self.columns), f"seed {self.seed}"]
+        if self.mode == "refine":
+            parts[1] = f"refinement on {parts[1]}"
+        if self.fold is not None:
+            parts.append(f"fold {self.fold + 1}")
+        if self.fraction < 1:
+            parts.append(f"{self.fraction:.3g} of the data")
+        parts += [f"{name} {value}" for name, value in json.loads(self.point).items()]
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -62,6 +91,8 @@ class FinishedRun:
 
     spec: RunSpec
     folder: Path
+    chosen: bool = True
+    """Whether dev chose it (its grid point, or this very run); always true where there was nothing to choose."""
 
     @cached_property
     def counts(self) -> dict[str, Any]:
@@ -74,6 +105,13 @@ class FinishedRun:
         """State, seconds and device."""
         status: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
         return status
+
+    @property
+    def scored(self) -> bool:
+        """Whether every column of it was scored; a run that dev did not choose is not, nor is a refinement."""
+        return self.spec.mode != "refine" and all(
+            (self.evaluation(column) / "metrics.json").is_file() for column in self.spec.columns
+        )
 
     def metrics(self, column: str) -> dict[str, Any]:
         """The scores of one column, with their protocol."""

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from osler.tasks.card import Protocol, TaskCard
+from osler.tasks.instances.options import HeadOptions
 from osler.tasks.tokens import Tokens
 from osler.text.document import Record
 
@@ -30,6 +31,8 @@ class Instance:
     target: Any = None
     types: np.ndarray | None = None
     place: Any = None
+    marks: tuple[int, ...] | None = None
+    """The tokens at which a head that reads marks reads the sequence."""
 
     @property
     def length(self) -> int:
@@ -48,15 +51,26 @@ class Built:
 class Builder(ABC):
     """Builds and decodes the instances of one task under one protocol."""
 
-    head: ClassVar[str]
+    head: str
     """The kind of head that learns these targets."""
+    steps: np.ndarray | None = None
+    """What the head adds for each output after each other, where its rows are a chain; set by the head's owner."""
 
-    def __init__(self, card: TaskCard, protocol: Protocol, tokens: Tokens, max_length: int, overlap: int) -> None:
+    def __init__(
+        self,
+        card: TaskCard,
+        protocol: Protocol,
+        tokens: Tokens,
+        max_length: int,
+        overlap: int,
+        options: HeadOptions | None = None,
+    ) -> None:
         self.card = card
         self.protocol = protocol
         self.tokens = tokens
         self.max_length = max_length
         self.overlap = overlap
+        self.options = options or HeadOptions()
 
     @property
     def windowed(self) -> bool:

@@ -6,9 +6,10 @@ gold, are counted, and cost recall. Several labels on one pair are several train
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import Encoding
@@ -28,10 +29,21 @@ class Candidate(NamedTuple):
     end: int
 
 
+class Marked(NamedTuple):
+    """The text of a candidate with its mentions marked: where head and tail begin in it, and the middle of the two."""
+
+    text: str
+    head: int
+    tail: int
+    middle: int
+
+
 class RelationBuilder(Builder):
     """Candidate pairs to marked texts to relations."""
 
-    head: ClassVar[str] = Kind.CLASSIFICATION
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.head = "markers" if self.options.relations == "markers" else Kind.CLASSIFICATION
 
     @property
     def outputs(self) -> list[str]:
@@ -63,7 +75,7 @@ class RelationBuilder(Builder):
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
         """One instance a candidate; with gold, one for each of its labels."""
         built = Built([])
-        texts: list[tuple[str, int]] = []
+        texts: list[Marked] = []
         found: list[tuple[int, Candidate, list[str]]] = []
         for number, record in enumerate(records):
             if not isinstance(record, Document):
@@ -78,12 +90,14 @@ class RelationBuilder(Builder):
             missed = sum(len(names) for key, names in labels.items() if key not in seen)
             built.unexpressed["relations whose mentions are no candidate pair"] += missed
         index = {label: place for place, label in enumerate(self.outputs)}
-        encodings = self.tokens.encode([text for text, _ in texts])
-        for (number, candidate, names), (_, middle), encoding in zip(found, texts, encodings, strict=True):
-            ids = self.tokens.wrap(self._fit(encoding, middle))
+        encodings = self.tokens.encode([marked.text for marked in texts])
+        for (number, candidate, names), marked, encoding in zip(found, texts, encodings, strict=True):
+            kept, marks = self._fit_marks(encoding, marked) if self.head == "markers" else (None, None)
+            ids = self.tokens.wrap(self._fit(encoding, marked.middle) if kept is None else kept)
+            place = (candidate.head.id, candidate.tail.id)
             for name in names if gold else names[:1]:
                 target = index[name] if gold else None
-                built.instances.append(Instance(ids, number, target, place=(candidate.head.id, candidate.tail.id)))
+                built.instances.append(Instance(ids, number, target, place=place, marks=marks))
         return built
 
     def decode(
@@ -122,21 +136,25 @@ class RelationBuilder(Builder):
                     labels[key].append(relation.label)
         return labels
 
-    def _marked(self, text: str, candidate: Candidate) -> tuple[str, int]:
-        """The candidate's range of the text with its mentions enclosed in marks, or hidden behind their types; and their middle."""
+    def _marked(self, text: str, candidate: Candidate) -> Marked:
+        """The candidate's range of the text with its mentions enclosed in marks, or hidden behind their types, or both."""
         edits = []
+        blind = self.protocol.markers == "blind"
         for span, left, right in ((candidate.head, "<< ", " >>"), (candidate.tail, "[[ ", " ]]")):
-            if self.protocol.markers == "blind":
-                edits.append((span.start, span.end, f"@{span.label.upper()}$"))
-            else:
-                edits.append((span.start, span.end, f"{left}{text[span.start : span.end]}{right}"))
+            shown = f"@{span.label.upper()}$" if blind else text[span.start : span.end]
+            # A head that reads the marks needs them, also where the mentions themselves are hidden.
+            enclosed = shown if blind and self.head != "markers" else f"{left}{shown}{right}"
+            edits.append((span.start, span.end, enclosed))
+        swapped = edits[1] < edits[0]
         edits.sort()
         (start, end, first), (start2, end2, second) = edits
         before = text[candidate.start : start]
         # Overlapping mentions share their place in the text: one mark then follows the other.
         between = text[end:start2] if start2 >= end else " "
         marked = f"{before}{first}{between}{second}"
-        return f"{marked}{text[max(end, end2) : candidate.end]}", (len(before) + len(marked)) // 2
+        places = (len(before), len(marked) - len(second))
+        head, tail = reversed(places) if swapped else places
+        return Marked(f"{marked}{text[max(end, end2) : candidate.end]}", head, tail, (len(before) + len(marked)) // 2)
 
     def _fit(self, encoding: Encoding, middle: int) -> list[int]:
         """Cut a candidate that is too long for the model, keeping what stands around the middle of its two mentions."""
@@ -147,3 +165,27 @@ class RelationBuilder(Builder):
         centre = sum(1 for start, _ in encoding.offsets if start < middle)
         skip = min(max(0, centre - room // 2), len(ids) - room)
         return ids[skip : skip + room]
+
+    def _fit_marks(self, encoding: Encoding, marked: Marked) -> tuple[list[int], tuple[int, ...]]:
+        """The sub-words that fit, and where head and tail begin among them. Both always do: a text too long is cut at
+        its ends, and where the two stand too far apart, also between them."""
+        room = self.max_length - self.tokens.overhead
+        ids = encoding.ids
+        if not ids:  # a tokenizer that drops all there is: the special tokens are left
+            return [], (0, 0)
+        ends = [end for _, end in encoding.offsets]
+        head, tail = (min(bisect_right(ends, place), len(ids) - 1) for place in (marked.head, marked.tail))
+        first, second = sorted((head, tail))
+        if len(ids) <= room:
+            kept = list(range(len(ids)))
+        elif second - first < room * 3 // 4:
+            skip = min(max(0, (first + second - room) // 2), len(ids) - room)
+            kept = list(range(skip, skip + room))
+        else:
+            # A quarter of each half stands before its mark, the rest behind it.
+            half = room // 2
+            start = max(0, first - half // 4)
+            again = max(start + half, min(second - half // 4, len(ids) - half))
+            kept = [*range(start, start + half), *range(again, min(again + half, len(ids)))]
+        shift = len(self.tokens.prefix)
+        return [ids[place] for place in kept], (kept.index(head) + shift, kept.index(tail) + shift)

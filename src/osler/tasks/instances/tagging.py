@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from osler.core.errors import InputError
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import IGNORED, Builder, Built, Instance, softmax
 from osler.tasks.instances.document import Aligned, Place, document_windows
-from osler.tasks.instances.viterbi import best_path
+from osler.tasks.instances.viterbi import best_path, marginals
 from osler.text.document import Document, Record, number_spans
 from osler.text.tags import label_set, spans_to_tags, tags_to_spans, transitions
 from osler.text.windows import Window
@@ -23,7 +23,9 @@ from osler.text.windows import Window
 class TaggingBuilder(Builder):
     """Spans to tags and back. Each token's tag is learned and decided in the window where it has most context."""
 
-    head: ClassVar[str] = Kind.TAGGING
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.head = "crf" if self.options.tagger == "crf" else Kind.TAGGING
 
     @property
     def windowed(self) -> bool:
@@ -88,9 +90,11 @@ class TaggingBuilder(Builder):
         unexpressed["overlapping, nested or discontinuous mentions"] += len(result.unexpressed)
         unexpressed["mentions that begin or end inside a word"] += len(result.inexact)
         targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
+        # A chain steps from word to word, in training as in decoding: later sub-words would be steps of another kind.
+        every = self.protocol.subwords == "all" and self.head != "crf"
         previous: int | None = None
         for place, word in enumerate(aligned.word_ids):
-            if word is not None and (word != previous or self.protocol.subwords == "all"):
+            if word is not None and (word != previous or every):
                 tag = result.tags[word]
                 # A later sub-word of a B- word continues the mention, it does not begin another.
                 targets[place] = index[_continued(tag) if word == previous else tag]
@@ -114,11 +118,7 @@ class TaggingBuilder(Builder):
             if word is not None:
                 first.setdefault(word, token)
         order = sorted(first)
-        probabilities = softmax(logits[[first[word] for word in order]]) if order else np.zeros((0, len(self.outputs)))
-        if self.protocol.decoding == "greedy":
-            path = probabilities.argmax(axis=1)
-        else:
-            path = best_path(np.log(probabilities + 1e-12), *self._legal)
+        path, probabilities = self._path(logits[[first[word] for word in order]])
         # A word without any sub-word (a character the tokenizer drops) cannot be part of a mention.
         tags = ["O"] * len(aligned.words)
         scores = [1.0] * len(aligned.words)
@@ -127,6 +127,24 @@ class TaggingBuilder(Builder):
             scores[word] = float(probabilities[row, path[row]])
         spans = tags_to_spans(tags, aligned.words, self.protocol.scheme, self.protocol.repair, scores)
         return document.with_(spans=number_spans(spans), relations=())
+
+    def _path(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The tag of each word, and how probable every tag was for it: under the chain where there is one."""
+        if self.head == "crf":
+            if self.steps is None:
+                raise ValueError("a chain cannot be decoded without the scores of its steps")
+            return best_path(logits, *self._legal, self.steps), marginals(logits, *self._legal, self.steps)
+        probabilities = softmax(logits) if len(logits) else logits
+        if not self.constrained:
+            return probabilities.argmax(axis=1), probabilities
+        return best_path(np.log(probabilities + 1e-12), *self._legal), probabilities
+
+    @property
+    def constrained(self) -> bool:
+        """Whether only well-formed tag sequences are given: as the recipe chose, else as the protocol says."""
+        if self.head == "crf" or self.options.decoding == "constrained":
+            return True
+        return self.options.decoding == "protocol" and self.protocol.decoding == "constrained"
 
 
 def _continued(tag: str) -> str:

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -107,7 +106,7 @@ class TextBuilder(Builder):
 class ClassificationBuilder(TextBuilder):
     """Exactly one label."""
 
-    head: ClassVar[str] = Kind.CLASSIFICATION
+    head = Kind.CLASSIFICATION
 
     def target(self, record: Record, number: int) -> int:
         """The index of the one label."""
@@ -130,7 +129,7 @@ class ClassificationBuilder(TextBuilder):
 class MultiLabelBuilder(TextBuilder):
     """Any number of labels. A long document has a label if any of its windows shows it."""
 
-    head: ClassVar[str] = Kind.MULTILABEL
+    head = Kind.MULTILABEL
 
     def target(self, record: Record, number: int) -> np.ndarray:
         """A row of zeros and ones."""
@@ -154,7 +153,7 @@ class MultiLabelBuilder(TextBuilder):
 class RegressionBuilder(TextBuilder):
     """A number."""
 
-    head: ClassVar[str] = Kind.REGRESSION
+    head = Kind.REGRESSION
 
     @property
     def outputs(self) -> list[str]:

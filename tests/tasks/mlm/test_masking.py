@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from osler.stages.pretrain.config import Masking
-from osler.stages.pretrain.masking import IGNORED, Masker
-from osler.stages.pretrain.vocabulary import Vocabulary
-from osler.stages.pretrain.words import WordTable, word_table
+from osler.tasks.mlm.masking import IGNORED, Masker
+from osler.tasks.mlm.settings import Masking
+from osler.tasks.mlm.vocabulary import Vocabulary
+from osler.tasks.mlm.words import WordTable, word_table
 from osler.tasks.tokens import Tokens
 
 BOS, EOS, MASK, VOCAB = 0, 2, 4, 1000

@@ -1,4 +1,4 @@
-"""What pretraining needs to know of a tokenizer."""
+"""What masked language modelling needs to know of a tokenizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from osler.core.errors import ArtifactError
-from osler.stages.pretrain.words import WordTable, word_table
+from osler.tasks.mlm.words import WordTable, word_table
 from osler.tasks.tokens import Tokens
 
 

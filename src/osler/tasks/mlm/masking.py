@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from osler.core.errors import RecipeError
-from osler.stages.pretrain.config import Masking
-from osler.stages.pretrain.vocabulary import Vocabulary
+from osler.tasks.mlm.settings import Masking
+from osler.tasks.mlm.vocabulary import Vocabulary
 
 IGNORED = -100
 

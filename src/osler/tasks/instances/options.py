@@ -1,0 +1,19 @@
+"""What a recipe chooses about one head beyond its protocol; kept in the bundle, so that it is read as it was taught."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from osler.core.config import Recipe
+
+Tagger = Literal["linear", "crf"]
+Decoding = Literal["protocol", "free", "constrained"]
+Relations = Literal["tagged", "markers"]
+
+
+class HeadOptions(Recipe):
+    """How a head reads its input and how its outputs are read; what does not concern its kind of task is without effect."""
+
+    tagger: Tagger = "linear"
+    decoding: Decoding = "protocol"
+    relations: Relations = "tagged"

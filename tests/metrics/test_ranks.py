@@ -1,0 +1,73 @@
+"""Ranks over data sets: against SciPy, and against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from osler.core.errors import InputError
+from osler.metrics.decomposed import mean_of, mean_over_parts
+from osler.metrics.ranks import chi_square_tail, rank_test, studentized_range
+from osler.metrics.significance import bootstrap_interval
+
+
+def test_ranks_by_hand() -> None:
+    # b is best twice and shares the first two ranks once: (1 + 1 + 1.5) / 3.
+    found = rank_test(["a", "b", "c"], [[0.5, 0.6, 0.9], [0.7, 0.8, 0.9], [0.6, 0.1, 0.2]])
+    assert found.ranks == pytest.approx((6.5 / 3, 3.5 / 3, 8 / 3))
+    assert found.sets == 3
+    # q(3, 0.05) / sqrt 2 = 2.3437 (Demsar 2006, table 5), times sqrt(3 * 4 / (6 * 3)).
+    assert found.difference == pytest.approx(2.3437 * np.sqrt(12 / 18), abs=1e-4)
+
+
+def test_friedman_agrees_with_scipy_with_and_without_ties() -> None:
+    rng = np.random.default_rng(0)
+    for digits in (6, 1):
+        table = rng.random((5, 9)).round(digits)
+        theirs = stats.friedmanchisquare(*table)
+        ours = rank_test(list("abcde"), table.tolist())
+        assert ours.statistic == pytest.approx(theirs.statistic)
+        assert ours.p_value == pytest.approx(theirs.pvalue)
+
+
+@pytest.mark.parametrize("systems", [2, 5, 12])
+def test_the_studentized_range_agrees_with_scipy(systems: int) -> None:
+    assert studentized_range(systems, 0.05) == pytest.approx(
+        stats.studentized_range.ppf(0.95, systems, np.inf), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 8, 11])
+def test_the_tail_of_chi_square_agrees_with_scipy(degrees: int) -> None:
+    for value in (0.0, 0.3, 4.0, 30.0):
+        assert chi_square_tail(value, degrees) == pytest.approx(stats.chi2.sf(value, degrees), abs=1e-12)
+
+
+def test_cliques_join_what_is_not_told_apart() -> None:
+    # Ten data sets, the same order on each: ranks 1 to 4, critical difference 2.569 * sqrt(20 / 60) = 1.483.
+    scores = [[4 - system] * 10 for system in range(4)]
+    found = rank_test(list("abcd"), scores)
+    assert found.rejected
+    assert found.difference == pytest.approx(1.4832, abs=1e-3)
+    assert found.cliques == (("a", "b"), ("b", "c"), ("c", "d"))
+
+
+def test_without_a_difference_overall_no_pair_is_called_different() -> None:
+    found = rank_test(["a", "b"], [[1, 0, 1, 0], [0, 1, 0, 1]])
+    assert found.p_value == 1.0
+    assert found.cliques == (("a", "b"),)
+    equal = rank_test(["a", "b"], [[1.0], [1.0]])
+    assert (equal.statistic, equal.ranks) == (0.0, (1.5, 1.5))
+
+
+def test_one_system_cannot_be_ranked() -> None:
+    with pytest.raises(InputError, match="two systems"):
+        rank_test(["a"], [[1.0]])
+
+
+def test_the_mean_over_folds_weighs_folds_alike() -> None:
+    whole = mean_over_parts([mean_of([1.0, 0.0]), mean_of([1.0, 1.0, 1.0, 0.0, 0.0, 1.0])])
+    assert whole.value == pytest.approx((1 / 2 + 4 / 6) / 2)
+    interval = bootstrap_interval(whole, resamples=200)
+    assert interval.low < whole.value < interval.high

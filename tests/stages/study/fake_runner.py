@@ -1,0 +1,93 @@
+"""A runner that needs no training, for tests of what runs when. Imported by name, so that worker processes find it too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from osler.core.errors import OslerError
+from osler.core.files import write_json
+from osler.stages.study.engine import Facts, Job
+from osler.stages.study.spec import RunSpec
+from osler.tasks.data import TaskData, write_records
+
+
+@dataclass
+class FakeRunner:
+    """Its dev scores are given by model or by "model value-of-the-grid seed"; on the scored split it misses all mentions of the
+    first documents, as many as `missed` says."""
+
+    log: Path
+    dev: dict[str, float] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+    protocol: dict[str, str] = field(default_factory=dict)
+    fails: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def identify(self, model: str) -> str:
+        return f"digest of {model}"
+
+    def check(self, spec: RunSpec, where: str) -> tuple[str, ...]:
+        return ()
+
+    def memory(self, spec: RunSpec) -> int:
+        return 1
+
+    def train(self, job: Job) -> Facts:
+        model = job.spec.model
+        if self._of(self.fails, job.spec, 0) and not (self.log.parent / "mended").exists():
+            raise OslerError("this one cannot be done")
+        if model == "odd":
+            raise ValueError("the patient was given aspirin")
+        if model == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        bundle = job.folder / "bundle"
+        if (bundle / "manifest.json").exists():
+            return Facts("fake")
+        time.sleep(self.seconds)
+        self._note("train", job)
+        bundle.mkdir(parents=True)
+        names = [TaskData.open(path).card.name for path in job.spec.tasks]
+        value = self._of(self.dev, job.spec, 0.5)
+        steps = [{"kind": "eval", "step": step, **dict.fromkeys(names, step / 10)} for step in (1, 2)]
+        write_json(bundle / "history.json", steps)
+        counts = {"dev": dict.fromkeys(names, value), "steps": 2, "best_step": 2, "start": job.start}
+        write_json(bundle / "manifest.json", {"counts": counts, "recipe": {"epochs": 1}})
+        return Facts("fake")
+
+    def score(self, job: Job) -> Facts:
+        for column, path in zip(job.spec.columns, job.spec.tasks, strict=True):
+            folder = job.folder / "evaluation" / column
+            if (folder / "metrics.json").exists():
+                continue
+            self._note("score", job)
+            task = TaskData.open(path)
+            gold = task.read(job.spec.split)
+            missed = self._of(self.missed, job.spec, 0)
+            found = [doc.with_(spans=()) if i < missed + job.spec.seed else doc for i, doc in enumerate(gold)]
+            folder.mkdir(parents=True)
+            write_records(found, folder / "predictions.parquet")
+            name = self.protocol.get(job.spec.model, "strict")
+            protocol = f"{task.card.name}/{name}@v1"
+            write_json(folder / "metrics.json", {"protocol": protocol, "metric": "f1", "main": 0.5, "metrics": {}})
+        return Facts("fake")
+
+    def done(self, kind: str = "train") -> list[str]:
+        """The labels of all jobs of a kind, in the order they were done."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.startswith(kind)]
+
+    def _note(self, kind: str, job: Job) -> None:
+        with open(self.log, "a") as stream:
+            stream.write(f"{kind} {job.spec.label}\n")
+
+    def _of(self, table: dict[str, float], spec: RunSpec, default: float) -> float:
+        values = " ".join(str(value) for value in json.loads(spec.point).values())
+        for name in (f"{spec.model} {values} {spec.seed}", f"{spec.model} {values}", spec.model):
+            if name in table:
+                return table[name]
+        return default

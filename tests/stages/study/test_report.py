@@ -1,0 +1,80 @@
+"""The page and the files of a study, as a reader gets them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from osler.stages.study.report import write_reports
+
+
+@pytest.fixture
+def written(bench, tmp_path: Path) -> Path:
+    for column in ("one", "two", "three"):
+        bench.classes(column)
+    runs = []
+    for row, right in (("base", 6), ("good", 17)):
+        for seed in (1, 2):
+            runs += [
+                bench.run(row, column, seed, right + seed, point={"train.lr": 5e-5})
+                for column in ("one", "two", "three")
+            ]
+            runs.append(bench.run(row, "one", seed, None, point={"train.lr": 1e-5}, chosen=False, dev=0.1))
+            runs += [bench.run(row, "one", seed, right - 4, fraction=share) for share in (0.1, 0.5)]
+    out = tmp_path / "study"
+    out.mkdir()
+    missing = [bench.run("good", "two", 3, None).spec]
+    write_reports(bench.recipe("base", "good", title="A study", fractions=[0.1, 0.5]), runs, missing, out)
+    return out
+
+
+def test_the_page_holds_every_section_and_needs_nothing_else(written: Path) -> None:
+    page = (written / "report.html").read_text()
+    titles = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    wanted = ["Scores", "Intervals", "Against base", "Ranks over tasks", "Less data", "Choices and training", "Cost"]
+    assert titles == wanted
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
+    assert "1 run of the study not done yet" in page
+    assert "one/pair@v1" in page
+
+
+def test_tables_are_markdown_csv_and_latex(written: Path) -> None:
+    names = {path.stem for path in (written / "tables").iterdir()}
+    assert names == {"intervals", "differences", "ranks", "learning-one", "choices", "cost"}
+    for name in names:
+        assert {path.suffix for path in (written / "tables").glob(f"{name}.*")} == {".md", ".csv", ".tex"}
+    rows = list(csv.DictReader((written / "table.csv").open()))
+    assert rows[1]["model"] == "good"
+    # Seeds 18 and 19 of 20, with full precision.
+    assert float(rows[1]["one (accuracy)"]) == pytest.approx(0.925)
+    assert rows[1]["one (accuracy) mark"] == "*"
+    assert r"\begin{tabular}" in (written / "table.tex").read_text()
+
+
+def test_learning_curves_by_share(written: Path) -> None:
+    rows = {row["model"]: row for row in csv.DictReader((written / "tables" / "learning-one.csv").open())}
+    shares = [rows["good"][f"share of the training data {share}"] for share in ("0.1", "0.5", "1")]
+    assert [float(share) for share in shares] == pytest.approx([0.65, 0.65, 0.925])
+
+
+def test_choices_name_the_setting_and_what_it_was_chosen_from(written: Path) -> None:
+    rows = list(csv.DictReader((written / "tables" / "choices.csv").open()))
+    assert [(row["model"], row["task"], row["configurations"], row["chosen"]) for row in rows] == [
+        ("base", "one", "2", "lr 5e-5"),
+        ("good", "one", "2", "lr 5e-5"),
+    ]
+    assert (float(rows[0]["dev"]), float(rows[0]["worst on dev"])) == (0.5, 0.1)
+
+
+def test_cost_counts_runs_that_were_not_chosen(written: Path) -> None:
+    cost = {
+        (row["model"], row["task"], row["learned"]): row
+        for row in csv.DictReader((written / "tables" / "cost.csv").open())
+    }
+    assert (cost["good", "one", "alone"]["runs done"], cost["good", "one", "alone"]["runs chosen"]) == ("4", "2")
+    assert "FLOP" not in cost["good", "one", "alone"]  # not known, so not shown
+    times = (written / "logs" / "cost.md").read_text()
+    assert "| good | one | alone | 1.00 | 4 | 40.0 | 2 | 10.0 | cpu |" in times

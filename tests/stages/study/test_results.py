@@ -1,0 +1,158 @@
+"""From finished runs to numbers: every one worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from osler.core.errors import ArtifactError, OslerError
+from osler.stages.study.cells import CellKey
+from osler.stages.study.report import write_report, write_reports
+from osler.stages.study.results import collect, read_results
+
+
+def test_seeds_of_a_cell(bench) -> None:
+    bench.classes("mednli")
+    runs = [bench.run("a", "mednli", seed, right) for seed, right in ((1, 10), (2, 14), (3, 12))]
+    cell = collect(bench.recipe("a"), runs).cell("a", "mednli")
+    assert (cell.seeds, cell.scores, cell.documents) == ((1, 2, 3), (0.5, 0.7, 0.6), 20)
+    assert cell.summary.mean == pytest.approx(0.6)
+    assert cell.summary.std == pytest.approx(0.1)
+    assert (cell.protocol, cell.metric) == ("mednli/pair@v1", "accuracy")
+    assert cell.interval.low < 0.6 < cell.interval.high
+    # Best after 50 of 100 updates and ten epochs.
+    assert (cell.best_epoch, cell.updates, cell.dev) == (5.0, 100, 0.5)
+    assert cell.curve == [(25.0, 0.25), (50.0, 0.5)]
+
+
+def test_runs_that_dev_did_not_choose_are_kept_apart(bench) -> None:
+    bench.classes("mednli")
+    runs = [
+        bench.run("a", "mednli", 1, 10, point={"train.lr": 1e-5}, dev=0.4, chosen=False),
+        bench.run("a", "mednli", 2, 12, point={"train.lr": 1e-5}, dev=0.4, chosen=False),
+        bench.run("a", "mednli", 1, 16, point={"train.lr": 5e-5}, dev=0.8),
+        bench.run("a", "mednli", 2, 18, point={"train.lr": 5e-5}, dev=0.9),
+    ]
+    cell = collect(bench.recipe("a", score="all"), runs).cell("a", "mednli")
+    assert cell.scores == (0.8, 0.9)
+    assert cell.setting == {"lr": 5e-5}
+    assert cell.dev == pytest.approx(0.85)
+    over_all = cell.over_all()
+    assert over_all.n == 4
+    assert over_all.mean == pytest.approx((0.5 + 0.6 + 0.8 + 0.9) / 4)
+    assert cell.configurations == 2
+
+
+def test_runs_without_a_score_count_as_configurations_only(bench) -> None:
+    bench.classes("mednli")
+    runs = [
+        bench.run("a", "mednli", 1, None, point={"train.lr": 1e-5}, chosen=False),
+        bench.run("a", "mednli", 1, 16, point={"train.lr": 5e-5}),
+    ]
+    cell = collect(bench.recipe("a"), runs).cell("a", "mednli")
+    assert (len(cell.runs), len(cell.scored), cell.scores) == (2, 1, (0.8,))
+
+
+def test_folds_are_averaged_for_each_seed(bench) -> None:
+    bench.classes("gad", size=10, folds=3)
+    right = {(1, 0): 5, (1, 1): 6, (1, 2): 10, (2, 0): 4, (2, 1): 4, (2, 2): 4}
+    runs = [bench.run("a", "gad", seed, number, fold=fold) for (seed, fold), number in right.items()]
+    cell = collect(bench.recipe("a"), runs).cell("a", "gad")
+    assert cell.scores == pytest.approx((0.7, 0.4))
+    assert (cell.folds, cell.documents, cell.protocol) == (3, 30, "gad/pair@v1")
+    assert cell.interval.value == pytest.approx(0.55)
+
+
+def test_folds_that_each_chose_one_run_are_one_score(bench) -> None:
+    bench.classes("gad", size=10, folds=2)
+    runs = [
+        bench.run("a", "gad", 1, 5, fold=0),
+        bench.run("a", "gad", 2, 8, fold=1),
+        bench.run("a", "gad", 2, None, fold=0, chosen=False),
+        bench.run("a", "gad", 1, None, fold=1, chosen=False),
+    ]
+    cell = collect(bench.recipe("a", choose="run"), runs).cell("a", "gad")
+    assert cell.scores == (0.65,)
+
+
+def test_the_baseline_comparison_is_paired_and_corrected(bench) -> None:
+    bench.classes("one")
+    bench.classes("two")
+    runs = []
+    for seed in (1, 2):
+        runs += [bench.run("base", "one", seed, 6), bench.run("base", "two", seed, 10)]
+        runs += [bench.run("good", "one", seed, 18), bench.run("good", "two", seed, 10)]
+    results = collect(bench.recipe("base", "good"), runs)
+    assert set(results.comparisons) == {CellKey("good", "one"), CellKey("good", "two")}
+    better, same = results.comparisons[CellKey("good", "one")], results.comparisons[CellKey("good", "two")]
+    assert better.comparison.difference == pytest.approx(0.6)
+    assert better.significant
+    assert better.p_value == pytest.approx(2 * better.comparison.p_value)  # Holm: the smaller of two
+    assert (same.comparison.difference, same.p_value) == (0, 1)
+    assert results.ranks.ranks == (1.75, 1.25)
+
+
+def test_a_task_learned_with_others_is_compared_with_its_twin(bench) -> None:
+    bench.classes("one")
+    bench.classes("two")
+    runs = [bench.run("a", name, 1, 8, steps=40) for name in ("one", "two")]
+    runs.append(
+        bench.run("a", ("one", "two"), 1, {"one": 17, "two": 8}, mode="together", steps=100, turns={"one": 4, "two": 6})
+    )
+    results = collect(bench.recipe("a", modes=("single", "together")), runs)
+    gain = results.together[CellKey("a", "one", "together")]
+    assert gain.other == CellKey("a", "one")
+    assert gain.comparison.difference == pytest.approx(0.45)
+    assert gain.comparison.excludes_zero
+    # 100 updates, four in ten of them of task one.
+    assert results.cells[CellKey("a", "one", "together")].updates == 40
+    assert results.cells[CellKey("a", "two", "together")].updates == 60
+
+
+def test_a_column_never_mixes_protocols(bench) -> None:
+    bench.classes("mednli")
+    runs = [bench.run(row, "mednli", 1, 10) for row in ("a", "b")]
+    path = runs[1].evaluation("mednli") / "metrics.json"
+    path.write_text(path.read_text().replace("pair@v1", "pair@v2"))
+    with pytest.raises(OslerError, match=r"mednli was scored under mednli/pair@v1 and under mednli/pair@v2"):
+        collect(bench.recipe("a", "b"), runs)
+
+
+def test_a_study_without_scores_says_so(bench) -> None:
+    bench.classes("mednli")
+    with pytest.raises(OslerError, match="no run of the study has a score"):
+        collect(bench.recipe("a"), [bench.run("a", "mednli", 1, None, chosen=False)])
+
+
+def test_results_json_makes_every_table_again_without_the_predictions(bench, tmp_path: Path) -> None:
+    bench.classes("one")
+    bench.spans("two")
+    runs = []
+    for row, right in (("a", 8), ("b", 15)):
+        for seed in (1, 2):
+            runs += [bench.run(row, name, seed, right + seed) for name in ("one", "two")]
+            runs.append(bench.run(row, "one", seed, right - 3, fraction=0.25))
+            runs.append(bench.run(row, ("one", "two"), seed, {"one": right + 2, "two": right}, mode="together"))
+            runs.append(bench.run(row, ("one", "two"), seed, {"one": right + 2, "two": right}, mode="pair"))
+    modes = ("single", "together", "pairs")
+    recipe = bench.recipe("a", "b", modes=modes, fractions=[0.25], groups={"both": ["one", "two"]})
+    first, again = tmp_path / "first", tmp_path / "again"
+    for folder in (first, again):
+        folder.mkdir()
+    write_reports(recipe, runs, [], first)
+    write_report(read_results(first / "results.json"), again)
+    made = {p.relative_to(first).as_posix() for p in first.rglob("*") if p.is_file() and "logs" not in p.parts}
+    assert {"results.json", "table.md", "table.csv", "table.tex", "report.html", "pairwise.json"} <= made
+    for name in sorted(made):
+        assert (again / name).read_bytes() == (first / name).read_bytes(), name
+    # Times are never the same twice, so they stay out of what is hashed.
+    assert "seconds" not in json.dumps(json.loads((first / "results.json").read_text()))
+    assert json.loads((first / "logs" / "cost.json").read_text())[0]["seconds"] == 20.0
+
+
+def test_damaged_results_are_named(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(ArtifactError, match="not the results of a study"):
+        read_results(tmp_path / "results.json")

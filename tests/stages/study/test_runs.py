@@ -1,0 +1,218 @@
+"""From a recipe to runs: which there are, with what settings, in what order; and which mistakes are told before the first."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from osler.cli.runner import LocalRunner
+from osler.core.config import validate
+from osler.core.errors import RecipeError
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import run as prepare
+from osler.stages.study.config import StudyRecipe
+from osler.stages.study.plan import Plan, expand
+from osler.stages.study.run import run
+from osler.stages.study.runs import Schedule
+from osler.stages.study.spec import RunSpec
+
+NAMES = ("clinic-entities-en", "clinic-phi-en", "clinic-entities-es")
+ENTITIES, PHI, SPANISH = NAMES
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("tasks")
+    sizes = {"train": 3, "dev": 1, "test": 2}
+    return {name: prepare(PrepareRecipe(task=name, options=sizes), folder / name).path for name in NAMES}
+
+
+@pytest.fixture
+def fake(monkeypatch, tmp_path) -> Callable[..., Any]:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    module = importlib.import_module("fake_runner")
+    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
+
+
+class Checker(LocalRunner):
+    """Checks settings as the real one does, of models that need not exist."""
+
+    def identify(self, model: str) -> str:
+        return f"digest of {model}"
+
+
+def recipe(known: dict[str, Path], /, *models: str, **more) -> StudyRecipe:
+    values = {"models": {name: {"model": name} for name in models or ("m",)}, "tasks": list(known.values())}
+    return validate(StudyRecipe, values | {"seeds": [1, 2], "workers": 1, "resamples": 200} | more, where="test")
+
+
+def plan(study: StudyRecipe, tmp_path: Path) -> Plan:
+    return expand(study, tmp_path / "study", Checker())
+
+
+def settings(spec: RunSpec) -> dict[str, Any]:
+    return json.loads(spec.settings)
+
+
+def test_models_columns_points_seeds_and_fractions_are_all_combined(tasks, tmp_path):
+    study = recipe(tasks, "a", "b", grid={"train.lr": [1e-5, 3e-5], "epochs": [1, 2]}, fractions=[0.5])
+    runs = plan(study, tmp_path).runs
+    assert len(runs) == len({run.key for run in runs}) == 2 * 3 * 4 * 2 * 2
+    halves = [run for run in runs if run.spec.fraction == 0.5]
+    assert all(settings(run.spec)["fraction"] == 0.5 for run in halves)
+    assert all("fraction" not in settings(run.spec) for run in runs if run not in halves)
+
+
+def test_settings_lie_on_top_of_each_other_the_nearer_above_the_farther(tasks, tmp_path):
+    study = recipe(
+        tasks,
+        models={"m": {"model": "m", "settings": {"dropout": 0.3}, "task_settings": {PHI: {"dropout": 0.4}}}},
+        finetune={"dropout": 0.1, "epochs": 3, "train": {"lr": 1e-3, "warmup": 0.2, "device": "cpu"}},
+        task_settings={PHI: {"dropout": 0.2, "epochs": 5}, ENTITIES: {"epochs": 4}},
+        grid={"train.lr": [2e-3]},
+        protocols={PHI: "strict"},
+    )
+    by_column = {run.spec.columns[0]: run.spec for run in plan(study, tmp_path).runs}
+    phi, entities, spanish = (settings(by_column[name]) for name in NAMES[1:2] + NAMES[:1] + NAMES[2:])
+    assert (phi["dropout"], phi["epochs"], phi["protocols"]) == (0.4, 5, {PHI: "strict"})
+    assert (entities["dropout"], entities["epochs"]) == (0.3, 4)
+    assert (spanish["dropout"], spanish["epochs"]) == (0.3, 3)
+    assert phi["train"] == {"lr": 2e-3, "warmup": 0.2}
+    assert json.loads(by_column[PHI].runtime) == {"device": "cpu"}
+
+
+def test_what_changes_no_result_changes_no_key(tasks, tmp_path):
+    plain = plan(recipe(tasks, finetune={"epochs": 2}), tmp_path).runs
+    moved = plan(recipe(tasks, finetune={"epochs": 2, "train": {"device": "cpu", "threads": 1}}), tmp_path).runs
+    longer = plan(recipe(tasks, finetune={"epochs": 3}), tmp_path).runs
+    assert [run.key for run in plain] == [run.key for run in moved]
+    assert not {run.key for run in plain} & {run.key for run in longer}
+
+
+def test_together_and_pairs_are_runs_of_several_columns(tasks, tmp_path):
+    runs = plan(recipe(tasks, modes=["single", "together", "pairs"], seeds=[1]), tmp_path).runs
+    assert Counter(run.spec.mode for run in runs) == {"single": 3, "together": 1, "pair": 3}
+    pairs = [run.spec.columns for run in runs if run.spec.mode == "pair"]
+    assert pairs == [(ENTITIES, PHI), (ENTITIES, SPANISH), (PHI, SPANISH)]
+
+
+def test_runs_of_several_columns_are_scored_on_each(tasks, tmp_path, fake):
+    runner = fake()
+    run(recipe(tasks, modes=["together", "pairs"], seeds=[1]), tmp_path / "study", runner=runner)
+    assert len(runner.done()) == 4
+    assert Counter(runner.done("score")) == {
+        f"m, {ENTITIES}+{PHI}+{SPANISH}, seed 1": 3,
+        f"m, {ENTITIES}+{PHI}, seed 1": 2,
+        f"m, {ENTITIES}+{SPANISH}, seed 1": 2,
+        f"m, {PHI}+{SPANISH}, seed 1": 2,
+    }
+
+
+def test_folds_are_runs_of_one_column_and_choose_each_for_itself(tasks, tmp_path, fake):
+    folds = {"cross": [tasks[ENTITIES], tasks[SPANISH]]}
+    study = recipe(tasks, tasks=[tasks[PHI]], folds=folds, grid={"epochs": [1, 2]}, seeds=[1])
+    planned = expand(study, tmp_path / "study", fake())
+    assert Counter((run.spec.columns[0], run.spec.fold) for run in planned.runs) == {
+        (PHI, None): 2,
+        ("cross", 0): 2,
+        ("cross", 1): 2,
+    }
+    made = run(study, tmp_path / "study", runner=fake())
+    choices = json.loads((made.path / "choices.json").read_text())["choices"]
+    found = [(choice["columns"], choice["fold"]) for choice in choices]
+    assert found == [([PHI], None), (["cross"], 0), (["cross"], 1)]
+
+
+def test_a_refinement_comes_first_and_its_key_is_in_those_that_start_from_it(tasks, tmp_path, fake):
+    refined = {"model": "m", "refine": {"tasks": [ENTITIES, PHI], "settings": {"epochs": 7}}}
+    study = recipe(tasks, models={"plain": {"model": "m"}, "refined": refined}, seeds=[1])
+    planned = expand(study, tmp_path / "study", fake())
+    [refinement] = [run for run in planned.runs if run.spec.mode == "refine"]
+    followers = [run for run in planned.runs if run.spec.after]
+    assert {run.spec.after for run in followers} == {refinement.key}
+    assert len(followers) == 3
+    assert not {run.key for run in followers} & {run.key for run in planned.runs if not run.spec.after}
+
+    runner = fake()
+    run(study, tmp_path / "study", runner=runner)
+    done = runner.done()
+    first = done.index(f"refined, refinement on {ENTITIES}+{PHI}, seed 1")
+    assert all(first < done.index(f"refined, {name}, seed 1") for name in NAMES)
+    assert f"refined, refinement on {ENTITIES}+{PHI}, seed 1" not in runner.done("score")
+    counts = json.loads((planned.folder(followers[0].key) / "bundle" / "manifest.json").read_text())["counts"]
+    assert counts["start"] == str(planned.folder(refinement.key) / "bundle")
+
+    other = {**refined, "refine": {"tasks": [ENTITIES, PHI], "settings": {"epochs": 8}}}
+    changed = expand(recipe(tasks, models={"refined": other}, seeds=[1]), tmp_path / "study", fake())
+    assert not {run.key for run in changed.runs} & {run.key for run in planned.runs}
+
+
+def test_a_refinement_that_is_also_a_run_of_its_own_is_done_once(tasks, tmp_path, fake):
+    refined = {"model": "m", "refine": {"tasks": list(NAMES)}}
+    study = recipe(tasks, models={"m": {"model": "m"}, "refined": refined}, modes=["single", "together"], seeds=[1])
+    runner = fake()
+    run(study, tmp_path / "study", runner=runner)
+    assert len(runner.done()) == 3 + 1 + 4
+    assert len(runner.done("score")) == 3 + 3 + 3 + 3
+
+
+def test_what_follows_a_failed_refinement_waits(tasks, tmp_path, fake):
+    refined = {"model": "m", "refine": {"tasks": [ENTITIES, PHI]}}
+    study = recipe(tasks, models={"refined": refined}, seeds=[1])
+    with pytest.raises(Exception, match="1 of 4 runs failed"):
+        run(study, tmp_path / "study", runner=fake(fails={"m": 1}))
+    assert fake().done() == []
+
+
+def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
+    lengths = {ENTITIES: {"epochs": 1}, PHI: {"epochs": 50}, SPANISH: {"epochs": 9}}
+    study = recipe(tasks, task_settings=lengths, seeds=[1])
+    schedule = Schedule(study, expand(study, tmp_path / "study", fake()))
+    assert [job.spec.columns[0] for job in schedule.ready()] == [PHI, SPANISH, ENTITIES]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"task_settings": {"clinic-phi": {}}},
+            "task_settings names the column 'clinic-phi'.*Did you mean 'clinic-phi-en'",
+        ),
+        ({"protocols": {"x": "strict"}}, "protocols names the column 'x'"),
+        ({"groups": {"g": ["x"]}}, "groups.g names the column 'x'"),
+        ({"models": {"m": {"model": "m", "task_settings": {"x": {}}}}}, "models.m.task_settings names the column 'x'"),
+        (
+            {"models": {"m": {"model": "m", "refine": {"tasks": [PHI, "x"]}}}},
+            "models.m.refine.tasks names the column 'x'",
+        ),
+        ({"grid": {"train.lrr": [1]}}, "grid: unknown key 'train.lrr'.*did you mean 'lr'"),
+        ({"grid": {"train.threads": [1]}}, "grid: 'train.threads' changes no result"),
+        ({"grid": {"train.seed": [1]}}, "grid: 'train.seed' is no setting"),
+        ({"grid": {"train.lr": [1e-5, -1]}}, "grid: 'train.lr'"),
+        (
+            {"finetune": {"epoch": 1}, "grid": {"train.lr": [1e-5]}},
+            "settings of m on clinic-entities-en: unknown key 'epoch'",
+        ),
+        ({"fractions": [1.5]}, "fractions: 1.5 is not between 0 and 1"),
+        ({"fractions": [0.5, 0.5]}, "fractions says something twice"),
+        ({"grid": {"train.lr": []}}, "grid: 'train.lr' has no values"),
+        ({"grid": {"train.lr": [1e-5]}, "layout": "carrino2022"}, "score = 'all'"),
+    ],
+)
+def test_mistakes_are_told_with_the_name_of_their_field(tasks, tmp_path, more, message):
+    with pytest.raises(RecipeError, match=message):
+        plan(recipe(tasks, **more), tmp_path)
+
+
+def test_a_column_cannot_be_given_twice(tasks, tmp_path):
+    with pytest.raises(RecipeError, match="the column 'clinic-phi-en' is given twice"):
+        plan(recipe(tasks, tasks=[tasks[PHI], tasks[PHI]]), tmp_path)
+    folds = {"cross": [tasks[ENTITIES], tasks[SPANISH]]}
+    with pytest.raises(RecipeError, match="pairs needs tasks with one test split"):
+        plan(recipe(tasks, tasks=[tasks[PHI]], folds=folds, modes=["pairs"]), tmp_path)

@@ -1,0 +1,88 @@
+"""Where a study stands, from its files alone: on the command line, after a kill, with failures and the time left."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from osler.cli.main import app
+from osler.core.errors import OslerError
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import run as prepare
+from osler.stages.study.config import StudyRecipe
+from osler.stages.study.home import lines, recall
+from osler.stages.study.run import run
+from osler.stages.study.status import RunStatus, holding, read_status, state_of, time_left
+from osler.stages.study.status_view import failures, summary
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory) -> Path:
+    sizes = {"train": 3, "dev": 1, "test": 2}
+    return prepare(PrepareRecipe(task="clinic-entities-en", options=sizes), tmp_path_factory.mktemp("t") / "task").path
+
+
+@pytest.fixture
+def fake(monkeypatch, tmp_path) -> Callable[..., Any]:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    module = importlib.import_module("fake_runner")
+    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
+
+
+@pytest.fixture
+def begun(task, tmp_path, fake) -> Path:
+    """A study with one model that failed and one that is done."""
+    models = {"one": {"model": "one"}, "broken": {"model": "broken"}}
+    recipe = StudyRecipe.model_validate({"models": models, "tasks": [task], "seeds": [1, 2], "workers": 1})
+    with pytest.raises(OslerError):
+        run(recipe, tmp_path / "study", runner=fake(fails={"broken": 1}))
+    return tmp_path / "study"
+
+
+def test_a_run_is_running_only_while_a_process_holds_it(tmp_path):
+    RunStatus("running", attempts=1).write(tmp_path)
+    assert state_of(tmp_path).state == "waiting"
+    with holding(tmp_path):
+        assert state_of(tmp_path).state == "running"
+    (tmp_path / "status.json").write_text("{")
+    assert read_status(tmp_path) == RunStatus()
+
+
+def test_status_lists_states_and_reasons(begun):
+    result = CliRunner().invoke(app, ["study", "status", str(begun)])
+    assert result.exit_code == 0
+    assert "4 runs: 2 done, 2 failed" in result.stdout
+    found = lines(begun)
+    assert summary(found) == "4 runs: 2 done, 2 failed"
+    assert failures(found)[0] == "failed: broken, clinic-entities-en, seed 1: this one cannot be done (attempt 1)"
+    status = json.loads(next(begun.with_name("study.runs").glob("*/status.json")).read_text())
+    assert set(status) == {"state", "reason", "attempts", "seconds", "device", "peak_memory"}
+
+
+def test_a_study_is_remembered_with_whole_paths(begun, task, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("study"), Path("study.runs"), begun):
+        found = recall(path)
+        assert found is not None
+        assert (found.out, found.recipe.tasks, found.recipe.seeds) == (begun, (task,), (1, 2))
+    assert recall(tmp_path / "other") is None
+
+
+def test_resume_needs_a_study_that_was_begun(tmp_path):
+    result = CliRunner().invoke(app, ["study", "resume", str(tmp_path / "nothing")])
+    assert isinstance(result.exception, OslerError)
+    assert "no study was begun here" in str(result.exception)
+
+
+def test_the_time_left_is_by_what_finished_runs_took_for_their_length():
+    costs = {"a": 10.0, "b": 30.0, "c": 20.0, "d": 20.0}
+    assert time_left(costs, {}, {"c": 20.0}, 1) is None
+    assert time_left(costs, {"a": 5.0, "b": 15.0}, {"c": 20.0, "d": 20.0}, 1) == 20.0
+    assert time_left(costs, {"a": 5.0, "b": 15.0}, {"c": 20.0, "d": 20.0}, 2) == 10.0
+    assert time_left(costs, {"a": 5.0, "b": 15.0}, {"c": 20.0}, 8) == 10.0
