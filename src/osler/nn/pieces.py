@@ -10,9 +10,10 @@ import json
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Any
 
 from tokenizers import Tokenizer
+
+from osler.text.subwords import byte_alphabet, part_types
 
 _ROLES: tuple[tuple[str, ...], ...] = (
     ("<s>", "[CLS]", "<cls>"),
@@ -56,7 +57,7 @@ class Inventory:
         self.tokenizer.no_padding()
         spec = json.loads(tokenizer.to_str())
         model = spec["model"]
-        kinds = _kinds(spec.get("pre_tokenizer")) | _kinds(spec.get("decoder"))
+        kinds = part_types(spec.get("pre_tokenizer"), spec.get("decoder"))
         self._bytes = "ByteLevel" in kinds
         self._meta = not self._bytes and ("Metaspace" in kinds or model["type"] == "Unigram" or "Prepend" in kinds)
         self._prefix: str = model.get("continuing_subword_prefix") or ""
@@ -105,7 +106,8 @@ class Inventory:
 
     def _piece(self, token: str) -> Piece:
         if self._bytes:
-            text = bytes(_BYTES[character] for character in token if character in _BYTES)
+            letters = byte_alphabet()
+            text = bytes(letters[character] for character in token if character in letters)
             return Piece(text.startswith(b" "), text.removeprefix(b" "))
         if self._fallback and (byte := _BYTE.fullmatch(token)):
             return Piece(False, bytes.fromhex(byte[1]))
@@ -142,26 +144,6 @@ def origins(old: Tokenizer, new: Tokenizer) -> Origins:
     return Origins(tuple(rows), source.size, **counts)
 
 
-def _kinds(part: Any) -> set[str]:
-    """The types of a pre-tokenizer or decoder and of all those inside it."""
-    if isinstance(part, list):
-        return set().union(*map(_kinds, part)) if part else set()
-    if not isinstance(part, dict):
-        return set()
-    inside = [value for key, value in part.items() if key in ("pretokenizers", "decoders", "normalizers")]
-    return {str(part.get("type"))}.union(*map(_kinds, inside))
-
-
 def _mark(text: str) -> bool:
     """Whether this is one punctuation mark, which BERT's kind of tokenizer parts from the words around it."""
     return len(text) == 1 and (unicodedata.category(text).startswith("P") or (text.isascii() and not text.isalnum()))
-
-
-def _byte_characters() -> dict[str, int]:
-    """GPT-2's way to write bytes as visible characters: printable ones as themselves, the rest from 256 on."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
-
-
-_BYTES = _byte_characters()

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 from osler.stages.vocab.cutting import Cutter, Piece
+from osler.text.subwords import byte_alphabet, part_types, tokenizer_parts
 
 JOINT = "·"
 """Stands between two pieces of one word."""
@@ -36,11 +35,13 @@ class Style:
     @classmethod
     def of(cls, cutter: Cutter) -> Style:
         """Read from the tokenizer's description."""
-        kinds = {str(part.get("type")) for part in _parts(cutter.description)}
+        kinds = part_types(cutter.description)
         prefix = cutter.model.get("continuing_subword_prefix") or ""
-        marks = [part["replacement"] for part in _parts(cutter.description) if part.get("type") == "Metaspace"]
+        marks = [part["replacement"] for part in tokenizer_parts(cutter.description) if part.get("type") == "Metaspace"]
         replaced = [
-            part["content"] for part in _parts(cutter.description.get("normalizer")) if part.get("type") == "Replace"
+            part["content"]
+            for part in tokenizer_parts(cutter.description.get("normalizer"))
+            if part.get("type") == "Replace"
         ]
         if not marks and _META in replaced:
             marks = [_META]
@@ -57,7 +58,7 @@ class Style:
         if self.byte_fallback and (found := _BYTE.fullmatch(token)):
             return bytes.fromhex(found[1])
         if self.byte_level:
-            table = _byte_alphabet()
+            table = byte_alphabet()
             if all(letter in table for letter in token):
                 return bytes(table[letter] for letter in token)
         text = token
@@ -113,23 +114,3 @@ def _written(character: str) -> str:
     """The character itself; a byte of none in hexadecimal."""
     code = ord(character)
     return f"⟨{code - 0xDC00:02x}⟩" if 0xDC80 <= code <= 0xDCFF else character
-
-
-def _parts(description: Any) -> list[dict[str, Any]]:
-    """Every part of a tokenizer's description that has a type, nested ones too, but not the vocabulary."""
-    if isinstance(description, list):
-        return [part for item in description for part in _parts(item)]
-    if not isinstance(description, dict):
-        return []
-    own = [description] if "type" in description else []
-    keys = ("normalizer", "pre_tokenizer", "decoder", "normalizers", "pretokenizers", "decoders")
-    return own + [part for key in keys for part in _parts(description.get(key))]
-
-
-@cache
-def _byte_alphabet() -> dict[str, int]:
-    """The letter of every byte: printable Latin-1 stands for itself, the others come from U+0100 on (as in GPT-2)."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in plain}
-    others = (byte for byte in range(256) if byte not in plain)
-    return table | {chr(0x100 + place): byte for place, byte in enumerate(others)}

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
+from osler.text.subwords import byte_alphabet, part_types
+
 _METASPACE = "▁"
 
 
@@ -38,8 +40,8 @@ def word_table(tokenizer: Tokenizer, size: int) -> WordTable:
     layout = json.loads(tokenizer.to_str())
     model = layout["model"]
     prefix, suffix = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
-    byte_level = _has_byte_level(layout.get("pre_tokenizer")) or _has_byte_level(layout.get("decoder"))
-    characters = _byte_characters()
+    byte_level = "ByteLevel" in part_types(layout.get("pre_tokenizer"), layout.get("decoder"))
+    characters = byte_alphabet()
     table = WordTable(np.ones(size, dtype=bool), np.ones(size, dtype=bool))
     added = tokenizer.get_added_tokens_decoder()
     for piece, number in tokenizer.get_vocab().items():
@@ -67,18 +69,3 @@ def _bytes_as_text(piece: str, characters: Mapping[str, int]) -> str:
     if not all(character in characters for character in piece):
         return piece
     return bytes(characters[character] for character in piece).decode(errors="replace")
-
-
-def _byte_characters() -> dict[str, int]:
-    """The character that stands for each byte in a byte-level vocabulary (GPT-2): itself where it can be seen."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in set(seen)]
-    return {chr(byte): byte for byte in seen} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
-
-
-def _has_byte_level(part: object) -> bool:
-    if isinstance(part, list):
-        return any(map(_has_byte_level, part))
-    if not isinstance(part, dict):
-        return False
-    return part.get("type") == "ByteLevel" or any(map(_has_byte_level, part.values()))
