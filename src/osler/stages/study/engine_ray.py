@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from osler.stages.study.engine import Job, Outcome, Runner, attempt, failed
 from osler.stages.study.engine_room import visible_gpus
 
 _PATIENCE = 1.0
+_REACH = 10.0
 _USUAL_THREADS = 2
 _GPU_SHARE = 0.9
 
@@ -101,8 +103,12 @@ def _join(ray: Any) -> None:
         # A head started on a machine with a token asks for it, but a driver does not offer it unless told to.
         os.environ["RAY_AUTH_MODE"] = "token"
     try:
+        host, _, port = (address or "").rpartition(":")
+        if host and port.isdigit() and "//" not in host:
+            # Ray itself would try for minutes.
+            socket.create_connection((host, int(port)), _REACH).close()
         ray.init(address=address or "local", log_to_driver=False, include_dashboard=None if address else False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise OslerError(
             f"cannot join the Ray cluster ({type(error).__name__})",
             where=address or "a local cluster",
