@@ -30,12 +30,11 @@ WARMUP, DECAY = 0.1, 0.01
 def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     """What `osler finetune` and `osler evaluate` run."""
     from osler.bundle.bundle import Bundle
-    from osler.stages.finetune.config import FinetuneRecipe
+    from osler.stages.finetune.config import FinetuneRecipe, FinetuneTraining
     from osler.stages.finetune.run import run
     from osler.tasks.data import TaskData
-    from osler.train.config import TrainConfig
 
-    config = TrainConfig(lr=options.lr, warmup=WARMUP, weight_decay=DECAY, seed=options.seed, checkpoint_every=0)
+    config = FinetuneTraining(lr=options.lr, warmup=WARMUP, weight_decay=DECAY, seed=options.seed, checkpoint_every=0)
     recipe = FinetuneRecipe(
         model=str(options.model),
         tasks=(options.task,),

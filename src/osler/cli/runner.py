@@ -104,7 +104,7 @@ def _recipe(spec: RunSpec, model: str, threads: int | None, where: str) -> Finet
     settings: dict[str, Any] = json.loads(spec.settings)
     own = {"threads": threads} if threads else {}
     train = {**own, **settings.pop("train", {}), **json.loads(spec.runtime), "seed": spec.seed}
-    values = {**settings, "model": model, "tasks": list(spec.tasks), "train": train}
+    values = {**settings, "model": model, "tasks": list(spec.tasks), "keep_out": list(spec.kept_out), "train": train}
     return validate(FinetuneRecipe, values, where=where)
 
 

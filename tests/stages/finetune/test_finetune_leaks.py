@@ -70,3 +70,14 @@ def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted
     assert together.leaked == {"one": 2, "two": 1}
     assert {name: len(data.instances) for name, data in together.train_data.items()} == {"one": 2, "two": 2}
     assert _Finetuning(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaked == {"one": 0}
+
+
+def test_what_the_result_will_be_tested_on_later_is_kept_out_too(tmp_path, tokenizer_folder):
+    one = task(tmp_path, "one", train=[1, 2, 3, 4], dev=[5], test=[6])
+    later = task(tmp_path, "later", train=[2], dev=[3], test=[4])
+    model = tiny_model(tokenizer_folder, tmp_path / "model")
+    paths = {"tasks": (one.artifact.path,), "keep_out": (later.artifact.path,)}
+    recipe = FinetuneRecipe(model=str(model), **paths, max_length=64, overlap=8)
+    refining = _Finetuning(recipe, model, [one])
+    assert refining.leaked == {"one": 2}  # 3 and 4; what `later` trains on may stay
+    assert list(refining.train_data) == ["one"]

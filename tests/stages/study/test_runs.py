@@ -134,6 +134,9 @@ def test_a_refinement_comes_first_and_its_key_is_in_those_that_start_from_it(tas
     study = recipe(tasks, models={"plain": {"model": "m"}, "refined": refined}, seeds=[1])
     planned = expand(study, tmp_path / "study", fake())
     [refinement] = [run for run in planned.runs if run.spec.mode == "refine"]
+    # What the other columns are chosen and tested by is kept out of it.
+    assert [path.name for path in refinement.spec.kept_out] == [SPANISH]
+    assert all(not run.spec.kept_out for run in planned.runs if run is not refinement)
     followers = [run for run in planned.runs if run.spec.after]
     assert {run.spec.after for run in followers} == {refinement.key}
     assert len(followers) == 3

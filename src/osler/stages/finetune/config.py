@@ -71,6 +71,8 @@ class FinetuneRecipe(Recipe):
     """An encoder or bundle folder, or a hub name."""
     tasks: tuple[Path, ...] = runtime(min_length=1)
     """Task artifacts (osler tasks prepare)."""
+    keep_out: tuple[Path, ...] = runtime(())
+    """Further tasks whose dev and test documents must not be trained on: those that the result will be tested on later."""
     protocols: dict[str, str] = Field(default_factory=dict)
     """Task name to protocol name, where it is not the task's default."""
     reinitialise: bool = False

@@ -103,6 +103,8 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     parents: dict[str, str | Artifact] = {"model": model_digest(folder)}
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
     parents |= {f"rehearsed:{task.card.name}": task.artifact for task in rehearsed}
+    later = [Artifact.open(path, kind="task") for path in recipe.keep_out]
+    parents |= {f"kept-out:{number}": artifact for number, artifact in enumerate(later)}
     if recipe.add_to:
         parents["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
     if recipe.mlm:
@@ -154,7 +156,12 @@ class _Finetuning:
         splits = {
             name: task.card.protocol_named(self.taught[name].protocol).train_on for name, task in self.tasks.items()
         }
-        held_out = HeldOut({name: task.held_out(splits[name]) for name, task in self.tasks.items()})
+        held_out = HeldOut(
+            {
+                **{name: task.held_out(splits[name]) for name, task in self.tasks.items()},
+                **{f"{path}, tested later": TaskData.open(path).held_out(("train",)) for path in recipe.keep_out},
+            }
+        )
         train_records, self.leaked = without_leaks(
             {name: [r for split in splits[name] for r in task.read(split)] for name, task in self.tasks.items()},
             held_out,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import RecipeError
 from osler.stages.study.config import Refinement, StudyModel, StudyRecipe
@@ -223,10 +224,19 @@ class _Expansion:
             after=start.after,
             runtime=_canonical(runtime),
         )
-        spec = replace(spec, inputs=self._inputs(spec, where))
+        later = self._tested_later(part)
+        spec = replace(spec, kept_out=tuple(artifact.path for artifact in later))
+        digests_later = (artifact.manifest.digest for artifact in later)
+        spec = replace(spec, inputs=(*self._inputs(spec, where), *digests_later))
         epochs = float(values.get("epochs", _USUAL_EPOCHS)) if _is_number(values.get("epochs", 1)) else 1.0
         cost = epochs * start.fraction * sum(self.sizes[digest] for digest in digests)
         return PlannedRun(spec, spec.key(self.digests[start.row]), cost)
+
+    def _tested_later(self, part: _Part) -> list[Artifact]:
+        """A model taught several tasks may be fine-tuned on any column: the dev and test of none may be in its training."""
+        if part.mode not in ("refine", "together"):
+            return []
+        return [task.artifact for name, found in self.columns.items() if name not in part.columns for task in found]
 
     def _inputs(self, spec: RunSpec, where: str) -> tuple[str, ...]:
         """Let the runner check the settings; runs that differ in seed alone need it once."""

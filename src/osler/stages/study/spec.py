@@ -50,6 +50,8 @@ class RunSpec:
     """The key of the refinement whose bundle this run starts from, in place of `model`."""
     inputs: tuple[str, ...] = ()
     """Digests of what the settings name by path (a teacher, a corpus), so that another one is another run."""
+    kept_out: tuple[Path, ...] = ()
+    """Tasks whose dev and test this run must not learn from, for runs that start from it are tested on them; their digests are inputs."""
     runtime: str = "{}"
     """Training settings that change no result (device, threads, checkpoints), as canonical JSON; no part of the key."""
 
@@ -63,13 +65,15 @@ class RunSpec:
 
     def plain(self) -> dict[str, Any]:
         """For spec.json."""
-        return {**asdict(self), "tasks": [str(path) for path in self.tasks]}
+        paths = {name: [str(path) for path in getattr(self, name)] for name in ("tasks", "kept_out")}
+        return {**asdict(self), **paths}
 
     @classmethod
     def from_plain(cls, values: dict[str, Any]) -> RunSpec:
         """The run that `plain` wrote."""
         lists = {name: tuple(values[name]) for name in ("columns", "task_digests", "inputs")}
-        return cls(**{**values, **lists, "tasks": tuple(Path(path) for path in values["tasks"])})
+        paths = {name: tuple(Path(path) for path in values[name]) for name in ("tasks", "kept_out")}
+        return cls(**{**values, **lists, **paths})
 
     @property
     def label(self) -> str:
