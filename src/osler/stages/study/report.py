@@ -62,8 +62,8 @@ def extra_tables(results: Results) -> list[NamedTable]:
     made = [NamedTable("intervals", interval_table(results))]
     if results.comparisons:
         made.append(NamedTable("differences", difference_table(results)))
-    # Ranks of two models, or over two tasks, say nothing that the scores do not.
-    if results.ranks and len(results.models) > 2 and len(results.tasks) > 2:
+    # Over one or two tasks ranks say nothing that the scores do not.
+    if results.ranks and len(results.columns) > 2:
         made.append(NamedTable("ranks", rank_table(results)))
     if results.has("together"):
         made.append(NamedTable("accounting", accounting_table(results)))
