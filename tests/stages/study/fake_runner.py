@@ -50,7 +50,7 @@ class FakeRunner:
             return Facts("fake")
         time.sleep(self.seconds)
         self._note("train", job)
-        bundle.mkdir(parents=True)
+        bundle.mkdir(parents=True, exist_ok=True)
         names = [TaskData.open(path).card.name for path in job.spec.tasks]
         value = self._of(self.dev, job.spec, 0.5)
         steps = [{"kind": "eval", "step": step, **dict.fromkeys(names, step / 10)} for step in (1, 2)]
@@ -69,7 +69,7 @@ class FakeRunner:
             gold = task.read(job.spec.split)
             missed = self._of(self.missed, job.spec, 0)
             found = [doc.with_(spans=()) if i < missed + job.spec.seed else doc for i, doc in enumerate(gold)]
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             write_records(found, folder / "predictions.parquet")
             name = self.protocol.get(job.spec.model, "strict")
             protocol = f"{task.card.name}/{name}@v1"
