@@ -358,7 +358,7 @@ def main() -> None:
     if options.side == "peak":
         import torch
 
-        from osler.nn.peak import matmul_peak
+        from osler.train.peak import matmul_peak
 
         return print(matmul_peak("cuda" if torch.cuda.is_available() else "cpu", seconds=1.0))
     with ExitStack() as stack:

@@ -25,6 +25,10 @@ SetOption = Annotated[
 ]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is in --out.")]
+StepsOption = Annotated[int | None, typer.Option("--steps", help="Updates.")]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", help="Instead of --steps: a time such as 25m, or work such as 1e18flop.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
 
 

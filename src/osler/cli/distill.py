@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, perform
+from osler.cli.common import (
+    BudgetOption,
+    DryRunOption,
+    ForceOption,
+    OutOption,
+    RecipeOption,
+    SetOption,
+    StepsOption,
+    perform,
+)
 from osler.core.errors import RecipeError
 
 
@@ -29,10 +38,8 @@ def distill(
     align: Annotated[
         bool, typer.Option("--align", help="Draw the last hidden states together too (weight 1.0).")
     ] = False,
-    steps: Annotated[int | None, typer.Option("--steps", help="Updates.")] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Instead of --steps: a time such as 25m, or work such as 1e18flop.")
-    ] = None,
+    steps: StepsOption = None,
+    budget: BudgetOption = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
     force: ForceOption = False,

@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, perform
+from osler.cli.common import (
+    BudgetOption,
+    DryRunOption,
+    ForceOption,
+    OutOption,
+    RecipeOption,
+    SetOption,
+    StepsOption,
+    perform,
+)
 
 
 def pretrain(
@@ -19,10 +28,8 @@ def pretrain(
         str | None, typer.Option("--preset", help="Size of a new encoder: tiny, small, compact, roberta-base, …")
     ] = None,
     start_from: Annotated[Path | None, typer.Option("--from", help="A checkpoint to continue from.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="Updates.")] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Instead of --steps: a time such as 25m, or work such as 1e18flop.")
-    ] = None,
+    steps: StepsOption = None,
+    budget: BudgetOption = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
     force: ForceOption = False,

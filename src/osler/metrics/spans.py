@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from osler.core.errors import InputError
+from osler.metrics.matching import augment
 from osler.metrics.pairing import paired
 from osler.metrics.scores import Item, Scores, labels_of, score_sets
 from osler.text.document import Document, Fragment
@@ -93,28 +94,5 @@ def _overlap_credit(wanted: set[Extent], found: set[Extent]) -> float:
     gold_of: dict[int, int] = {}
     guess_of: dict[int, int] = {}
     for root in range(len(golds)):
-        reached: dict[int, int] = {}  # guess -> the gold it was reached from
-        queue = [root]
-        for gold in queue:
-            for guess in neighbours[gold]:
-                if guess in reached:
-                    continue
-                reached[guess] = gold
-                if guess in gold_of:
-                    queue.append(gold_of[guess])
-                    continue
-                _flip(guess, reached, gold_of, guess_of)
-                queue.clear()
-                break
+        augment(root, neighbours, guess_of, gold_of)
     return float(len(gold_of))
-
-
-def _flip(guess: int, reached: dict[int, int], gold_of: dict[int, int], guess_of: dict[int, int]) -> None:
-    """Give every guess on the path from a free one back to the root to the gold it was reached from."""
-    while True:
-        gold = reached[guess]
-        before = guess_of.get(gold)
-        gold_of[guess], guess_of[gold] = gold, guess
-        if before is None:
-            return
-        guess = before

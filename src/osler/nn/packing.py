@@ -9,7 +9,7 @@ its end. Keep `max_sequences` near what batches hold, since CUDA attention visit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,15 +51,12 @@ class Packed:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Packed:
         """A copy on another device."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> Packed:
-        """A copy in page-locked memory, from which `to(…, non_blocking=True)` overlaps with computing."""
-        return self._map(lambda tensor: tensor.pin_memory())
-
-    def _map(self, function: Any) -> Packed:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: function(value) for name, value in values.items() if isinstance(value, Tensor)})
+        tensors: dict[str, Any] = {
+            name: value.to(device, non_blocking=non_blocking)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
+        }
+        return replace(self, **tensors)
 
 
 def pack(

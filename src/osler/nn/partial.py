@@ -33,10 +33,6 @@ class Partial:
         outside = [number for number in range(len(joint)) if number not in set(kept)]
         return cls(torch.tensor(outside), torch.tensor(kept))
 
-    def to(self, device: torch.device | str) -> Partial:
-        """A copy on another device."""
-        return Partial(self.outside.to(device, non_blocking=True), self.own.to(device, non_blocking=True))
-
     def narrowed(self, logits: Tensor) -> Tensor:
         """Logits [T, own tags] whose distribution is that of the joint head with all that is not the corpus's own added up as O."""
         outside = logits.float().index_select(-1, self.outside).logsumexp(-1, keepdim=True)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 
 from osler.core.errors import RecipeError
@@ -22,7 +21,7 @@ from osler.train.budget import Budget
 from osler.train.distributed import World, abandon_world, join_world
 from osler.train.interrupts import deferred
 from osler.train.pace import ClockPace, Pace, StepPace
-from osler.train.precision import choose_device
+from osler.train.precision import choose_device, cpu_threads
 from osler.train.run import Evaluate, Run, StepReport
 from osler.train.selection import BestOf
 from osler.train.source import BatchSource, CountedSource
@@ -63,7 +62,7 @@ def train(
     steps and leave a whole checkpoint behind.
     """
     with ExitStack() as stack:
-        stack.enter_context(_threads(config.threads))
+        stack.enter_context(cpu_threads(config.threads))
         world, device = join_world(lambda rank: choose_device(config.device, rank))
         interrupt = stack.enter_context(deferred())
         if device.type == "cuda":
@@ -104,17 +103,6 @@ def _pace(config: TrainConfig, source: BatchSource, world: World, flops_per_toke
             "the work of a step is not known here beforehand", fix="Give train.steps, or a time as budget"
         )
     return StepPace(config, source.steps_for(budget.flops / flops_per_token))
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

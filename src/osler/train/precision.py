@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -52,3 +53,15 @@ def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, st
     if worth_compiling(config, device, static=static):
         return torch.compile(module)  # type: ignore[return-value]
     return module
+
+
+@contextmanager
+def cpu_threads(count: int | None) -> Iterator[None]:
+    """Compute with so many CPU threads inside; None leaves them as they are."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

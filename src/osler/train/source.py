@@ -8,7 +8,7 @@ samples in the same order. `load` runs in a background thread: it must draw its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -111,22 +111,22 @@ class EpochSource:
 
 
 def move(payload: Any, device: torch.device) -> Any:
-    """Put a payload on a device: anything with `.to(device)`, or mappings, tuples and lists of tensors."""
+    """Put a payload on a device: tensors, dataclasses, mappings, tuples and lists of them, or anything with `.to(device)`."""
     if isinstance(payload, torch.Tensor):
         return payload.to(device, non_blocking=True)
-    if hasattr(payload, "to"):
+    if hasattr(payload, "to") and not is_dataclass(payload):
         return payload.to(device)
     return _each(payload, lambda item: move(item, device))
 
 
 def pin(payload: Any) -> Any:
-    """Put a payload in page-locked memory, from where it reaches a GPU without stopping the host."""
-    if hasattr(payload, "pin_memory"):
-        return payload.pin_memory()
-    return payload if hasattr(payload, "to") else _each(payload, pin)
+    """Put a payload in page-locked memory; from elsewhere the host would wait for the device before every copy."""
+    return payload.pin_memory() if hasattr(payload, "pin_memory") else _each(payload, pin)
 
 
 def _each(payload: Any, function: Callable[[Any], Any]) -> Any:
+    if is_dataclass(payload) and not isinstance(payload, type):
+        return replace(payload, **{part.name: function(getattr(payload, part.name)) for part in fields(payload)})
     if isinstance(payload, Mapping):
         return {key: function(value) for key, value in payload.items()}
     if isinstance(payload, tuple | list):

@@ -14,6 +14,7 @@ import pytest
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.formats.registry import get_format
+from osler.nn.encoder import preset_encoder
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.text.document import Document, Span
@@ -123,3 +124,12 @@ def models(tokenizer_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     for folder in made.values():
         shutil.copyfile(tokenizer_folder / "tokenizer.json", folder / "tokenizer.json")
     return made
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder with random weights."""
+    folder = tmp_path_factory.mktemp("model")
+    preset_encoder("tiny", vocab_size=400, pad_token_id=1, max_length=64, seed=1).save(folder)
+    shutil.copyfile(tokenizer_folder / "tokenizer.json", folder / "tokenizer.json")
+    return folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from safetensors.numpy import load_file
 
 from osler.bundle.bundle import Bundle
 from osler.core.errors import MissingExtraError, RecipeError
-from osler.nn.encoder import load_encoder, preset_encoder
+from osler.nn.encoder import load_encoder
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
 from osler.stages.finetune.config import FinetuneRecipe, Lora
@@ -34,14 +33,6 @@ from osler.train.optim import Optimiser
 SIZES = {"train": 6, "dev": 2, "test": 2}
 ENTITIES, TREATMENTS, SPECIALTY = "clinic-entities-en", "clinic-treatments-en", "clinic-specialty-en"
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs the extra peft")
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer_folder, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    preset_encoder("tiny", vocab_size=400, pad_token_id=1, max_length=64, seed=1).save(folder)
-    shutil.copyfile(tokenizer_folder / "tokenizer.json", folder / "tokenizer.json")
-    return folder
 
 
 @pytest.fixture(scope="module")

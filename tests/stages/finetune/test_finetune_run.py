@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from safetensors.numpy import load_file
 
 from osler.bundle.bundle import Bundle
 from osler.core.errors import RecipeError
-from osler.nn.encoder import preset_encoder
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run
 from osler.stages.prepare.config import PrepareRecipe
@@ -19,14 +17,6 @@ from osler.stages.prepare.run import run as prepare
 from osler.text.document import Document
 
 SIZES = {"train": 6, "dev": 2, "test": 2}
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer_folder, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    preset_encoder("tiny", vocab_size=400, pad_token_id=1, max_length=64, seed=1).save(folder)
-    shutil.copyfile(tokenizer_folder / "tokenizer.json", folder / "tokenizer.json")
-    return folder
 
 
 @pytest.fixture(scope="module")

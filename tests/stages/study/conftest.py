@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,11 @@ def write(path: Path, value: object) -> None:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """Makes runners that train nothing, all noting what they did in one log."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    module = importlib.import_module("fake_runner")
+    return lambda **values: module.FakeRunner(tmp_path / "log", **values)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +45,6 @@ if __name__ == "__main__":
 def task(tmp_path_factory) -> Path:
     sizes = {"train": 3, "dev": 1, "test": 3}
     return prepare(PrepareRecipe(task="clinic-entities-en", options=sizes), tmp_path_factory.mktemp("t") / "task").path
-
-
-@pytest.fixture
-def fake(monkeypatch, tmp_path) -> Callable[..., Any]:
-    monkeypatch.syspath_prepend(HERE)
-    module = importlib.import_module("fake_runner")
-    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
 
 
 def recipe(task: Path, *models: str, **more) -> StudyRecipe:

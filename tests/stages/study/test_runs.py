@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +29,6 @@ def tasks(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("tasks")
     sizes = {"train": 3, "dev": 1, "test": 2}
     return {name: prepare(PrepareRecipe(task=name, options=sizes), folder / name).path for name in NAMES}
-
-
-@pytest.fixture
-def fake(monkeypatch, tmp_path) -> Callable[..., Any]:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    module = importlib.import_module("fake_runner")
-    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
 
 
 class Checker(LocalRunner):

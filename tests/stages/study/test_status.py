@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -26,13 +23,6 @@ from osler.stages.study.status_view import failures, summary
 def task(tmp_path_factory) -> Path:
     sizes = {"train": 3, "dev": 1, "test": 2}
     return prepare(PrepareRecipe(task="clinic-entities-en", options=sizes), tmp_path_factory.mktemp("t") / "task").path
-
-
-@pytest.fixture
-def fake(monkeypatch, tmp_path) -> Callable[..., Any]:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    module = importlib.import_module("fake_runner")
-    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
 
 
 @pytest.fixture

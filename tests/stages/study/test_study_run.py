@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,13 +19,6 @@ from osler.tasks.data import TaskData
 def task(tmp_path_factory) -> Path:
     sizes = {"train": 4, "dev": 2, "test": 12}
     return prepare(PrepareRecipe(task="clinic-entities-en", options=sizes), tmp_path_factory.mktemp("t") / "task").path
-
-
-@pytest.fixture
-def fake(monkeypatch, tmp_path) -> Callable[..., Any]:
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    module = importlib.import_module("fake_runner")
-    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
 
 
 def recipe(task: Path, *models: str, **more) -> StudyRecipe:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from osler.metrics.matching import augment
 from osler.metrics.spans import Extent, overlapping
 from osler.stages.evaluate.findings import Answer, Finding, Outcome
 
@@ -71,34 +72,13 @@ def most_pairs(edges: Iterable[tuple[int, int, int]]) -> dict[int, int]:
             guess_of[i], gold_of[j] = j, i
     # A pair taken for its overlap can stand in the way of two others: make room along augmenting paths.
     for root in sorted(near.keys() - guess_of.keys()):
-        _augment(root, near, guess_of, gold_of)
+        augment(root, near, guess_of, gold_of)
     return guess_of
 
 
 def shared(one: Extent, other: Extent) -> int:
     """How many characters two mentions have in common."""
     return sum(max(0, min(b, d) - max(a, c)) for a, b in one for c, d in other)
-
-
-def _augment(root: int, near: dict[int, list[int]], guess_of: dict[int, int], gold_of: dict[int, int]) -> None:
-    """Find a guess for one more gold, breadth first, moving others to their next best where that is needed."""
-    reached: dict[int, int] = {}  # guess -> the gold it was reached from
-    queue = [root]
-    for gold in queue:
-        for guess in near[gold]:
-            if guess in reached:
-                continue
-            reached[guess] = gold
-            if guess in gold_of:
-                queue.append(gold_of[guess])
-                continue
-            while True:
-                owner = reached[guess]
-                before = guess_of.get(owner)
-                guess_of[owner], gold_of[guess] = guess, owner
-                if before is None:
-                    return
-                guess = before
 
 
 def _order(answer: Answer) -> tuple[tuple[Extent, ...], str]:

@@ -46,22 +46,6 @@ class TaskBatch:
     weights: torch.Tensor | None = None
     """What each answer counts by its class; all the same when left out."""
 
-    def to(self, device: torch.device) -> TaskBatch:
-        """A copy on another device."""
-        return replace(
-            self,
-            batch=self.batch.to(device, non_blocking=True),
-            targets=self.targets.to(device, non_blocking=True),
-            soft=None if self.soft is None else self.soft.to(device, non_blocking=True),
-            partial=None if self.partial is None else self.partial.to(device),
-            scale=None if self.scale is None else self.scale.to(device, non_blocking=True),
-            weights=None if self.weights is None else self.weights.to(device, non_blocking=True),
-        )
-
-    def pin_memory(self) -> TaskBatch:
-        """A copy in page-locked memory: from elsewhere the host would wait for the device before every copy."""
-        return replace(self, batch=self.batch.pin_memory(), targets=self.targets.pin_memory())
-
 
 @dataclass(frozen=True)
 class TaskInstances:

@@ -25,18 +25,6 @@ class MaskedBatch:
     positions: torch.Tensor
     targets: torch.Tensor
 
-    def to(self, device: torch.device) -> MaskedBatch:
-        """A copy on another device."""
-        return MaskedBatch(
-            self.batch.to(device, non_blocking=True),
-            self.positions.to(device, non_blocking=True),
-            self.targets.to(device, non_blocking=True),
-        )
-
-    def pin_memory(self) -> MaskedBatch:
-        """A copy in page-locked memory: from elsewhere the host would wait for the device before every copy."""
-        return MaskedBatch(self.batch.pin_memory(), self.positions.pin_memory(), self.targets.pin_memory())
-
 
 class PretrainSource:
     """The batches of the stream in order, so many an update, each masked by a stream of its own.

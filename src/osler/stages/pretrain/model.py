@@ -5,20 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from tokenizers import Tokenizer
 
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.core.files import fingerprint
 from osler.core.logs import get_logger
 from osler.nn.folders import load_config, load_model, resolve
-from osler.nn.layout import Layout
 from osler.nn.mlm import MaskedLM
 from osler.nn.pieces import origins
 from osler.nn.presets import find_preset
-from osler.nn.quiet import quiet
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import PretrainRecipe
+from osler.stages.pretrain.fits import check_room, tokens_apart
 from osler.stages.pretrain.teacher import student_of_layers
 from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.tasks.tokens import Tokens
@@ -101,7 +99,7 @@ def _check_tokenizer(recipe: PretrainRecipe, folder: Path, config: Any, vocabula
     if has_tokenizer:
         known = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab(with_added_tokens=True)
         wanted = Tokens.load(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
-        apart = sum(known.get(token) != number for token, number in wanted.items())
+        apart = tokens_apart(known, wanted)
         if apart:
             raise ArtifactError(
                 f"the checkpoint's vocabulary is not the tokenizer's: {apart:,} of {len(wanted):,} tokens are missing "
@@ -118,17 +116,7 @@ def _check_tokenizer(recipe: PretrainRecipe, folder: Path, config: Any, vocabula
 
 
 def _check_shape(recipe: PretrainRecipe, folder: Path, config: Any) -> None:
-    from transformers import AutoModelForMaskedLM
-
-    auto: Any = AutoModelForMaskedLM
-    with torch.device("meta"), quiet():
-        room = Layout.of(auto.from_config(config).base_model).max_length
-    if recipe.max_length > room:
-        raise RecipeError(
-            f"the checkpoint reads {room} tokens, max_length is {recipe.max_length}",
-            where=folder,
-            fix=f"Set max_length to {room} or less",
-        )
+    check_room("checkpoint", recipe.max_length, folder, config)
     has = {
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,

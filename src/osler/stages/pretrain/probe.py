@@ -15,13 +15,13 @@ import torch
 from osler.core.console import progress
 from osler.core.seeding import generator
 from osler.nn.packing import pack
-from osler.nn.peak import device_name, matmul_peak
 from osler.stages.pretrain.batches import MaskedBatch
 from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings
 from osler.stages.pretrain.model import make_model
 from osler.stages.pretrain.objective import Objective, make_objective, training_flops
 from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.train.loop import train
+from osler.train.peak import device_name, matmul_peak
 from osler.train.precision import choose_device
 from osler.train.run import StepReport
 from osler.train.source import Batch

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from osler.core.console import Bar, training_status
 from osler.core.files import write_json
-from osler.nn.peak import device_name, matmul_peak
 from osler.train.config import TrainConfig
+from osler.train.peak import device_name, matmul_peak
 from osler.train.precision import choose_device
 from osler.train.run import StepReport
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from osler.core.errors import ArtifactError, RecipeError
 from osler.nn.distillation import frozen
 from osler.nn.folders import load_config, model_digest, resolve
 from osler.nn.layer_subset import check_layers, evenly_spaced, of_layers
-from osler.nn.layout import Layout
 from osler.nn.mlm import MaskedLM
 from osler.nn.presets import find_preset
-from osler.nn.quiet import quiet
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, Shape
+from osler.stages.pretrain.fits import check_room, tokens_apart
 from osler.tasks.tokens import Tokens
 
 
@@ -24,7 +21,7 @@ def checked_digest(recipe: PretrainRecipe, settings: Distillation) -> str:
     folder = resolve(settings.teacher)
     config = load_config(folder)
     _check_vocabulary(recipe, folder, config)
-    _check_room(recipe, folder, config)
+    check_room("teacher", recipe.max_length, folder, config)
     if settings.teacher_layers is not None:
         chosen_layers(recipe, settings, config)
     return model_digest(folder)
@@ -92,7 +89,7 @@ def _check_vocabulary(recipe: PretrainRecipe, folder: Path, config: Any) -> None
     known = Tokens.load(folder).tokenizer.get_vocab(with_added_tokens=True)
     wanted = Tokens.load(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
     if known != wanted:
-        apart = sum(known.get(token) != number for token, number in wanted.items())
+        apart = tokens_apart(known, wanted)
         raise ArtifactError(
             f"the teacher's vocabulary is not the student's: {len(known):,} tokens against {len(wanted):,}, "
             f"{apart:,} of the student's are missing there or have another number",
@@ -104,18 +101,4 @@ def _check_vocabulary(recipe: PretrainRecipe, folder: Path, config: Any) -> None
             f"the teacher scores {config.vocab_size:,} tokens, the tokenizer has {len(wanted):,}",
             where=folder,
             fix="Give a teacher that was trained with this tokenizer",
-        )
-
-
-def _check_room(recipe: PretrainRecipe, folder: Path, config: Any) -> None:
-    from transformers import AutoModelForMaskedLM
-
-    auto: Any = AutoModelForMaskedLM
-    with torch.device("meta"), quiet():
-        room = Layout.of(auto.from_config(config).base_model).max_length
-    if recipe.max_length > room:
-        raise RecipeError(
-            f"the teacher reads {room} tokens, max_length is {recipe.max_length}",
-            where=folder,
-            fix=f"Set max_length to {room} or less",
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
+
+from osler.train.precision import cpu_threads
 
 
 def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: int | None = None) -> float:
@@ -19,7 +19,7 @@ def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: i
     drawn = torch.Generator(device).manual_seed(0)
     left, right = (torch.randn(size, size, generator=drawn, device=device, dtype=dtype) for _ in range(2))
     best = 0.0
-    with _threads(threads):
+    with cpu_threads(threads):
         torch.matmul(left, right)  # the first call loads the library
         _finish(device)
         began = last = time.perf_counter()
@@ -45,14 +45,3 @@ def device_name(device: torch.device | str) -> str:
 def _finish(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
