@@ -4,8 +4,8 @@
 
 Both sides train the same model on the same windows of the same documents with the same batch size, rate, schedule and number of
 epochs, score dev after every epoch under the task's protocol, keep the best epoch, and score test once. Each side is a process of
-its own; sides take turns, once for each seed. `train s` runs from the start of training to its end with all evaluations; `all s` is
-the whole process, imports included.
+its own; sides take turns, once for each seed. `train s` runs from reading data and model to the best epoch's weights back in place, with
+all evaluations; `all s` is the whole process with imports and the test split.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     from osler.tasks.scoring import score
     from osler.tasks.tokens import Tokens
 
+    began = time.perf_counter()
     task = TaskData.open(options.task)
     builder = make_builder(task.card, task.card.protocol, Tokens.load(options.model), options.length, options.overlap)
     protocol = task.card.protocol_named(task.card.protocol)
@@ -127,7 +128,6 @@ def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
         processing_class=tokenizer,
         compute_metrics=lambda found: {"f1": scored("dev", found.predictions)},
     )
-    began = time.perf_counter()
     trainer.train()
     trained = time.perf_counter() - began
     trainer.compute_metrics = None  # it scores dev

@@ -63,11 +63,17 @@ class Bundle:
             raise RecipeError(f"this bundle has no head {name!r}", fix=f"{hint}Heads: {', '.join(self.spec.heads)}")
         return self.spec.heads[name]
 
-    def predict(self, name: str, records: Sequence[Record]) -> list[Record]:
-        """One head's predictions. Relations are predicted between the spans that the documents carry."""
+    def instances(self, name: str, records: Sequence[Record]) -> list[Instance]:
+        """What one head sees of the records; whoever predicts them again and again makes this once."""
         self.head(name)
-        builder = self.builders[name]
-        instances = builder.build(records, gold=False).instances
+        return self.builders[name].build(records, gold=False).instances
+
+    def predict(
+        self, name: str, records: Sequence[Record], instances: Sequence[Instance] | None = None
+    ) -> list[Record]:
+        """One head's predictions. Relations are predicted between the spans that the documents carry."""
+        if instances is None:
+            instances = self.instances(name, records)
         return self._decode(name, records, instances, run_heads(self.model, instances, [name])[name])
 
     def _decode(
@@ -79,20 +85,27 @@ class Bundle:
         builder.steps = None if steps is None else steps.cpu().numpy()
         return builder.decode(records, instances, outputs)
 
-    def predict_task(self, name: str, card: TaskCard, records: Sequence[Record]) -> list[Record]:
+    def predict_task(
+        self, name: str, card: TaskCard, records: Sequence[Record], instances: Sequence[Instance] | None = None
+    ) -> list[Record]:
         """One head's predictions for a task: of a head that has more types of entities, those of the task alone."""
-        predicted = self.predict(name, records)
+        predicted = self.predict(name, records, instances)
         if card.kind is not Kind.TAGGING:
             return predicted
         return [found.only(card.labels) if isinstance(found, Document) else found for found in predicted]
 
     def evaluate(
-        self, name: str, gold: Sequence[Record], card: TaskCard | None = None, protocol: str | None = None
+        self,
+        name: str,
+        gold: Sequence[Record],
+        card: TaskCard | None = None,
+        protocol: str | None = None,
+        instances: Sequence[Instance] | None = None,
     ) -> Scored:
         """Predict with one head and score under its protocol; of a head with several tasks say which, and its protocol."""
         head = self.head(name)
         card, protocol = card or head.card, protocol or head.protocol
-        return score(card, card.protocol_named(protocol), gold, self.predict_task(name, card, gold))
+        return score(card, card.protocol_named(protocol), gold, self.predict_task(name, card, gold, instances))
 
     def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
         """The heads that annotate raw documents: those named, or all, in one language where it is given."""

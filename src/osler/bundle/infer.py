@@ -38,15 +38,18 @@ def run_heads(
     return results
 
 
-def pack_instances(instances: Sequence[Instance], model: MultiHeadModel) -> Packed:
-    """Pack instances as this model's encoder wants them, with segment ids only where it has embeddings for them."""
+def pack_instances(instances: Sequence[Instance], model: MultiHeadModel, **shape: int) -> Packed:
+    """Pack instances as this model's encoder wants them, with segment ids only where it has embeddings for them.
+
+    `shape` is what `pack` takes to fill a batch up: total, max_sequences, max_length.
+    """
     config = model.encoder.config
     types = None
     if getattr(config, "type_vocab_size", 1) > 1:
         types = [np.zeros(i.length, dtype=np.int64) if i.types is None else i.types for i in instances]
     marks = [instance.marks for instance in instances if instance.marks is not None]
     ids = [instance.ids for instance in instances]
-    return pack(ids, token_types=types, marks=marks or None, pad_id=config.pad_token_id or 0)
+    return pack(ids, token_types=types, marks=marks or None, pad_id=config.pad_token_id or 0, **shape)
 
 
 def _groups(instances: Sequence[Instance], budget: int) -> list[list[int]]:

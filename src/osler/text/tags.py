@@ -126,6 +126,8 @@ def chunks(tags: Sequence[str], scheme: Scheme, repair: Repair) -> list[tuple[in
             found.append((start, end, open_label))
 
     for index, tag in enumerate(tags):
+        if tag == OUTSIDE and not open_label:
+            continue  # nine words in ten
         prefix, label = _split(tag, scheme, index)
         if prefix in "IE" and label == open_label and previous in "BI":
             previous = prefix

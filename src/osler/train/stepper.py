@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.utils import clip_grads_with_norm_
@@ -13,7 +13,8 @@ from osler.train.distributed import World
 from osler.train.holding import Holding
 from osler.train.optim import Optimiser
 from osler.train.precision import Autocast
-from osler.train.source import Batch, BatchSource, move, pin
+from osler.train.replay import Replay, repeatable
+from osler.train.source import Batch, BatchSource, LossOutput, move, pin
 from osler.train.tally import Tally
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class Stepper:
         self._autocast = Autocast(config, device)
         self._holding = holding
         self._runner = holding.runner(static=getattr(source, "static_shapes", False))
+        # Several processes exchange gradients inside a pass, and compiled code has no need of it.
+        plain = device.type == "cuda" and world.size == 1 and config.compile == "auto"
+        self._replay = Replay(self._pass, holding.trained, device) if plain else None
 
     def load(self, index: int) -> list[Loaded]:
         """This rank's micro-batches of a step; called ahead of time, in a background thread."""
@@ -68,12 +72,11 @@ class Stepper:
         loss = torch.zeros((), dtype=torch.float64, device=self._device)
         for place, loaded in enumerate(micro_batches):
             self._reseed(index, loaded.index)
-            payload = move(loaded.batch.payload, self._device)
-            last = place == len(micro_batches) - 1
-            with self._holding.micro_batch(last=last):
-                with self._autocast.context():
-                    output = self._runner(payload)
-                self._holding.backward(output.loss_sum * (scale if loaded.counts else 0.0), last=last)
+            payload, last = loaded.batch.payload, place == len(micro_batches) - 1
+            if self._replay is not None and repeatable(payload):
+                output = self._replay(payload, scale)
+            else:
+                output = self._pass(move(payload, self._device), scale if loaded.counts else 0.0, last=last)
             if loaded.counts:
                 loss += output.loss_sum.detach()
                 self._tally.note(output.logs, loaded.batch.tokens)
@@ -87,6 +90,14 @@ class Stepper:
         self._optimiser.step(bad)
         self._optimiser.zero_grad()
         self._tally.add(loss, weight, norm, bad)
+
+    def _pass(self, payload: Any, scale: torch.Tensor | float, *, last: bool = True) -> LossOutput:
+        """The forward and backward pass of one micro-batch."""
+        with self._holding.micro_batch(last=last):
+            with self._autocast.context():
+                output: LossOutput = self._runner(payload)
+            self._holding.backward(output.loss_sum * scale, last=last)
+        return output
 
     def _weigh(self, micro_batches: list[Loaded]) -> tuple[torch.Tensor | float, torch.Tensor | float]:
         """The weight of the step over all ranks, and what to multiply a loss sum with.

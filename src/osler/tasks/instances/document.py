@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from osler.tasks.instances.base import Instance
 from osler.tasks.tokens import Tokens
@@ -20,6 +22,16 @@ class Aligned:
     words: list[tuple[int, int]]
     word_ids: list[int | None]
     ids: list[int]
+    encoded_words: np.ndarray = field(init=False)
+    """The words that have a sub-word, in order."""
+    first_tokens: np.ndarray = field(init=False)
+    """The first sub-word of each of them."""
+
+    def __post_init__(self) -> None:
+        words, tokens = np.unique([-1 if word is None else word for word in self.word_ids], return_index=True)
+        real = words >= 0
+        object.__setattr__(self, "encoded_words", words[real].astype(np.int64))
+        object.__setattr__(self, "first_tokens", tokens[real].astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from osler.core.errors import InputError
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import IGNORED, Builder, Built, Instance, softmax
 from osler.tasks.instances.document import Aligned, Place, document_windows
-from osler.tasks.instances.viterbi import best_path, marginals
+from osler.tasks.instances.viterbi import best_paths, marginals
 from osler.text.document import Document, Record, number_spans
-from osler.text.tags import label_set, spans_to_tags, tags_to_spans, transitions
+from osler.text.tags import OUTSIDE, label_set, spans_to_tags, tags_to_spans, transitions
 from osler.text.windows import Window
 
 
@@ -70,10 +70,11 @@ class TaggingBuilder(Builder):
         grouped: dict[int, list[tuple[Place, np.ndarray]]] = defaultdict(list)
         for instance, output in zip(instances, outputs, strict=True):
             grouped[instance.record].append((instance.place, output))
+        documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
+        decided = self._paths([self._word_logits(grouped[number]) for number, _ in documents])
         return [
-            self._spans(document, grouped[number])
-            for number, document in enumerate(records)
-            if isinstance(document, Document)
+            self._spans(document, grouped[number][0][0].aligned, *found)
+            for (number, document), found in zip(documents, decided, strict=True)
         ]
 
     def _targets(
@@ -107,37 +108,40 @@ class TaggingBuilder(Builder):
         part[window.core_start + shift : window.core_end + shift] = targets[window.core_start : window.core_end]
         return part
 
-    def _spans(self, document: Document, pieces: Sequence[tuple[Place, np.ndarray]]) -> Document:
+    def _word_logits(self, pieces: Sequence[tuple[Place, np.ndarray]]) -> np.ndarray:
+        """The logits of each word that has a sub-word, from the window that decides it."""
         aligned = pieces[0][0].aligned
         logits = np.zeros((len(aligned.ids), len(self.outputs)), dtype=np.float32)
         for place, output in pieces:
             window, shift = place.window, len(self.tokens.prefix) - place.window.start
             logits[window.core_start : window.core_end] = output[window.core_start + shift : window.core_end + shift]
-        first: dict[int, int] = {}
-        for token, word in enumerate(aligned.word_ids):
-            if word is not None:
-                first.setdefault(word, token)
-        order = sorted(first)
-        path, probabilities = self._path(logits[[first[word] for word in order]])
+        return np.asarray(logits[aligned.first_tokens])
+
+    def _spans(self, document: Document, aligned: Aligned, path: np.ndarray, probabilities: np.ndarray) -> Document:
         # A word without any sub-word (a character the tokenizer drops) cannot be part of a mention.
-        tags = ["O"] * len(aligned.words)
+        tags = [OUTSIDE] * len(aligned.words)
         scores = [1.0] * len(aligned.words)
-        for row, word in enumerate(order):
+        for row in np.flatnonzero(path).tolist():  # output 0 is O
+            word = aligned.encoded_words[row]
             tags[word] = self.outputs[path[row]]
             scores[word] = float(probabilities[row, path[row]])
         spans = tags_to_spans(tags, aligned.words, self.protocol.scheme, self.protocol.repair, scores)
         return document.with_(spans=number_spans(spans), relations=())
 
-    def _path(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The tag of each word, and how probable every tag was for it: under the chain where there is one."""
+    def _paths(self, documents: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each document the tag of each word, and how probable every tag was for it: under the chain where there is one."""
         if self.head == "crf":
-            if self.steps is None:
+            steps = self.steps
+            if steps is None:
                 raise ValueError("a chain cannot be decoded without the scores of its steps")
-            return best_path(logits, *self._legal, self.steps), marginals(logits, *self._legal, self.steps)
-        probabilities = softmax(logits) if len(logits) else logits
-        if not self.constrained:
-            return probabilities.argmax(axis=1), probabilities
-        return best_path(np.log(probabilities + 1e-12), *self._legal), probabilities
+            chains = [marginals(logits, *self._legal, steps) for logits in documents]
+            return list(zip(best_paths(documents, *self._legal, steps), chains, strict=True))
+        likely = [softmax(logits) if len(logits) else logits for logits in documents]
+        if self.constrained:
+            paths = best_paths([np.log(rows + 1e-12) for rows in likely], *self._legal)
+        else:
+            paths = [rows.argmax(axis=1) for rows in likely]
+        return list(zip(paths, likely, strict=True))
 
     @property
     def constrained(self) -> bool:

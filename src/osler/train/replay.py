@@ -1,0 +1,164 @@
+"""Passes that are recorded once and replayed: what keeps a fast GPU busy on the small batches of fine-tuning.
+
+A forward and backward pass of RoBERTa-base launches some 1,500 kernels. On a batch of a few thousand tokens Python takes several
+times as long to launch them as an H200 to run them, and compiling for every shape would take longer than the training. A recorded
+pass (a CUDA graph) is launched as one. It can be replayed on batches of exactly the recorded shape only, so whoever makes the
+batches fills them up to few shapes and marks them `repeatable`; all others are run as usual.
+
+A replay runs the same kernels on the same numbers as the pass it stands for, dropout included, whose generator is seeded before
+every pass. So it does not matter for the result which passes are replayed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from osler.core.logs import get_logger
+from osler.train.source import LossOutput, move
+
+log = get_logger("osler.train")
+
+_BEFORE = 2
+"""Plain passes of a shape before it is recorded: a shape that is seen once is not worth it, and libraries set themselves up."""
+_MOST = 64
+"""Shapes that are recorded; each takes a tenth of a second."""
+
+Pass = Callable[[Any, torch.Tensor], LossOutput]
+"""Forward and backward of a payload on the device, its loss times a factor."""
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A graph, the tensors it reads, the result it leaves, and the parameters whose gradients it adds to."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: list[torch.Tensor]
+    output: LossOutput
+    touched: list[nn.Parameter]
+
+
+class Replay:
+    """Runs passes, and replays those whose shape came before. Gradients are where a plain pass would leave them."""
+
+    def __init__(self, run: Pass, module: nn.Module, device: torch.device) -> None:
+        self._run = run
+        self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._device = device
+        self._scale = torch.zeros((), device=device)
+        self._seen: Counter[Hashable] = Counter()
+        self._touched: dict[Hashable, list[nn.Parameter]] = {}
+        self._recorded: dict[Hashable, _Recorded] = {}
+        self._gradients: dict[nn.Parameter, torch.Tensor] = {}
+        self._pool: Any = None
+        self.able = True
+        """False once a model turned out not to be recordable: it looks at numbers on the host in its pass."""
+
+    def __call__(self, payload: Any, scale: torch.Tensor | float) -> LossOutput:
+        """One forward and backward pass of a payload, from the host or the device, its loss times `scale`."""
+        self._scale.copy_(scale) if isinstance(scale, torch.Tensor) else self._scale.fill_(scale)
+        key = shape_of(payload)
+        known = self._recorded.get(key)
+        if known is None:
+            self._seen[key] += 1
+            if self.able and self._seen[key] > _BEFORE and len(self._recorded) < _MOST:
+                known = self._record(key, move(payload, self._device))
+            if known is None:
+                return self._plain(key, move(payload, self._device))
+        else:
+            for place, tensor in zip(known.inputs, tensors(payload), strict=True):
+                place.copy_(tensor, non_blocking=True)
+        self._attach(known.touched)
+        known.graph.replay()
+        return known.output
+
+    def _plain(self, key: Hashable, payload: Any) -> LossOutput:
+        """An ordinary pass; the first of a shape notes whose gradients it adds to."""
+        if key in self._touched:
+            return self._run(payload, self._scale)
+        before = [parameter.grad for parameter in self._parameters]
+        for parameter in self._parameters:
+            parameter.grad = None
+        output = self._run(payload, self._scale)
+        self._touched[key] = [parameter for parameter in self._parameters if parameter.grad is not None]
+        for parameter, gradient in zip(self._parameters, before, strict=True):
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else gradient.add_(parameter.grad)
+        return output
+
+    def _record(self, key: Hashable, payload: Any) -> _Recorded | None:
+        """Record the pass of a shape with the payload's own tensors as its inputs; it is not run by that."""
+        touched = self._touched[key]
+        for parameter in touched:
+            if parameter not in self._gradients:
+                self._gradients[parameter] = torch.zeros_like(parameter)
+        held = [parameter.grad for parameter in touched]
+        for parameter in touched:  # a recorded pass adds to memory that stays where it is
+            parameter.grad = self._gradients[parameter]
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # The thread that loads batches may ask for page-locked memory meanwhile, which is no fault of this one.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                output = self._run(payload, self._scale)
+        except RuntimeError as error:
+            self.able = False
+            log.event("train.not_recorded", why=type(error).__name__)
+            return None
+        finally:
+            for parameter, gradient in zip(touched, held, strict=True):
+                parameter.grad = gradient
+        self._recorded[key] = _Recorded(graph, list(tensors(payload)), output, touched)
+        return self._recorded[key]
+
+    def _attach(self, touched: list[nn.Parameter]) -> None:
+        """Put the recorded gradients in place: empty at the start of an update, else with what it has added up so far."""
+        fresh = []
+        for parameter in touched:
+            gradient = self._gradients[parameter]
+            if parameter.grad is None:
+                fresh.append(gradient)
+            elif parameter.grad is not gradient:
+                gradient.copy_(parameter.grad)
+            parameter.grad = gradient
+        if fresh:
+            torch._foreach_zero_(fresh)
+
+
+def repeatable(payload: Any) -> bool:
+    """Whether the maker of a payload says that its shape comes again and again."""
+    return bool(getattr(payload, "repeatable", False))
+
+
+def shape_of(payload: Any) -> Hashable:
+    """What two payloads must share for one recording to serve both: all but the numbers in their tensors."""
+    if isinstance(payload, torch.Tensor):
+        return tuple(payload.shape), payload.dtype
+    if is_dataclass(payload) and not isinstance(payload, type):
+        return type(payload), tuple(shape_of(getattr(payload, part.name)) for part in fields(payload))
+    if isinstance(payload, Mapping):
+        return tuple((name, shape_of(value)) for name, value in payload.items())
+    if isinstance(payload, tuple | list):
+        return tuple(map(shape_of, payload))
+    return payload  # type: ignore[no-any-return]
+
+
+def tensors(payload: Any) -> Iterator[torch.Tensor]:
+    """All tensors of a payload, always in the same order."""
+    if isinstance(payload, torch.Tensor):
+        yield payload
+    elif is_dataclass(payload) and not isinstance(payload, type):
+        for part in fields(payload):
+            yield from tensors(getattr(payload, part.name))
+    elif isinstance(payload, Mapping):
+        for value in payload.values():
+            yield from tensors(value)
+    elif isinstance(payload, tuple | list):
+        for value in payload:
+            yield from tensors(value)
