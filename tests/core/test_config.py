@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.core.config import Recipe, load_recipe, runtime
+from osler.core.config import LEFT_OUT, Recipe, load_recipe, runtime
 from osler.core.errors import RecipeError
 from osler.core.recipes import find_recipe
 
@@ -37,6 +37,14 @@ def test_file_then_options_then_overrides(tmp_path):
     path = write(tmp_path, 'title = "file"\n[train]\nsteps = 1\nrate = 0.5\n')
     recipe = load_recipe(Outer, path, ["train.steps=3"], {"train.steps": 2, "title": None})
     assert (recipe.title, recipe.train.steps, recipe.train.rate) == ("file", 3, 0.5)
+
+
+def test_what_the_file_says_can_be_taken_back(tmp_path):
+    path = write(tmp_path, 'title = "file"\n[train]\nsteps = 1\nrate = 0.5\n')
+    recipe = load_recipe(
+        Outer, path, ["title=", "optional.rate="], {"train.steps": LEFT_OUT, "optional.steps": LEFT_OUT}
+    )
+    assert (recipe.title, recipe.train.steps, recipe.train.rate, recipe.optional) == ("t", 10, 0.5, None)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ class Toy(nn.Module):
         hidden = self.dropout(self.norm(torch.tanh(self.layer(self.embedding(payload["tokens"])))))
         logits = self.heads[payload["head"]](hidden)
         loss = nn.functional.cross_entropy(logits, payload["labels"], reduction="sum")
-        return LossOutput(loss * payload.get("factor", 1.0), {f"loss/{payload['head']}": loss / len(payload["labels"])})
+        return LossOutput(
+            loss * payload.get("factor", 1.0), {f"loss/{payload['head']}": loss.detach() / len(payload["labels"])}
+        )
 
 
 class ToySource:

@@ -21,7 +21,8 @@ RecipeOption = Annotated[
     str | None, typer.Option("--recipe", "-r", help="A TOML recipe: a path, or a shipped one such as demo/pretrain.")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Override one value of the recipe: a.b=c. May be repeated.")
+    list[str] | None,
+    typer.Option("--set", help="Override one value of the recipe: a.b=c; a.b= takes it back. May be repeated."),
 ]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is in --out.")]
@@ -29,7 +30,19 @@ StepsOption = Annotated[int | None, typer.Option("--steps", help="Updates.")]
 BudgetOption = Annotated[
     str | None, typer.Option("--budget", help="Instead of --steps: a time such as 25m, or work such as 1e18flop.")
 ]
+
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
+
+
+def until(steps: int | None, budget: str | None) -> dict[str, Any]:
+    """The options of a run's end: one that is given takes the place of what the recipe says, also of the other."""
+    from osler.core.config import LEFT_OUT
+
+    if steps is not None and budget is None:
+        return {"train.steps": steps, "train.budget": LEFT_OUT}
+    if budget is not None and steps is None:
+        return {"train.budget": budget, "train.steps": LEFT_OUT}
+    return {"train.steps": steps, "train.budget": budget}
 
 
 def perform(

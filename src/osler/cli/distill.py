@@ -16,6 +16,7 @@ from osler.cli.common import (
     SetOption,
     StepsOption,
     perform,
+    until,
 )
 from osler.core.errors import RecipeError
 
@@ -61,8 +62,7 @@ def distill(
         "tokenizer": tokenizer or (None if _names_tokenizer(recipe) else teacher),
         "preset": preset,
         "start_from": start_from,
-        "train.steps": steps,
-        "train.budget": budget,
+        **until(steps, budget),
         "distill.teacher": teacher,
         "distill.teacher_layers": _layers(layers),
         "distill.cosine": 1.0 if align else None,

@@ -17,6 +17,7 @@ from osler.cli.common import (
     SetOption,
     StepsOption,
     perform,
+    until,
 )
 
 
@@ -53,8 +54,7 @@ def pretrain(
         "tokenizer": tokenizer,
         "preset": preset,
         "start_from": start_from,
-        "train.steps": steps,
-        "train.budget": budget,
+        **until(steps, budget),
     }
     full = partial(full_plan, gpus=numbers_of_gpus(gpus), seconds=10.0 if probe else 0.0, vocab_size=vocab_size)
     perform(

@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Final, Self, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -68,13 +68,22 @@ def runtime(default: Any = ..., **options: Any) -> Any:
     return Field(default, json_schema_extra={"runtime": True}, **options)
 
 
+LEFT_OUT: Final = object()
+"""For an option that rules out another one of the recipe."""
+
+
 def load_recipe(
     kind: type[R], path: Path | None = None, sets: Sequence[str] = (), options: Mapping[str, Any] | None = None
 ) -> R:
-    """Read a recipe of one kind: the file first, then command-line options that were given, then `--set` overrides."""
+    """Read a recipe of one kind: the file first, then command-line options that were given, then `--set` overrides.
+
+    An option with the value `LEFT_OUT`, and `--set key=` with nothing behind it, take back what the file says.
+    """
     values = read_toml(path) if path else {}
     for key, value in (options or {}).items():
-        if value is not None:
+        if value is LEFT_OUT:
+            _take_back(values, key.split("."))
+        elif value is not None:
             _assign(values, key.split("."), value, where="the command line")
     for assignment in sets:
         key, equals, text = assignment.partition("=")
@@ -82,8 +91,21 @@ def load_recipe(
             raise RecipeError(
                 f"override {assignment!r} is not of the form key=value", where="--set", fix="Write --set a.b=c"
             )
-        _assign(values, key.strip().split("."), _parse_value(text.strip()), where="--set")
+        if text.strip():
+            _assign(values, key.strip().split("."), _parse_value(text.strip()), where="--set")
+        else:
+            _take_back(values, key.strip().split("."))
     return validate(kind, values, where=str(path) if path else "recipe")
+
+
+def _take_back(values: dict[str, Any], path: Sequence[str]) -> None:
+    """Remove a value where there is one."""
+    for part in path[:-1]:
+        inner = values.get(part)
+        if not isinstance(inner, dict):
+            return
+        values = inner
+    values.pop(path[-1], None)
 
 
 def validate(kind: type[R], values: Mapping[str, Any], *, where: str) -> R:

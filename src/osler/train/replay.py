@@ -56,11 +56,13 @@ class Replay:
         self._recorded: dict[Hashable, _Recorded] = {}
         self._gradients: dict[nn.Parameter, torch.Tensor] = {}
         self._pool: Any = None
+        self._seed = 0
         self.able = True
         """False once a model turned out not to be recordable: it looks at numbers on the host in its pass."""
 
     def __call__(self, payload: Any, scale: torch.Tensor | float) -> LossOutput:
         """One forward and backward pass of a payload, from the host or the device, its loss times `scale`."""
+        self._seed = torch.cuda.initial_seed()
         self._scale.copy_(scale) if isinstance(scale, torch.Tensor) else self._scale.fill_(scale)
         key = shape_of(payload)
         known = self._recorded.get(key)
@@ -108,7 +110,7 @@ class Replay:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 output = self._run(payload, self._scale)
         except RuntimeError as error:
-            self.able = False
+            self._give_up()
             log.event("train.not_recorded", why=type(error).__name__)
             return None
         finally:
@@ -116,6 +118,16 @@ class Replay:
                 parameter.grad = gradient
         self._recorded[key] = _Recorded(graph, list(tensors(payload)), output, touched)
         return self._recorded[key]
+
+    def _give_up(self) -> None:
+        """Run everything as usual from now on. A recording that broke off leaves the generator waiting for its end: it gets
+        a new state, which the recordings made so far would not read."""
+        self.able = False
+        self._recorded.clear()
+        torch.cuda.synchronize(self._device)
+        clean = torch.Generator(self._device)
+        clean.manual_seed(self._seed)
+        torch.cuda.default_generators[self._device.index or 0].graphsafe_set_state(clean.graphsafe_get_state())
 
     def _attach(self, touched: list[nn.Parameter]) -> None:
         """Put the recorded gradients in place: empty at the start of an update, else with what it has added up so far."""

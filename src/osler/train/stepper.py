@@ -78,7 +78,7 @@ class Stepper:
             else:
                 output = self._pass(move(payload, self._device), scale if loaded.counts else 0.0, last=last)
             if loaded.counts:
-                loss += output.loss_sum.detach()
+                loss += output.loss_sum
                 self._tally.note(output.logs, loaded.batch.tokens)
         norm = self._clip()
         self._world.sum(loss)
@@ -92,12 +92,12 @@ class Stepper:
         self._tally.add(loss, weight, norm, bad)
 
     def _pass(self, payload: Any, scale: torch.Tensor | float, *, last: bool = True) -> LossOutput:
-        """The forward and backward pass of one micro-batch."""
+        """The forward and backward pass of one micro-batch; nothing that it returns keeps the pass itself alive."""
         with self._holding.micro_batch(last=last):
             with self._autocast.context():
                 output: LossOutput = self._runner(payload)
             self._holding.backward(output.loss_sum * scale, last=last)
-        return output
+        return LossOutput(output.loss_sum.detach(), output.logs)
 
     def _weigh(self, micro_batches: list[Loaded]) -> tuple[torch.Tensor | float, torch.Tensor | float]:
         """The weight of the step over all ranks, and what to multiply a loss sum with.

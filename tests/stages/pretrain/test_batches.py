@@ -65,6 +65,20 @@ def test_validation_is_the_same_every_time_and_ends_at_its_limit():
         assert one.payload.positions.equal(other.payload.positions)
 
 
+def test_validation_reads_from_everywhere():
+    """Sources lie one after the other: the first tokens alone would speak for one of them."""
+    whole = stream(None)
+    limit, size = whole.epoch_tokens // 3, 16
+    found = list(
+        validation_batches(whole, Masker(VOCABULARY, Masking()), batch_tokens=size, limit=limit, max_length=16)
+    )
+    assert sum(batch.tokens for batch in found) == limit
+    last = whole.cut(whole.epoch_tokens - 2 * limit // 3, whole.epoch_tokens).ids
+    unmasked = found[-2].payload.batch.input_ids.numpy()
+    windows = np.lib.stride_tricks.sliding_window_view(last, len(unmasked))
+    assert (windows == unmasked).mean(axis=1).max() > 0.5
+
+
 ramps = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5)), max_size=4).map(
     lambda steps: tuple(zip(np.cumsum([s for s, _ in steps]).tolist(), [count for _, count in steps], strict=True))
 )

@@ -107,9 +107,12 @@ def masked_batch(
 def validation_batches(
     stream: PieceStream, masker: Masker, *, batch_tokens: int, limit: int, max_length: int
 ) -> Iterator[Batch]:
-    """The same batches with the same masks every time: one pass in order, up to `limit` tokens."""
+    """The same batches with the same masks every time, `limit` tokens in all, spread evenly: sources lie one after the other."""
     total = min(limit, stream.epoch_tokens)
-    for number, start in enumerate(range(0, total, batch_tokens)):
-        stretch = stream.cut(start, min(start + batch_tokens, total))
+    sizes = [min(batch_tokens, total - start) for start in range(0, total, batch_tokens)]
+    between = (stream.epoch_tokens - total) // len(sizes) if sizes else 0
+    for number, size in enumerate(sizes):
+        start = number * (batch_tokens + between)
+        stretch = stream.cut(start, start + size)
         rng = generator(0, "validation", number)
         yield masked_batch(stretch, masker, rng, max_length, stream.usual_sequences(batch_tokens))
