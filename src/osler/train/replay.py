@@ -116,6 +116,9 @@ class Replay:
         finally:
             for parameter, gradient in zip(touched, held, strict=True):
                 parameter.grad = gradient
+        # Recordings have memory of their own. What plain passes of this size left behind would lie idle beside it, and several
+        # runs may share the GPU.
+        torch.cuda.empty_cache()
         self._recorded[key] = _Recorded(graph, list(tensors(payload)), output, touched)
         return self._recorded[key]
 
