@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +53,7 @@ class Clock:
 
 def pace(clock: Clock, **settings: object) -> ClockPace:
     result = ClockPace(config(**{"schedule": "wsd", "decay": 0.2, "warmup": 0.1, **settings}), 100.0, World(), clock)
-    result.begin()
+    result.begin(0)
     return result
 
 
@@ -60,16 +62,32 @@ def test_the_clock_drives_the_schedule_to_its_end():
     run = pace(clock)
     clock.now += 30  # compiling
     run.observe(1, 30.0)
-    run.observe(1, 0.5)
-    assert run.factor(1) == pytest.approx(1.0)
-    assert run.fraction(11) == pytest.approx(0.35)  # ten steps later, at half a second each
-    clock.now += 60
+    assert (
+        run.fraction(1) == run.fraction(1000) == 0.0
+    )  # it says nothing of the speed and takes nothing from the warm-up
+    clock.now += 3.5
+    run.observe(8, 0.5)
+    assert run.factor(8) == pytest.approx(0.5)  # half of the first tenth of the 70 seconds that are left
+    assert run.fraction(29) == pytest.approx(0.2)  # 21 steps later, at half a second each
+    clock.now += 59.5
     run.observe(100, 0.5)
     assert run.factor(100) == pytest.approx(0.5)  # half of the last fifth is over
-    assert run.seconds_left(100, 0.5) == pytest.approx(10)
-    assert not run.over(119)
-    assert run.over(120)
-    assert run.factor(120) == 0.0
+    assert run.seconds_left(100, 0.5) == pytest.approx(7)
+    assert not run.over(113)
+    assert run.over(114)
+    assert run.factor(114) == 0.0
+
+
+def test_a_clock_looks_often_at_first_and_before_it_ends_anything():
+    clock = Clock()
+    run = pace(clock)
+    assert [step for step in range(1, 40) if run.looks_at(step)] == [1, 2, 4, 8, 16, 32]
+    clock.now += 60
+    run.observe(2, 50.0)  # far too slow, by some mishap
+    assert run.looks_at(3)
+    clock.now += 1
+    run.observe(3, 1.0)
+    assert not run.over(3)
 
 
 def test_a_warm_up_may_be_a_part_of_the_time_or_a_number_of_steps():
@@ -83,19 +101,28 @@ def test_a_warm_up_may_be_a_part_of_the_time_or_a_number_of_steps():
     assert by_steps.factor(10) == 1.0
 
 
-def test_a_resumed_run_keeps_its_place():
+def test_a_resumed_run_keeps_its_place_and_ends_with_its_time():
     clock = Clock()
     first = pace(clock)
-    clock.now += 40
+    clock.now += 10
+    first.observe(1, 10.0)
+    clock.now += 36
     first.observe(50, 0.8)
     state = first.state(50)
     clock.now += 10_000  # a weekend
     second = pace(clock)
     second.load_state(state)
+    second.begin(50)
     assert second.fraction(50) == pytest.approx(0.4)
-    clock.now += 20
-    second.observe(75, 0.8)
-    assert second.fraction(75) == pytest.approx(0.6)
+    clock.now += 20  # compiling again
+    second.observe(51, 20.0)
+    assert second.fraction(51) == pytest.approx(36 / 70)  # what is done is a larger part of what can be
+    clock.now += 17
+    second.observe(75, 0.7)
+    assert second.fraction(75) == pytest.approx(53 / 70)
+    clock.now += 17
+    second.observe(100, 0.7)
+    assert second.over(100)
 
 
 @given(st.integers(1, 50), st.floats(0.0, 0.9))
@@ -117,6 +144,31 @@ def test_training_ends_with_the_time_and_goes_on_after_an_interruption(tmp_path)
         == result
     )
     assert same(weights(module), weights(again))
+
+
+def test_a_first_step_that_compiles_does_not_end_the_run(tmp_path):
+    class Compiling(Toy):
+        compiled = False
+
+        def forward(self, payload):
+            if not self.compiled:
+                time.sleep(0.6)
+                self.compiled = True
+            return super().forward(payload)
+
+    result = train(Compiling(), ToySource(10**9), config(budget="1s", log_every=20, warmup=0.1), folder=tmp_path)
+    assert result.step > 20
+    rates = [record["lr"] for record in result.history if record["kind"] == "train"]
+    assert rates[0] < max(rates)  # it warmed up all the same
+
+
+def test_under_a_clock_no_step_is_left_out(tmp_path):
+    source, seen = ToySource(10**9), []
+    result = train(
+        Toy(), source, config(budget="0.3s"), folder=tmp_path, on_step=lambda report: seen.append(report.step)
+    )
+    assert seen == list(range(1, result.step + 1))
+    assert source.loaded[: result.step] == [(step, 0) for step in range(result.step)]
 
 
 class Counted(ToySource):

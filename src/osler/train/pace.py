@@ -19,8 +19,12 @@ class Pace(Protocol):
     total: int | None
     """Steps in the whole run, where that is known beforehand."""
 
-    def begin(self) -> None:
-        """The run starts, or goes on, now."""
+    def begin(self, step: int) -> None:
+        """The run starts, or goes on, now, with so many steps done."""
+
+    def looks_at(self, step: int) -> bool:
+        """Whether it must be told of this step, log line or not."""
+        ...
 
     def factor(self, index: int) -> float:
         """What step `index` (from 0) multiplies the peak learning rate with."""
@@ -58,8 +62,12 @@ class StepPace:
         self._config = config
         self._warmup = warmup_steps(config.warmup, total)
 
-    def begin(self) -> None:
+    def begin(self, step: int) -> None:
         """Nothing: time plays no part."""
+
+    def looks_at(self, step: int) -> bool:
+        """Never."""
+        return False
 
     def factor(self, index: int) -> float:
         """The schedule at a step of a known number of steps."""
@@ -93,7 +101,9 @@ class ClockPace:
     """A run of a fixed time, which ends its decay when the time is over.
 
     The clock is read when the device is known to have finished (at log lines) and told to all ranks by the first; between two readings
-    the place moves on with every step at the speed last seen. What an interrupted run spent up to its last checkpoint stays spent.
+    the place moves on with every step at the speed last seen. The first step of a process compiles and takes as long as hundreds of others:
+    it says nothing of the speed, and the schedule is that of the time besides it, so that it does not swallow the warm-up. What an
+    interrupted run spent up to its last checkpoint stays spent.
     """
 
     total: int | None = None
@@ -108,12 +118,19 @@ class ClockPace:
         self._began = clock()
         self._before = 0.0  # seconds that earlier processes spent on this run
         self._spent = 0.0  # at the last reading
-        self._step = 0
+        self._lost = 0.0  # of that, on the first steps of this process and of earlier ones
+        self._step = self._first = 0
         self._step_seconds = 0.0
 
-    def begin(self) -> None:
+    def begin(self, step: int) -> None:
         """Start the clock."""
         self._began = self._clock()
+        self._first = step
+
+    def looks_at(self, step: int) -> bool:
+        """Often at first, to learn the speed, and before the end, which no estimate decides."""
+        done = step - self._first
+        return done & (done - 1) == 0 or self.over(step)
 
     def factor(self, index: int) -> float:
         """The schedule at the part of the time that is over."""
@@ -134,26 +151,32 @@ class ClockPace:
 
     def observe(self, step: int, step_seconds: float) -> None:
         """Read the clock, on the first rank for all."""
-        self._spent, self._step_seconds = self._world.decide(lambda: (self._elapsed(), step_seconds))
-        self._step = step
+        spent, step_seconds = self._world.decide(lambda: (self._elapsed(), step_seconds))
+        if step - self._first == 1:
+            self._lost += spent - self._spent
+            step_seconds = 0.0
+        self._spent, self._step_seconds, self._step = spent, step_seconds, step
 
     def seconds_left(self, step: int, step_seconds: float) -> float:
         """What is left of the budget."""
         return max(0.0, self._seconds - self._spent)
 
     def fraction(self, step: int) -> float:
-        """Time spent of the budget."""
-        return min(1.0, (self._spent + (step - self._step) * self._step_seconds) / self._seconds)
+        """Time spent of the budget, less what first steps took."""
+        spent = self._spent - self._lost + (step - self._step) * self._step_seconds
+        whole = self._seconds - self._lost
+        return min(1.0, spent / whole) if whole > 0 else 1.0
 
     def state(self, step: int) -> dict[str, Any]:
         """The time spent up to now, and the speed."""
-        return {"step": step, "seconds": self._elapsed(), "step_seconds": self._step_seconds}
+        known = {"step_seconds": self._step_seconds, "lost": self._lost}
+        return {"step": step, "seconds": self._elapsed(), **known}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Keep the place of the run that was interrupted."""
         self._before = self._spent = state["seconds"]
-        self._step_seconds = state["step_seconds"]
-        self._step = state["step"]
+        self._step_seconds, self._lost = state["step_seconds"], state["lost"]
+        self._step = self._first = state["step"]
 
     def _elapsed(self) -> float:
         return self._before + self._clock() - self._began

@@ -108,12 +108,12 @@ class Run:
         if self.done:
             return
         stepper = Stepper(self._holding, source, self._optimiser, self._tally, self._config, self._world, self._device)
-        indices = count(self.step) if self._pace.total is None else range(self.step, self._pace.total)
+        begin, end = self.step, self._pace.total
         self._holding.trained.train()
-        self._pace.begin()
+        self._pace.begin(self.step)
         self._meter.start(self.step)
-        with closing(prefetch(stepper.load, indices)) as loaded:
-            for index, micro_batches in zip(indices, loaded, strict=False):
+        with closing(prefetch(stepper.load, count(begin) if end is None else range(begin, end))) as loaded:
+            for index, micro_batches in enumerate(loaded, start=begin):
                 factor = self._pace.factor(index)
                 stepper.update(index, micro_batches, factor)
                 self._rate = self._config.lr * factor
@@ -151,9 +151,9 @@ class Run:
     def _settle(self, evaluate: Evaluate | None) -> None:
         """What is due after a step: log, evaluate, checkpoint; in this order, so that a checkpoint holds it all."""
         config, last = self._config, self._pace.over(self.step)
-        # A clock must know at once how long compiling took.
-        if last or self.step % config.log_every == 0 or (self.step == 1 and self._pace.total is None):
+        if last or self.step % config.log_every == 0 or self._pace.looks_at(self.step):
             self._log()
+            last = self._pace.over(self.step)
         elif self._device.type == "cpu":  # where looking is free; a GPU is asked when a log line is due
             self._check_skipped(self._tally.skipped_in_a_row())
         if evaluate is not None and (last or (config.eval_every and self.step % config.eval_every == 0)):
