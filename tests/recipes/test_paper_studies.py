@@ -54,11 +54,11 @@ TASKS = {
 RUNS = {
     "carrino2022/ner-grid": {"single": 3 * 5 * 3},
     "lewis2020/eighteen-tasks": {"single": (16 + 2 * 9) * 5},
-    "mulyar2020/eight-heads": {"single": 8 * 5, "together": 5},
-    "peng2020/refine": {"single": 8 * 3, "together": 2 * 3},
+    "mulyar2020/eight-heads": {"single": 8 * 5, "together": 5, "twin": 8 * 5},
+    "peng2020/refine": {"single": 8 * 3, "together": 2 * 3, "twin": 8 * 3},
     "peng2020/fine-tune": {"single": 4 * 8 * 3, "refine": 3 * 3},
     "peng2020/fine-tune-scripts": {"single": 4 * 8 * 3, "refine": 3 * 3},
-    "peng2020/pairwise": {"single": 8 * 3, "pair": (6 + 6) * 3},
+    "peng2020/pairwise": {"single": 8 * 3, "pair": (6 + 6) * 3, "twin": 2 * (6 + 6) * 3},
     "wada2020/blue": {"single": 4 * 10 * 5},
 }
 # LR / epochs / dev / test, as published, models in the order of WADA_ROWS.
@@ -251,7 +251,7 @@ def test_a_task_or_a_model_can_be_left_out_with_all_that_is_said_of_it(here: Pat
 
 def test_tasks_are_only_taught_together_within_groups_that_exist(here: Path) -> None:
     everything = specs("peng2020/pairwise", "within=[]")
-    assert Counter(spec.mode for spec in everything) == {"single": 8 * 3, "pair": 28 * 3}
+    assert Counter(spec.mode for spec in everything) == {"single": 8 * 3, "pair": 28 * 3, "twin": 2 * 28 * 3}
     with pytest.raises(RecipeError, match="within: 'Legal' is no group"):
         recipe("peng2020/refine", 'within=["Legal"]')
 
@@ -304,10 +304,10 @@ def study(name: str, here: Path, out: Path) -> list[dict[str, Any]]:
 CELLS = {
     "carrino2022/ner-grid": {"single": 3},
     "lewis2020/eighteen-tasks": {"single": 18},
-    "mulyar2020/eight-heads": {"single": 8, "together": 8},
-    "peng2020/refine": {"single": 8, "together": 8},
-    "peng2020/fine-tune": {"single": 4 * 8},
-    "peng2020/pairwise": {"single": 8, "pair": 2 * (6 + 6)},
+    "mulyar2020/eight-heads": {"single": 8, "together": 8, "twin": 8},
+    "peng2020/refine": {"single": 8, "together": 8, "twin": 8},
+    "peng2020/fine-tune": {"single": 4 * 8, "refine": 4 + 4 + 8},
+    "peng2020/pairwise": {"single": 8, "pair": 2 * (6 + 6), "twin": 2 * (6 + 6)},
     "wada2020/blue": {"single": 4 * 10},
 }
 
@@ -329,3 +329,6 @@ def test_the_recipe_runs_from_prepared_tasks_to_the_table(name: str, here: Path,
     table = "".join(path.read_text() for path in (tmp_path / "study").rglob("*.md"))
     assert all(column in table for column in TASKS[name])
     assert (tmp_path / "study" / "pairwise.html").exists() == ("pairs" in wanted.modes)
+    updates = {(cell["task"], cell["partner"], cell["mode"]): cell["chosen"]["updates"] for cell in cells}
+    joint = {name: number for name, number in updates.items() if name[2] in ("together", "pair")}
+    assert all(updates[task, partner, "twin"] == number for (task, partner, _), number in joint.items())

@@ -101,11 +101,14 @@ class Bundle:
         card: TaskCard | None = None,
         protocol: str | None = None,
         instances: Sequence[Instance] | None = None,
+        *,
+        main_only: bool = False,
     ) -> Scored:
         """Predict with one head and score under its protocol; of a head with several tasks say which, and its protocol."""
         head = self.head(name)
         card, protocol = card or head.card, protocol or head.protocol
-        return score(card, card.protocol_named(protocol), gold, self.predict_task(name, card, gold, instances))
+        predicted = self.predict_task(name, card, gold, instances)
+        return score(card, card.protocol_named(protocol), gold, predicted, main_only=main_only)
 
     def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
         """The heads that annotate raw documents: those named, or all, in one language where it is given."""

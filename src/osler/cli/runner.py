@@ -14,6 +14,7 @@ from osler.core.errors import OslerError
 from osler.core.files import write_atomic
 from osler.stages.study.engine import Facts, Job
 from osler.stages.study.spec import RunSpec
+from osler.stages.study.twins import Updates
 
 if TYPE_CHECKING:
     from osler.stages.finetune.config import FinetuneRecipe
@@ -66,7 +67,7 @@ class LocalRunner:
 
     def train(self, job: Job) -> Facts:
         """Fine-tune into folder/bundle, with torchrun where the run has several processes."""
-        recipe = _recipe(job.spec, job.start, job.threads, "the study's fine-tuning settings")
+        recipe = _recipe(job.spec, job.start, job.threads, "the study's fine-tuning settings", job.updates)
         if job.processes > 1:
             _torchrun(recipe, job)
             return Facts()
@@ -98,12 +99,17 @@ class LocalRunner:
             _let_go()
 
 
-def _recipe(spec: RunSpec, model: str, threads: int | None, where: str) -> FinetuneRecipe:
+def _recipe(
+    spec: RunSpec, model: str, threads: int | None, where: str, updates: Updates | None = None
+) -> FinetuneRecipe:
     from osler.stages.finetune.config import FinetuneRecipe
 
     settings: dict[str, Any] = json.loads(spec.settings)
     own = {"threads": threads} if threads else {}
     train = {**own, **settings.pop("train", {}), **json.loads(spec.runtime), "seed": spec.seed}
+    if updates is not None:
+        # So many updates and no fewer: nothing else may end a twin.
+        train |= {"steps": updates.steps, "eval_every": updates.eval_every, "patience": None, "budget": None}
     values = {**settings, "model": model, "tasks": list(spec.tasks), "keep_out": list(spec.kept_out), "train": train}
     return validate(FinetuneRecipe, values, where=where)
 

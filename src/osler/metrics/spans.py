@@ -51,6 +51,8 @@ def _items(document: Document) -> set[Item]:
 
 def touching_joined(fragments: Extent) -> Extent:
     """Join fragments that touch: two ways to write the same characters are one mention."""
+    if len(fragments) == 1:
+        return fragments
     joined: list[Fragment] = []
     for start, end in fragments:
         if joined and joined[-1][1] == start:

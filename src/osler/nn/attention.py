@@ -5,7 +5,8 @@ of the sequences travel as the keyword arguments `cu_seq_lens_q` and `max_length
 every layer. There is no attention dropout here: `varlen_attn` has none. A recipe that wants it runs the model padded.
 
 * CUDA, half precision: `torch.nn.attention.varlen.varlen_attn`, one kernel for all sequences.
-* Elsewhere (CPU, or float32 on CUDA), by what was measured to be fastest on one and two CPU cores with gradients:
+* CUDA, float32: one padded call, for a call a sequence would leave a GPU idle between them.
+* CPU, by what was measured to be fastest on one and two cores with gradients:
   - all sequences equally long: one batched call on a view of the same memory;
   - up to 16 tokens a sequence on average: one padded call, since the cost of a call outweighs the padding;
   - otherwise one call a sequence: 1.0 to 2.3 times as fast as one padded call, 4 to 40 times as fast as a block mask.
@@ -93,7 +94,7 @@ def _sequences(
     tensors = tuple(tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value))
     if min(lengths) == longest:
         output = _rows(tensors, len(lengths), longest, None, scale, reach)
-    elif tokens <= _SHORT * len(lengths):
+    elif query.is_cuda or tokens <= _SHORT * len(lengths):
         output = _padded(tensors, torch.tensor(lengths, device=query.device), longest, scale, reach)
     else:
         pieces = zip(*(torch.split(tensor, lengths) for tensor in tensors), strict=True)

@@ -30,6 +30,9 @@ class Kind(StrEnum):
     REGRESSION = "regression"
 
 
+_OTHERWISE = "+"
+
+
 class Protocol(Recipe):
     """How instances are made and scored. Change the meaning of a field and the version must rise."""
 
@@ -121,10 +124,17 @@ class TaskCard(Recipe):
             )
         return self.protocols[wanted]
 
-    def protocol_id(self, name: str | None = None) -> str:
-        """What is printed beside a number: task, protocol and version."""
+    def protocol_id(self, name: str | None = None, read: str = "") -> str:
+        """What is printed beside a number: task, protocol and version; `read` says how outputs were taken where not as it says."""
         wanted = name or self.protocol
-        return f"{self.name}/{wanted}@v{self.protocol_named(wanted).version}"
+        otherwise = f"{_OTHERWISE}{read}" if read else ""
+        return f"{self.name}/{wanted}{otherwise}@v{self.protocol_named(wanted).version}"
+
+    def protocol_behind(self, identifier: str) -> Protocol:
+        """The protocol of a number, from what `protocol_id` printed beside it."""
+        name = identifier.rpartition("/")[2].partition("@")[0]
+        # Names of protocols may have a + of their own.
+        return self.protocol_named(name if name in self.protocols else name.rpartition(_OTHERWISE)[0] or name)
 
     @property
     def entity_labels(self) -> tuple[str, ...]:

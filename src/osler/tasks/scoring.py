@@ -29,12 +29,22 @@ class Scored:
     decomposed: Decomposed
 
 
-def score(card: TaskCard, protocol: Protocol, gold: Sequence[Record], predicted: Sequence[Record]) -> Scored:
-    """Score one task under one protocol."""
+def score(
+    card: TaskCard,
+    protocol: Protocol,
+    gold: Sequence[Record],
+    predicted: Sequence[Record],
+    *,
+    main_only: bool = False,
+) -> Scored:
+    """Score one task under one protocol; `main_only` leaves out what costs time and is not the main number."""
     if protocol.records == "labelled":
         pairs = [(want, have) for want, have in zip(gold, predicted, strict=True) if want.labels]
         gold, predicted = [want for want, _ in pairs], [have for _, have in pairs]
-    metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
+    if main_only and card.kind is Kind.TAGGING and protocol.metric in _BY_MENTION:
+        metrics, details, decompositions = _mentions(card, gold, predicted)
+    else:
+        metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
     if protocol.metric not in metrics:
         raise RecipeError(
             f"metric {protocol.metric!r} is not one a {card.kind} task has",
@@ -48,19 +58,25 @@ def score(card: TaskCard, protocol: Protocol, gold: Sequence[Record], predicted:
 _Outcome = tuple[dict[str, float], dict[str, Any], dict[str, Decomposed]]
 
 
-def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+_BY_MENTION = ("f1", "precision", "recall", "macro_f1")
+
+
+def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
     scores = score_spans(_documents(gold), _documents(predicted), labels=card.labels)
+    return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+
+
+def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+    metrics, details, decomposed = _mentions(card, gold, predicted)
     partial = score_spans(_documents(gold), _documents(predicted), labels=card.labels, match="partial")
     tokens = score_tokens(_documents(gold), _documents(predicted), labels=card.labels)
-    metrics = _averages(scores) | {"partial_f1": partial.micro.f1, "token_f1": tokens.micro.f1}
-    details = scores.as_dict()
+    metrics |= {"partial_f1": partial.micro.f1, "token_f1": tokens.micro.f1}
     if card.phi:
         masking = score_deid(_documents(gold), _documents(predicted), card.phi)
         metrics["safe_harbor_recall"] = masking.safe_harbor_total.recall
         metrics["clean_share"] = masking.clean_share
         details["deid"] = masking.as_dict()
-    decomposed = {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro"), "token_f1": tokens.f1("micro")}
-    return metrics, details, decomposed
+    return metrics, details, decomposed | {"token_f1": tokens.f1("micro")}
 
 
 def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:

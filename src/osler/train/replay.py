@@ -24,7 +24,7 @@ from osler.train.source import LossOutput, move
 
 log = get_logger("osler.train")
 
-_BEFORE = 2
+_BEFORE = 1
 """Plain passes of a shape before it is recorded: a shape that is seen once is not worth it, and libraries set themselves up."""
 _MOST = 64
 """Shapes that are recorded; each takes a tenth of a second."""

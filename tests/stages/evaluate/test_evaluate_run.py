@@ -123,6 +123,52 @@ def test_a_protocol_is_read_as_it_says_and_not_only_named(bundle, tasks, tmp_pat
     assert found[0] != found[1]
 
 
+@pytest.mark.parametrize(
+    ("decoding", "protocol", "printed"),
+    [
+        ("free", "strict", "strict+free@v1"),
+        ("constrained", "strict", "strict@v1"),
+        ("free", "conlleval", "conlleval@v1"),
+        ("constrained", "conlleval", "conlleval+constrained@v1"),
+    ],
+)
+def test_a_decoding_that_the_protocol_does_not_have_is_printed_with_it(
+    bundle, tasks, tmp_path, decoding, protocol, printed
+):
+    task = tasks["clinic-entities-en"]
+    other = tmp_path / "bundle"
+    shutil.copytree(bundle, other)
+    spec = BundleSpec.load(other)
+    head = spec.heads["clinic-entities-en"]
+    options = head.options.changed(decoding=decoding)
+    spec.changed(heads={**spec.heads, "clinic-entities-en": head.changed(options=options)}).save(other)
+    made = run(asked(other, task, protocol=protocol, errors=True), tmp_path / "ev").path
+    metrics = json.loads((made / "metrics.json").read_text())
+    assert metrics["protocol"] == f"clinic-entities-en/{printed}"
+    assert json.loads((made / "errors.json").read_text())["protocol"] == metrics["protocol"]
+    assert metrics["protocol"] in (made / "errors.html").read_text()
+    card = TaskData.open(task).card
+    assert card.protocol_behind(metrics["protocol"]) == card.protocol_named(protocol)
+
+
+def test_a_protocol_with_a_plus_in_its_name_is_found_again(tasks):
+    card = TaskData.open(tasks["clinic-entities-en"]).card
+    for read in ("", "free"):
+        identifier = card.protocol_id("strict-train+dev", read)
+        assert card.protocol_behind(identifier).train_on == ("train", "dev")
+
+
+def test_several_labels_each_have_a_score_also_those_that_are_not_predicted(bundle, tasks, tmp_path):
+    task = tasks["clinic-conditions-en"]
+    made = run(asked(bundle, task), tmp_path / "ev").path
+    labels, left_out = TaskData.open(task).card.labels, 0
+    for record in read_records(made / "predictions.parquet"):
+        scores = {label: float(record.meta[f"score:{label}"]) for label in labels}
+        assert set(record.labels) == {label for label, value in scores.items() if value > 0.5}
+        left_out += len(labels) - len(record.labels)
+    assert left_out
+
+
 def test_mistakes_are_named_before_anything_is_made(bundle, tasks, tmp_path):
     task = tasks["clinic-entities-en"]
     assert BundleSpec.load(bundle).heads["clinic-entities-en"].protocol == "strict"

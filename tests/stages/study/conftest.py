@@ -81,6 +81,9 @@ class Bench:
         best: int = 50,
         turns: Mapping[str, int] | None = None,
         seconds: float = 10.0,
+        device: str = "cpu",
+        processes: int = 1,
+        counts: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> FinishedRun:
         """A finished run; `right` says how many of the first documents of each column it answers rightly, none: not scored."""
@@ -103,20 +106,21 @@ class Bench:
         folder = self.folder / "store" / f"{self.count:04}"
         cards = {name: TaskData.open(path) for name, path in zip(names, paths, strict=True)}
         tasks = [task.card.name for task in cards.values()]
-        counts = {
+        counted = {
             "steps": steps,
             "best_step": best,
             "parameters": 1000,
             "dev": dict.fromkeys(tasks, dev),
             "batches_an_epoch": dict(turns or dict.fromkeys(tasks, steps // 10)),
+            **(counts or {}),
         }
         rate = {"lr": (point or {}).get("train.lr", 3e-5)}
-        write(folder / "bundle" / "manifest.json", {"counts": counts, "recipe": {"epochs": 10, "train": rate}})
+        write(folder / "bundle" / "manifest.json", {"counts": counted, "recipe": {"epochs": 10, "train": rate}})
         history = [
             {"kind": "eval", "step": step, **dict.fromkeys(tasks, dev * step / best)} for step in (best // 2, best)
         ]
         write(folder / "bundle" / "history.json", history)
-        write(folder / "status.json", {"state": "done", "seconds": seconds, "device": "cpu"})
+        write(folder / "status.json", {"state": "done", "seconds": seconds, "device": device, "processes": processes})
         if right is not None:
             for name, task in cards.items():
                 number = right[name] if isinstance(right, Mapping) else right

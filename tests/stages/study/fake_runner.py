@@ -19,13 +19,15 @@ from osler.tasks.data import TaskData, write_records
 @dataclass
 class FakeRunner:
     """Its dev scores are given by model or by "model value-of-the-grid seed"; on the scored split it misses all mentions of the
-    first documents, as many as `missed` says."""
+    first documents, as many as `missed` says. A task has two batches, or as many as `batches` says, and tasks learned together
+    take turns until the largest is through."""
 
     log: Path
     dev: dict[str, float] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
     protocol: dict[str, str] = field(default_factory=dict)
     fails: dict[str, float] = field(default_factory=dict)
+    batches: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     def identify(self, model: str) -> str:
@@ -55,7 +57,15 @@ class FakeRunner:
         value = self._of(self.dev, job.spec, 0.5)
         steps = [{"kind": "eval", "step": step, **dict.fromkeys(names, step / 10)} for step in (1, 2)]
         write_json(bundle / "history.json", steps)
-        counts = {"dev": dict.fromkeys(names, value), "steps": 2, "best_step": 2, "start": job.start}
+        turns = dict.fromkeys(names, max(self.batches.get(name, 2) for name in names))
+        trained = turns if job.updates is None else {names[0]: job.updates.steps}
+        counts = {
+            "dev": dict.fromkeys(names, value),
+            "steps": sum(trained.values()),
+            "best_step": 2,
+            "start": job.start,
+        }
+        counts |= {"batches_trained": trained, "batches_by_epoch": [turns]}
         write_json(bundle / "manifest.json", {"counts": counts, "recipe": {"epochs": 1}})
         return Facts("fake")
 

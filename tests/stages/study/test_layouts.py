@@ -163,6 +163,44 @@ def test_mulyar2020_differences(bench) -> None:
     assert "differs from" not in table.note
 
 
+def test_mulyar2020_shows_the_papers_difference_and_that_at_equal_updates(bench) -> None:
+    bench.classes("one")
+    bench.classes("two")
+    runs = []
+    for seed in (1, 2):
+        runs += [bench.run("a", name, seed, 6) for name in ("one", "two")]
+        runs.append(bench.run("a", ("one", "two"), seed, {"one": 16, "two": 9}, mode="together"))
+        runs += [bench.run("a", name, seed, 14, mode="twin") for name in ("one", "two")]
+    table = laid_out(collect(bench.recipe("a"), runs), "mulyar2020")["table"]
+    names = [column.name for column in table.fields[3:]]
+    assert names == ["difference", "single-task", "difference at equal updates", "single-task at equal updates"]
+    one = texts(table)["one"]
+    assert one[1] == "80.0 ± 0.0"
+    assert [value.partition(" ")[0] for value in one[2:]] == ["50.0", "30.0", "10.0", "70.0"]
+    assert texts(table)["two"][4].startswith("−25.0 [")
+    assert "as many updates as the joint run gave it" in table.note
+    only = [run for run in runs if run.spec.mode != "single"]
+    table = laid_out(collect(bench.recipe("a"), only), "mulyar2020")["table"]
+    assert [column.name for column in table.fields[3:]] == names[2:]
+
+
+def test_peng2020_has_the_refinement_between_the_plain_model_and_the_fine_tuned_one(bench) -> None:
+    columns = ("sts", "nli")
+    for column in columns:
+        bench.classes(column)
+    runs = [bench.run("blue", column, seed, 2) for column in columns for seed in (1, 2)]
+    runs += [bench.run("mt", columns, seed, {"sts": 18, "nli": 3}, mode="refine") for seed in (1, 2)]
+    runs += [bench.run("mt", column, seed, 19, after="key") for column in columns for seed in (1, 2)]
+    recipe = bench.recipe("blue")
+    models = {"blue": {"model": "x"}, "mt": {"model": "x", "refine": {"tasks": columns, "score": True}}}
+    table = laid_out(collect(recipe.changed(models=models), runs), "peng2020")["table"]
+    rows = texts(table)
+    assert list(rows) == ["blue", "mt, refined", "mt, refined and fine-tuned"]
+    # Against the plain baseline, as the fine-tuned one is.
+    assert rows["mt, refined"][0].endswith("*")
+    assert not rows["mt, refined"][1].endswith("*")
+
+
 def test_peng2020_stages_groups_and_all_tasks(bench) -> None:
     for column in ("sts", "nli", "ddi"):
         bench.classes(column)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -77,4 +78,31 @@ def test_cost_counts_runs_that_were_not_chosen(written: Path) -> None:
     assert (cost["good", "one", "alone"]["runs done"], cost["good", "one", "alone"]["runs chosen"]) == ("4", "2")
     assert "FLOP" not in cost["good", "one", "alone"]  # not known, so not shown
     times = (written / "logs" / "cost.md").read_text()
-    assert "| good | one | alone | 1.00 | 4 | 40.0 | 2 | 10.0 | cpu |" in times
+    assert "| good | one | alone | 1.00 | 4 | 40.0 | 0.0 | 2 | 10.0 | cpu |" in times
+
+
+def test_cost_adds_up_the_work_of_the_whole_search_each_run_once(bench, tmp_path: Path) -> None:
+    bench.classes("one")
+    bench.classes("two")
+    counted = {"tokens": 1000, "flops": 2e9}
+    runs = [bench.run("a", "one", 1, 10, point={"train.lr": 5e-5}, counts=counted)]
+    runs.append(bench.run("a", "one", 1, None, point={"train.lr": 1e-5}, chosen=False, counts=counted))
+    runs.append(bench.run("a", ("one", "two"), 1, 10, mode="together", counts=counted, device="GPU", processes=2))
+    runs.append(bench.run("a", ("one", "two"), 1, None, mode="refine", only_start=True, counts=counted))
+    write_reports(bench.recipe("a"), runs, [], tmp_path)
+    cost = {(row["task"], row["learned"]): row for row in csv.DictReader((tmp_path / "tables" / "cost.csv").open())}
+    assert set(cost) == {("one", "alone"), ("one", "all tasks together"), ("two", "all tasks together")}
+    alone = cost["one", "alone"]
+    assert (alone["FLOP of a chosen run"], alone["FLOP of all runs"], alone["tokens"]) == (
+        "2.00e+09",
+        "4.00e+09",
+        "1000",
+    )
+    text = (tmp_path / "tables" / "cost.md").read_text()
+    assert "each run counted once and refinements included: 4 runs, 4,000 tokens, 8.00e+09 FLOP." in text
+    times = {
+        tuple(time["columns"]): time["gpu_seconds"]
+        for time in json.loads((tmp_path / "logs" / "cost.json").read_text())
+        if time["mode"] != "refine"
+    }
+    assert times == {("one",): 0.0, ("one", "two"): 20.0}

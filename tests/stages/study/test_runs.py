@@ -78,6 +78,44 @@ def test_settings_lie_on_top_of_each_other_the_nearer_above_the_farther(tasks, t
     assert json.loads(by_column[PHI].runtime) == {"device": "cpu"}
 
 
+def test_a_mode_has_settings_of_its_own_below_those_of_a_task(tasks, tmp_path):
+    study = recipe(
+        tasks,
+        modes=["single", "together", "pairs"],
+        seeds=[1],
+        finetune={"epochs": 3, "train": {"lr": 1e-3, "warmup": 0.2}},
+        mode_settings={"together": {"train": {"lr": 5e-3}}, "single": {"epochs": 4}, "pairs": {"epochs": 5}},
+        task_settings={PHI: {"epochs": 6}},
+    )
+    found = {(run.spec.mode, run.spec.columns[0]): settings(run.spec) for run in plan(study, tmp_path).runs}
+    assert found["together", ENTITIES] == {"epochs": 3, "train": {"lr": 5e-3, "warmup": 0.2}}
+    assert [found["single", name]["epochs"] for name in NAMES] == [4, 6, 4]
+    assert found["pair", ENTITIES] == {"epochs": 5, "train": {"lr": 1e-3, "warmup": 0.2}}
+
+
+def test_a_refinement_is_scored_where_that_is_asked_for(tasks, tmp_path, fake):
+    refined = {"model": "m", "refine": {"tasks": [ENTITIES, PHI], "score": True}}
+    study = recipe(tasks, models={"refined": refined}, layout="peng2020")
+    plain = recipe(tasks, models={"refined": {"model": "m", "refine": {"tasks": [ENTITIES, PHI]}}})
+    runner = fake()
+    silent = (run(plain, tmp_path / "plain", runner=runner).path / "results.json").read_bytes()
+    assert not any("refinement" in label for label in runner.done("score"))
+    assert "refine" not in {cell["mode"] for cell in json.loads(silent)["cells"]}
+    # Asked for later, the same runs are scored and none is trained again.
+    before = len(runner.done())
+    made = run(study.changed(store=tmp_path / "plain.runs"), tmp_path / "study", runner=runner)
+    assert len(runner.done()) == before
+    assert Counter(label for label in runner.done("score") if "refinement" in label) == {
+        f"refined, refinement on {ENTITIES}+{PHI}, seed {seed}": 2 for seed in (1, 2)
+    }
+    table = (made.path / "table.md").read_text()
+    # What was refined alone stands above what fine-tuning made of it.
+    assert table.index("| refined, refined |") < table.index("| refined, refined and fine-tuned |")
+    # Without the question there is no line, whatever another study scored.
+    again = run(plain, tmp_path / "plain", runner=runner, force=True)
+    assert (again.path / "results.json").read_bytes() == silent
+
+
 def test_what_changes_no_result_changes_no_key(tasks, tmp_path):
     plain = plan(recipe(tasks, finetune={"epochs": 2}), tmp_path).runs
     moved = plan(recipe(tasks, finetune={"epochs": 2, "train": {"device": "cpu", "threads": 1}}), tmp_path).runs
@@ -192,6 +230,12 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
         (
             {"finetune": {"epoch": 1}, "grid": {"train.lr": [1e-5]}},
             "settings of m on clinic-entities-en: unknown key 'epoch'",
+        ),
+        ({"mode_settings": {"pair": {}}}, "mode_settings.*'single', 'together' or 'pairs'"),
+        ({"mode_settings": {"together": {"epoch": 1}}, "modes": ["together"]}, "unknown key 'epoch'"),
+        (
+            {"models": {"a": {"model": "m"}, "b": {"model": "m", "settings": {"decoding": "free"}}}},
+            r"clinic-entities-en would be scored under .*/strict@v1 and under .*/strict\+free@v1",
         ),
         ({"fractions": [1.5]}, "fractions: 1.5 is not between 0 and 1"),
         ({"fractions": [0.5, 0.5]}, "fractions says something twice"),

@@ -52,7 +52,7 @@ def test_status_lists_states_and_reasons(begun):
     assert summary(found) == "4 runs: 2 done, 2 failed"
     assert failures(found)[0] == "failed: broken, clinic-entities-en, seed 1: this one cannot be done (attempt 1)"
     status = json.loads(next(begun.with_name("study.runs").glob("*/status.json")).read_text())
-    assert set(status) == {"state", "reason", "attempts", "seconds", "device", "peak_memory"}
+    assert set(status) == {"state", "reason", "attempts", "seconds", "device", "peak_memory", "processes"}
 
 
 def test_a_study_is_remembered_with_whole_paths(begun, task, monkeypatch, tmp_path):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from osler.bundle.spec import BundleSpec
 from osler.core.errors import RecipeError, nearest
-from osler.tasks.card import Protocol, TaskCard
+from osler.tasks.card import Kind, Protocol, TaskCard
+from osler.tasks.instances.options import HeadOptions
 
 AFTERWARDS = frozenset({"version", "description", "metric", "decoding", "repair"})
 """The fields of a protocol that do not say how a head is taught."""
@@ -49,6 +50,12 @@ def read_under(spec: BundleSpec, name: str, card: TaskCard, protocol: str | None
     protocols = {**head.card.protocols, wanted: card.protocol_named(wanted)}
     read = head.changed(card=head.card.changed(protocols=protocols), protocol=wanted)
     return spec.changed(heads={**spec.heads, name: read}), wanted
+
+
+def printed_id(card: TaskCard, protocol: str, options: HeadOptions) -> str:
+    """The protocol as it is named beside a number: with what the head was made to do otherwise, for that is another number."""
+    tagging = card.kind is Kind.TAGGING
+    return card.protocol_id(protocol, options.read_otherwise(card.protocol_named(protocol).decoding) if tagging else "")
 
 
 def taught_otherwise(one: Protocol, other: Protocol) -> list[str]:

@@ -15,7 +15,7 @@ from osler.core.files import write_json
 from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import find_errors
 from osler.stages.evaluate.findings import WRONG, outcomes
-from osler.stages.evaluate.protocol import head_for, read_under
+from osler.stages.evaluate.protocol import head_for, printed_id, read_under
 from osler.tasks.card import Kind
 from osler.tasks.data import TaskData, read_records, write_records
 from osler.tasks.scoring import Scored, score
@@ -43,6 +43,7 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
     spec = BundleSpec.load(recipe.bundle)
     name = head_for(spec, task.card, recipe.head)
     spec, protocol = read_under(spec, name, task.card, recipe.protocol)
+    printed = printed_id(task.card, protocol, spec.heads[name].options)
     if recipe.split not in task.splits:
         raise ArtifactError(
             f"no split {recipe.split!r}", where=recipe.task, fix=f"Use one of: {', '.join(task.splits)}"
@@ -71,7 +72,7 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
             {
                 "task": task.card.name,
                 "split": recipe.split,
-                "protocol": task.card.protocol_id(protocol),
+                "protocol": printed,
                 "metric": task.card.protocol_named(protocol).metric,
                 "main": scored.main,
                 "metrics": scored.metrics,
@@ -80,7 +81,7 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
         )
         work.counts.update(records=len(gold), **{name: round(value, 6) for name, value in scored.metrics.items()})
         if recipe.errors:
-            _write_errors(recipe, task, protocol, gold, predicted, scored, work)
+            _write_errors(recipe, task, protocol, printed, gold, predicted, scored, work)
 
     return produce(
         out, kind="evaluation", recipe=recipe, parents=parents, build=build, force=force or plain is not None
@@ -101,6 +102,7 @@ def _write_errors(
     recipe: EvaluateRecipe,
     task: TaskData,
     protocol: str,
+    printed: str,
     gold: Sequence[Record],
     predicted: Sequence[Record],
     scored: Scored,
@@ -112,9 +114,7 @@ def _write_errors(
 
     card = task.card
     errors = find_errors(card, card.protocol_named(protocol), gold, predicted)
-    heading = Heading(
-        recipe.split, card.protocol_id(protocol), card.protocol_named(protocol).metric, scored.main, scored.metrics
-    )
+    heading = Heading(recipe.split, printed, card.protocol_named(protocol).metric, scored.main, scored.metrics)
     facts = {"task": card.name, "kind": card.kind.value, "split": recipe.split, "protocol": heading.protocol}
     write_errors_csv(errors, work.path / "errors.csv")
     write_errors_json(errors, work.path / "errors.json", facts)

@@ -7,6 +7,7 @@ from typing import Any
 
 from osler.bundle.spec import BundleSpec
 from osler.stages.finetune.config import FinetuneRecipe
+from osler.tasks.card import Kind
 
 
 def bundle_card(recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, Any]) -> str:
@@ -14,10 +15,14 @@ def bundle_card(recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, A
     rows = []
     for name, head in spec.heads.items():
         for task, protocol_name in (head.members or {name: head.protocol}).items():
-            metric = head.card.protocol_named(protocol_name).metric
+            protocol = head.card.protocol_named(protocol_name)
             lost = sum(counts["not_expressible"].get(task, {}).values())
-            score = f"{counts['dev'][task]:.4f} {metric}" if task in counts["dev"] else _without_dev(task, counts)
-            shown = head.card.protocol_id(head.protocol) if task == name else f"{task}/{protocol_name}"
+            score = (
+                f"{counts['dev'][task]:.4f} {protocol.metric}" if task in counts["dev"] else _without_dev(task, counts)
+            )
+            read = head.options.read_otherwise(protocol.decoding) if head.card.kind is Kind.TAGGING else ""
+            own = f"{task}/{protocol_name}+{read}" if read else f"{task}/{protocol_name}"
+            shown = head.card.protocol_id(protocol_name, read) if task == name else own
             rows.append(f"| {name} | {head.card.kind} | {head.card.language} | {shown} | {score} | {lost} |")
     table = "\n".join(rows)
     return f"""---

@@ -39,7 +39,7 @@ from osler.stages.finetune.teacher import soft_labels, teacher_digest
 from osler.stages.finetune.weighting import balanced
 from osler.tasks.builders import make_builder
 from osler.tasks.data import TaskData
-from osler.tasks.instances.base import Builder
+from osler.tasks.instances.base import Builder, Instance
 from osler.tasks.leakage import HeldOut, without_leaks
 from osler.tasks.tokens import Tokens
 from osler.text.document import Record
@@ -152,6 +152,7 @@ class _Finetuning:
         self.taught = taught(spec)
         self.train_data: dict[str, TaskInstances] = {}
         self.dev: dict[str, list[Record]] = {}
+        self._dev_instances: dict[str, list[Instance]] = {}
         # No text that any task is chosen or tested by may teach another one.
         splits = {
             name: task.card.protocol_named(self.taught[name].protocol).train_on for name, task in self.tasks.items()
@@ -204,6 +205,7 @@ class _Finetuning:
         config = self.recipe.train
         if config.eval_every is None:
             config = config.changed(eval_every=_per_epoch(source, self.recipe.epochs))
+        a_token = flops_per_token(self.bundle.model.encoder.config, length=self.bundle.spec.max_length)
         with progress("finetune", config.steps or len(source)) as bar:
 
             def show(report: StepReport) -> None:
@@ -216,7 +218,7 @@ class _Finetuning:
                 folder=work.path,
                 evaluate=self._evaluate if self.dev else None,
                 best=BestOf("mean") if self.dev else None,
-                flops_per_token=flops_per_token(self.bundle.model.encoder.config, length=self.bundle.spec.max_length),
+                flops_per_token=a_token,
                 on_step=show,
             )
         if not work.main:
@@ -232,6 +234,8 @@ class _Finetuning:
             heads=len(self.bundle.spec.heads),
             parameters=sum(p.numel() for p in self.bundle.model.parameters()),
             steps=result.step,
+            tokens=result.tokens,
+            flops=result.tokens * a_token,
             best_step=result.best_step if self.dev else result.step,
             dev_mean=round(float(result.best_value), 6) if result.best_value is not None else None,
             dev=dev,
@@ -282,12 +286,14 @@ class _Finetuning:
 
     def _scores(self) -> dict[str, float]:
         """The dev score of every task that has dev left; of a head with several tasks, by the types of each."""
-        return {
-            name: self.bundle.evaluate(
-                self.taught[name].head, gold, self.tasks[name].card, self.taught[name].protocol
-            ).main
-            for name, gold in self.dev.items()
-        }
+        scores = {}
+        for name, gold in self.dev.items():
+            head, protocol = self.taught[name]
+            if name not in self._dev_instances:
+                self._dev_instances[name] = self.bundle.instances(head, gold)
+            card, instances = self.tasks[name].card, self._dev_instances[name]
+            scores[name] = self.bundle.evaluate(head, gold, card, protocol, instances, main_only=True).main
+        return scores
 
     def _evaluate(self, module: nn.Module, step: int) -> Mapping[str, float]:
         scores = self._scores()

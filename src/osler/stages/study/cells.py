@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, NamedTuple
@@ -21,12 +21,17 @@ class CellKey(NamedTuple):
     mode: str = "single"
     fraction: float = 1.0
     partner: str = ""
-    """The other task of a pair."""
+    """The other task of a pair; of a twin, the other task of the pair whose updates it has."""
 
     @property
-    def twin(self) -> CellKey:
+    def plain(self) -> CellKey:
         """The same model on the same task, learned alone from all of its data."""
         return CellKey(self.row, self.column)
+
+    def twin(self, cells: Container[CellKey], *, equal: bool) -> CellKey | None:
+        """What a task learned with others is compared with: itself learned alone, with `equal` for as many updates."""
+        key = CellKey(self.row, self.column, "twin", 1.0, self.partner) if equal else self.plain
+        return key if key in cells else None
 
 
 @dataclass(frozen=True)

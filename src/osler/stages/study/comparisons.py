@@ -10,6 +10,8 @@ from osler.metrics.significance import Comparison, holm, paired_bootstrap
 from osler.stages.study.cells import Cell, CellKey
 from osler.stages.study.gather import Evidence
 
+COMPARED = ("single", "together", "refine")
+"""Ways of learning in which models are compared with the baseline."""
 Cells = Mapping[CellKey, tuple[Cell, Evidence]]
 
 
@@ -44,19 +46,19 @@ def read_compared(values: Mapping[str, Any]) -> Compared:
 
 
 def against_baseline(cells: Cells, baseline: str, resamples: int) -> dict[CellKey, Compared]:
-    """Every model's cells with the baseline's, learned in the same way from all of the data."""
+    """Every model's cells with the baseline's, learned in the same way from all of the data; a refinement with the plain baseline."""
     pairs = [
-        (key, key._replace(row=baseline))
+        (key, key._replace(row=baseline, mode="single" if key.mode == "refine" else key.mode))
         for key in cells
-        if key.row != baseline and key.mode in ("single", "together") and key.fraction == 1.0
+        if key.row != baseline and key.mode in COMPARED and key.fraction == 1.0
     ]
     return _compared(cells, pairs, resamples)
 
 
-def against_twins(cells: Cells, mode: str, resamples: int) -> dict[CellKey, Compared]:
-    """Tasks learned with others, each with the same task learned alone by the same model."""
-    pairs = [(key, key.twin) for key in cells if key.mode == mode and key.fraction == 1.0]
-    return _compared(cells, pairs, resamples)
+def against_twins(cells: Cells, mode: str, resamples: int, *, equal: bool) -> dict[CellKey, Compared]:
+    """Tasks learned with others, each with the same task learned alone by the same model, with `equal` for as many updates."""
+    found = [(key, key.twin(cells, equal=equal)) for key in cells if key.mode == mode and key.fraction == 1.0]
+    return _compared(cells, [(key, twin) for key, twin in found if twin is not None], resamples)
 
 
 def draws_for(comparisons: int, resamples: int) -> int:

@@ -19,6 +19,8 @@ class Refinement(Recipe):
     """Names of columns of the study."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Fine-tuning settings of the refinement, on top of the study's."""
+    score: bool = False
+    """Whether it is a line of the tables too: one model for its tasks, before it is fine-tuned on any (peng2020)."""
 
 
 class StudyModel(Recipe):
@@ -51,6 +53,9 @@ class StudyRecipe(Recipe):
     """Which runs see the split that is scored: those that dev chose, once each, or all (tables over all configurations)."""
     modes: tuple[Literal["single", "together", "pairs"], ...] = ("single",)
     """Each task alone; all tasks in one run (mulyar2020); every pair of tasks in one run (peng2020, pairwise)."""
+    twins: Literal["epochs", "updates"] = "epochs"
+    """What a task learned with others is compared with: the same task alone as its own settings have it, or a further run
+    of it alone with as many updates as the joint run gave the task."""
     within: tuple[str, ...] = ()
     """Groups whose tasks are taught together or in pairs, each group by itself; by default all columns are."""
     fractions: tuple[float, ...] = ()
@@ -65,8 +70,10 @@ class StudyRecipe(Recipe):
     """The model others are compared with; by default the first."""
     finetune: dict[str, Any] = Field(default_factory=dict)
     """Fine-tuning settings of all runs, as in a fine-tuning recipe."""
+    mode_settings: dict[Literal["single", "together", "pairs"], dict[str, Any]] = Field(default_factory=dict)
+    """By mode: fine-tuning settings of its runs, on top of those."""
     task_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By column: fine-tuning settings on top of those."""
+    """By column: fine-tuning settings of the runs on it alone, on top of those."""
     split: str = "test"
     layout: Literal["plain", "carrino2022", "lewis2020", "mulyar2020", "peng2020", "wada2020"] = "plain"
     """How the main table is laid out."""

@@ -13,6 +13,7 @@ from osler.core.errors import OslerError
 from osler.core.files import write_json
 from osler.stages.study.spec import FinishedRun, RunSpec
 from osler.stages.study.status import RunStatus, holding, is_trained, read_status
+from osler.stages.study.twins import Updates
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Job:
     """CPU threads; None leaves it to the settings and to torch."""
     processes: int = 1
     """Processes of the run, started with torchrun where there are several."""
+    updates: Updates | None = None
+    """Of a twin: how long it trains, in place of its epochs."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ def attempt(job: Job, runner: Runner) -> Outcome:
         write_json(job.folder / "spec.json", job.spec.plain())
         # Scoring a run that was trained before is no new attempt.
         attempts = before.attempts + (before.state != "done")
-        status = before.changed(state="running", reason=None, attempts=attempts)
+        processes = before.processes if is_trained(job.folder) else job.processes
+        status = before.changed(state="running", reason=None, attempts=attempts, processes=processes)
         status.write(job.folder)
         started = time.monotonic()
         facts: Facts = Facts()

@@ -38,6 +38,8 @@ def gather(finished: Sequence[FinishedRun], resamples: int) -> dict[CellKey, tup
     """Every cell that has a score, in the order its first run came."""
     grouped: dict[CellKey, list[tuple[FinishedRun, str]]] = {}
     for run in finished:
+        if run.spec.only_start:
+            continue  # it has no line, also where another study that shares the store has scored it
         for column in run.spec.columns:
             grouped.setdefault(_key(run.spec, column), []).append((run, column))
     # Runs of a cell share their task, or the folds of it: a few tasks in memory are enough.
@@ -53,14 +55,14 @@ def gather(finished: Sequence[FinishedRun], resamples: int) -> dict[CellKey, tup
 
 def _key(spec: RunSpec, column: str) -> CellKey:
     others = [name for name in spec.columns if name != column]
-    partner = others[0] if spec.mode == "pair" and others else ""
+    partner = others[0] if spec.mode == "pair" and others else spec.partner
     return CellKey(spec.row, column, spec.mode, spec.fraction, partner)
 
 
 def _cell(key: CellKey, read: Sequence[_Read], resamples: int) -> tuple[Cell, Evidence] | None:
     chosen = [item for item in read if item.run.chosen and item.run.score is not None]
     if not chosen:
-        return None  # a refinement that is only a beginning, or a fold that is for choices alone
+        return None  # a fold that is for choices alone
     # A fold that only serves choices is not scored, and is no part of the column's mean.
     scored = [item if item in chosen else replace(item, run=replace(item.run, chosen=False)) for item in read]
     protocols = {item.protocol for item in read if item.run.score is not None}
@@ -109,9 +111,8 @@ def _read(run: FinishedRun, column: str, gold_of: Callable[[Path, str], tuple[Ta
         main, values = metrics.get("main"), dict(metrics.get("metrics", {}))
         if run.chosen:
             data, gold = gold_of(path, spec.split)
-            name = metrics["protocol"].rpartition("/")[2].partition("@")[0]
             predicted = list(read_records(run.evaluation(column) / "predictions.parquet"))
-            scored = score(data.card, data.card.protocol_named(name), gold, predicted)
+            scored = score(data.card, data.card.protocol_behind(metrics["protocol"]), gold, predicted)
             main, values, documents = scored.main, dict(scored.metrics), len(scored.decomposed.rows)
             # Where a metric has no parts by document, scoring gives those of another one: no interval is better than that.
             decomposed = scored.decomposed if abs(scored.decomposed.value - main) < 1e-9 else None

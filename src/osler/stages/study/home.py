@@ -17,6 +17,7 @@ from osler.stages.study.plan import Plan, expand, home
 from osler.stages.study.spec import RunSpec
 from osler.stages.study.status import state_of
 from osler.stages.study.status_view import RunLine
+from osler.stages.study.twins import folder_of
 
 RECIPE = "study.toml"
 RUNS = "runs.json"
@@ -59,8 +60,9 @@ def lines(out: Path) -> list[RunLine]:
     store = Path(values["store"])
     found: dict[str, RunLine] = {}
     for item in values["runs"]:
-        status = state_of(store / item["key"])
-        line = RunLine(item["key"], RunSpec.from_plain(item["spec"]), item["cost"], status.state, status)
+        spec = RunSpec.from_plain(item["spec"])
+        status = state_of(folder_of(store, item["key"], spec))
+        line = RunLine(item["key"], spec, item["cost"], status.state, status)
         found.setdefault(item["key"], line)
     return list(found.values())
 
@@ -70,7 +72,7 @@ def planned_lines(recipe: StudyRecipe, out: Path, runner: Runner) -> list[RunLin
     plan = expand(recipe, out, runner)
     found: dict[str, RunLine] = {}
     for run in plan.runs:
-        status = state_of(plan.folder(run.key))
+        status = state_of(folder_of(plan.store, run.key, run.spec))
         found.setdefault(run.key, RunLine(run.key, run.spec, run.cost, status.state, status))
     return list(found.values())
 

@@ -29,6 +29,11 @@ def left_out(values: Mapping[str, Any]) -> dict[str, Any]:
             result["within"] = [group for group in result["within"] if group in result["groups"]]
     if isinstance(result.get("finetune"), Mapping):
         result["finetune"] = without_turns(result["finetune"], gone)
+    if isinstance(result.get("mode_settings"), Mapping):
+        result["mode_settings"] = {
+            mode: without_turns(settings, gone) if isinstance(settings, Mapping) else settings
+            for mode, settings in result["mode_settings"].items()
+        }
     result["models"] = {row: _model(model, gone) for row, model in _kept(result.get("models", {}), gone).items()}
     return result
 

@@ -81,7 +81,7 @@ def effects(results: Results, row: str) -> list[Effect]:
     found = []
     for helped, helper in product(results.columns, results.columns):
         key = CellKey(row, helped, "pair", 1.0, helper)
-        cell, twin = results.cells.get(key), results.cells.get(key.twin)
+        cell, twin = results.cells.get(key), results.twin(key)
         if cell is not None and twin is not None:
             difference = cell.summary.mean - twin.summary.mean
             found.append(Effect(helper, helped, difference, results.pairs.get(key), cell.updates, twin.updates))

@@ -7,22 +7,27 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
-from typing import Any
-
-import pyarrow.parquet as pq
+from typing import Any, Literal
 
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import RecipeError
+from osler.stages.study.columns import columns_of, size
 from osler.stages.study.config import Refinement, StudyModel, StudyRecipe
 from osler.stages.study.engine import Runner
 from osler.stages.study.narrow import without_turns
-from osler.stages.study.plan_checks import RUNTIME, check_grid, check_modes, check_names
+from osler.stages.study.plan_checks import RUNTIME, check_grid, check_modes, check_names, check_readings, check_twin
 from osler.stages.study.spec import Mode, RunSpec
 from osler.tasks.data import TaskData
 
 _USUAL_EPOCHS = 10
+_FIELD: dict[Mode, Literal["single", "together", "pairs"]] = {
+    "single": "single",
+    "together": "together",
+    "pair": "pairs",
+}
 
 
 @dataclass(frozen=True)
@@ -52,14 +57,16 @@ class Plan:
 
 def expand(recipe: StudyRecipe, out: Path, runner: Runner) -> Plan:
     """All runs of a study; whatever is wrong with the recipe is said now and not after hours."""
-    columns = _columns(recipe)
+    columns = columns_of(recipe)
     check_names(recipe, columns)
     check_grid(recipe, columns)
     check_modes(recipe, columns)
     digests = {row: runner.identify(model.model) for row, model in recipe.models.items()}
     expansion = _Expansion(recipe, columns, digests, runner)
     store = Path(os.path.abspath(recipe.store or home(out)))
-    return Plan(tuple(expansion.runs()), store, columns, digests)
+    runs = tuple(expansion.runs())
+    check_readings(recipe, columns, [run.spec for run in runs])
+    return Plan(runs, store, columns, digests)
 
 
 def home(out: Path) -> Path:
@@ -79,20 +86,6 @@ def merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 def points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """All combinations of a grid; one empty point where there is no grid."""
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-
-
-def _columns(recipe: StudyRecipe) -> dict[str, tuple[TaskData, ...]]:
-    columns: dict[str, tuple[TaskData, ...]] = {}
-    for path in recipe.tasks:
-        task = TaskData.open(Path(os.path.abspath(path)))
-        if task.card.name in columns:
-            raise RecipeError(f"tasks: the column {task.card.name!r} is given twice", fix="Give each task once")
-        columns[task.card.name] = (task,)
-    for name, paths in recipe.folds.items():
-        if name in columns:
-            raise RecipeError(f"folds: the column {name!r} is among the tasks too", fix="Give it once")
-        columns[name] = tuple(TaskData.open(Path(os.path.abspath(path))) for path in paths)
-    return columns
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,7 @@ class _Expansion:
         self.digests = digests
         self.runner = runner
         self.fractions = (1.0, *recipe.fractions)
-        self.sizes = {task.artifact.manifest.digest: _size(task) for tasks in columns.values() for task in tasks}
+        self.sizes = {task.artifact.manifest.digest: size(task) for tasks in columns.values() for task in tasks}
         self.checked: dict[str, tuple[str, ...]] = {}
 
     def runs(self) -> Iterator[PlannedRun]:
@@ -141,7 +134,11 @@ class _Expansion:
                         yield refinement
                         start = replace(start, after=refinement.key)
                     for part in self._parts():
-                        yield from self._points(start, part)
+                        for point in points(self.recipe.grid):
+                            planned = self._point(start, part, point)
+                            yield planned
+                            if part.mode in ("together", "pair") and fraction == 1.0:
+                                yield from self._twins(start, planned, point)
 
     def _parts(self) -> Iterator[_Part]:
         """The columns of each run of a row, seed and fraction."""
@@ -160,31 +157,42 @@ class _Expansion:
     def _refinement(self, start: _Start, refine: Refinement) -> PlannedRun:
         settings = merged(merged(self.recipe.finetune, start.model.settings), refine.settings)
         where = f"settings of the refinement of {start.row}"
-        return self._planned(start, _Part("refine", refine.tasks), settings, {}, where)
+        planned = self._planned(start, _Part("refine", refine.tasks), settings, {}, where)
+        return replace(planned, spec=replace(planned.spec, only_start=not refine.score))
 
-    def _points(self, start: _Start, part: _Part) -> Iterator[PlannedRun]:
-        layers: list[Mapping[str, Any]] = [self.recipe.finetune, start.model.settings]
+    def _point(self, start: _Start, part: _Part, point: Mapping[str, Any]) -> PlannedRun:
+        settings = self._settings(start, part)
+        where = f"settings of {start.row} on {'+'.join(part.columns)}"
+        try:
+            return self._planned(start, part, settings, point, "grid" if point else where)
+        except RecipeError:
+            # A mistake that is there without the grid too is not the grid's.
+            self._planned(start, part, settings, {}, where)
+            raise
+
+    def _settings(self, start: _Start, part: _Part) -> dict[str, Any]:
+        """What the recipe says for a run, the nearer above the farther."""
+        common: list[Mapping[str, Any]] = [self.recipe.finetune, self.recipe.mode_settings.get(_FIELD[part.mode], {})]
+        own: list[Mapping[str, Any]] = [start.model.settings]
         if part.mode == "single":
             # What is good for one task says nothing of a run that learns several.
             name = part.columns[0]
-            layers = [
-                layers[0],
-                self.recipe.task_settings.get(name, {}),
-                layers[1],
-                start.model.task_settings.get(name, {}),
-            ]
-        settings: dict[str, Any] = {}
-        for layer in layers:
-            settings = merged(settings, layer)
-        where = f"settings of {start.row} on {'+'.join(part.columns)}"
-        for point in points(self.recipe.grid):
-            try:
-                planned = self._planned(start, part, settings, point, "grid" if point else where)
-            except RecipeError:
-                # A mistake that is there without the grid too is not the grid's.
-                self._planned(start, part, settings, {}, where)
-                raise
-            yield planned
+            common.append(self.recipe.task_settings.get(name, {}))
+            own.append(start.model.task_settings.get(name, {}))
+        return reduce(merged, [*common, *own], {})
+
+    def _twins(self, start: _Start, joint: PlannedRun, point: Mapping[str, Any]) -> Iterator[PlannedRun]:
+        """Each task of a joint run alone, as its single runs are but for their length."""
+        if self.recipe.twins != "updates":
+            return
+        spec = joint.spec
+        for name in spec.columns:
+            alone = self._point(start, _Part("single", (name,)), point)
+            check_twin(json.loads(spec.settings), json.loads(alone.spec.settings))
+            partner = next(other for other in spec.columns if other != name) if spec.mode == "pair" else ""
+            twin = replace(alone.spec, mode="twin", equal_to=joint.key, partner=partner, alone=alone.key)
+            share = self.sizes[twin.task_digests[0]] / sum(self.sizes[digest] for digest in spec.task_digests)
+            yield PlannedRun(twin, twin.key(self.digests[start.row]), joint.cost * share)
 
     def _planned(
         self, start: _Start, part: _Part, settings: Mapping[str, Any], point: Mapping[str, Any], where: str
@@ -244,15 +252,6 @@ class _Expansion:
         if mark not in self.checked:
             self.checked[mark] = self.runner.check(spec, where)
         return self.checked[mark]
-
-
-def _size(task: TaskData) -> int:
-    """How much there is to learn from: bytes of the training records before compression."""
-    path = task.artifact.path / "train.parquet"
-    if not path.is_file():
-        return 1
-    metadata = pq.ParquetFile(path).metadata
-    return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)) or 1
 
 
 def _nested(name: str, value: Any) -> dict[str, Any]:

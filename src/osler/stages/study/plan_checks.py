@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from osler.core.errors import RecipeError, nearest
 from osler.stages.study.config import StudyRecipe
+from osler.stages.study.spec import RunSpec
+from osler.tasks.card import Kind
 from osler.tasks.data import TaskData
+from osler.tasks.instances.options import HeadOptions
 from osler.train.config import TrainConfig
 
 RUNTIME = frozenset(
@@ -72,3 +77,36 @@ def check_grid(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskData]]) -
                     "so nothing is left to choose by",
                     fix="Choose a protocol that keeps dev apart, or leave the choice out",
                 )
+
+
+def check_readings(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskData]], runs: Sequence[RunSpec]) -> None:
+    """A column whose heads are decoded in two ways would hold numbers that cannot be compared; the report refuses it, hours later."""
+    seen: dict[str, str] = {}
+    for spec in runs:
+        settings = json.loads(spec.settings)
+        chosen = {name: settings[name] for name in ("tagger", "decoding") if name in settings}
+        options = HeadOptions.model_validate(chosen)
+        for name in () if spec.only_start else spec.columns:
+            card = columns[name][0].card
+            protocol = card.protocol_named(recipe.protocols.get(name))
+            read = options.read_otherwise(protocol.decoding) if card.kind is Kind.TAGGING else ""
+            if seen.setdefault(name, read) != read:
+                printed = [card.protocol_id(recipe.protocols.get(name), way) for way in (seen[name], read)]
+                raise RecipeError(
+                    f"decoding: {name} would be scored under {printed[0]} and under {printed[1]}",
+                    fix="Use one decoding for every run of a study",
+                )
+
+
+def check_twin(joint: Mapping[str, Any], alone: Mapping[str, Any]) -> None:
+    """Equal updates need runs whose updates can be counted by task, and a twin that learns its task and nothing else."""
+    if any(settings.get("accumulate", 1) != 1 for settings in (joint, alone)):
+        raise RecipeError(
+            "twins: with accumulate an update holds batches of several tasks, so the updates of one task cannot be counted",
+            fix="Leave accumulate out, or say twins = 'epochs'",
+        )
+    if alone.get("mlm"):
+        raise RecipeError(
+            "twins: mlm is among the settings of runs on one task, so not all of their updates are of that task",
+            fix="Move it to mode_settings.together or mode_settings.pairs",
+        )

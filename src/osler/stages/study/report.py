@@ -15,6 +15,7 @@ from osler.report.rank_plot import critical_difference
 from osler.report.tables import csv_table, markdown_table
 from osler.stages.study import pairwise
 from osler.stages.study.config import StudyRecipe
+from osler.stages.study.cost_tables import cost_table, timing_table
 from osler.stages.study.layouts import main_tables
 from osler.stages.study.layouts.common import NamedTable, lines, missing_text
 from osler.stages.study.pairwise_report import pairwise_page
@@ -22,13 +23,11 @@ from osler.stages.study.results import Results, collect
 from osler.stages.study.sections import (
     accounting_table,
     choice_table,
-    cost_table,
     difference_table,
     fractions,
     interval_table,
     learning_table,
     rank_table,
-    timing_table,
 )
 from osler.stages.study.spec import FinishedRun, RunSpec
 

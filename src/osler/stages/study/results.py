@@ -11,9 +11,9 @@ from typing import Any
 from osler.core.errors import ArtifactError, OslerError
 from osler.metrics.ranks import RankTest, rank_test
 from osler.stages.study.cells import Cell, CellKey, read_cell
-from osler.stages.study.comparisons import Compared, against_baseline, against_twins, read_compared
+from osler.stages.study.comparisons import COMPARED, Compared, against_baseline, against_twins, read_compared
 from osler.stages.study.config import StudyRecipe
-from osler.stages.study.costs import Timing, timings
+from osler.stages.study.costs import Timing, Work, timings, work
 from osler.stages.study.gather import gather
 from osler.stages.study.spec import FinishedRun
 
@@ -30,9 +30,11 @@ class Results:
     comparisons: Mapping[CellKey, Compared]
     """Models against the baseline."""
     together: Mapping[CellKey, Compared] = field(default_factory=dict)
-    """All tasks in one run, each against its single-task twin."""
+    """All tasks in one run, each against its single-task twin; at equal updates where the study has such twins."""
     pairs: Mapping[CellKey, Compared] = field(default_factory=dict)
     """Pairs of tasks in one run, each task against its single-task twin."""
+    alone: Mapping[CellKey, Compared] = field(default_factory=dict)
+    """All tasks in one run, each against the task learned alone for its own epochs, where the twins are others than that."""
     ranks: RankTest | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -43,6 +45,8 @@ class Results:
     resamples: int = 2000
     missing: int = 0
     """Runs that are not done: the study is not complete."""
+    work: Work = field(default_factory=Work)
+    """Of all runs, those that dev did not choose and refinements included."""
     timings: Sequence[Timing] = ()
     """Seconds and devices; they differ from run to run and are no part of results.json."""
 
@@ -63,6 +67,11 @@ class Results:
     def has(self, mode: str) -> bool:
         """Whether anything was learned in this way."""
         return any(key.mode == mode for key in self.cells)
+
+    def twin(self, key: CellKey) -> Cell | None:
+        """What a cell that was learned with other tasks is compared with: the task alone, at equal updates where the study has that."""
+        twin = key.twin(self.cells, equal=self.has("twin"))
+        return None if twin is None else self.cells[twin]
 
     def of_column(self, column: str) -> Cell:
         """Any cell of a column, for what they all share: protocol and metric."""
@@ -86,7 +95,8 @@ class Results:
         cells = []
         for key, cell in self.cells.items():
             row = cell.as_dict()
-            for name, family in (("against", self.comparisons), ("twin", self.together), ("twin", self.pairs)):
+            families = {"against": self.comparisons, "alone": self.alone}
+            for name, family in [*families.items(), ("twin", self.together), ("twin", self.pairs)]:
                 if key in family:
                     row[name] = family[key].as_dict()
             if "against" in row:
@@ -100,6 +110,7 @@ class Results:
             "choose": self.choose,
             "resamples": self.resamples,
             "missing_runs": self.missing,
+            "work": asdict(self.work),
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "refined": {name: list(columns) for name, columns in self.refined.items()},
             "settings": {name: dict(values) for name, values in self.settings.items()},
@@ -118,6 +129,7 @@ def collect(recipe: StudyRecipe, finished: Sequence[FinishedRun], missing: int =
     if not gathered:
         raise OslerError("no run of the study has a score yet", fix="Run the study first: osler study run")
     cells = {key: cell for key, (cell, _) in gathered.items()}
+    equal = any(key.mode == "twin" for key in cells)
     return Results(
         title=recipe.title,
         layout=recipe.layout,
@@ -125,8 +137,9 @@ def collect(recipe: StudyRecipe, finished: Sequence[FinishedRun], missing: int =
         baseline=baseline,
         cells=cells,
         comparisons=against_baseline(gathered, baseline, recipe.resamples),
-        together=against_twins(gathered, "together", recipe.resamples),
-        pairs=against_twins(gathered, "pair", recipe.resamples),
+        together=against_twins(gathered, "together", recipe.resamples, equal=equal),
+        pairs=against_twins(gathered, "pair", recipe.resamples, equal=equal),
+        alone=against_twins(gathered, "together", recipe.resamples, equal=False) if equal else {},
         ranks=_ranks(cells),
         groups=recipe.groups,
         refined={name: model.refine.tasks for name, model in recipe.models.items() if model.refine},
@@ -134,6 +147,7 @@ def collect(recipe: StudyRecipe, finished: Sequence[FinishedRun], missing: int =
         choose=recipe.choose,
         resamples=recipe.resamples,
         missing=missing,
+        work=work(finished),
         timings=timings(finished),
     )
 
@@ -150,9 +164,10 @@ def read_results(path: Path) -> Results:
             split=values["split"],
             baseline=values["baseline"],
             cells={cell.key: cell for cell in cells},
-            comparisons=_family(values, "against", ("single", "together")),
+            comparisons=_family(values, "against", COMPARED),
             together=_family(values, "twin", ("together",)),
             pairs=_family(values, "twin", ("pair",)),
+            alone=_family(values, "alone", ("together",)),
             ranks=_read_ranks(ranks) if ranks else None,
             groups={name: tuple(columns) for name, columns in values["groups"].items()},
             refined={name: tuple(columns) for name, columns in values["refined"].items()},
@@ -160,6 +175,7 @@ def read_results(path: Path) -> Results:
             choose=values["choose"],
             resamples=values["resamples"],
             missing=values["missing_runs"],
+            work=Work(**values.get("work", {})),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtifactError("not the results of a study", where=path, fix="Run osler study run again") from error
@@ -188,7 +204,7 @@ def _in_recipe_order(recipe: StudyRecipe, finished: Sequence[FinishedRun]) -> li
 
 def _ranks(cells: Mapping[CellKey, Cell]) -> RankTest | None:
     """Ranks of models over the columns that every one of them has a score on."""
-    main = {(key.row, key.column): cell for key, cell in cells.items() if key == key.twin}
+    main = {(key.row, key.column): cell for key, cell in cells.items() if key == key.plain}
     rows = list(dict.fromkeys(row for row, _ in main))
     columns = [
         column for column in dict.fromkeys(column for _, column in main) if all((row, column) in main for row in rows)
@@ -202,7 +218,7 @@ def _settings(finished: Sequence[FinishedRun]) -> dict[str, dict[str, Any]]:
     """Peak rate and epochs of each model on each task, from the recipes its bundles were made with."""
     found: dict[str, dict[str, Any]] = {}
     for run in finished:
-        if run.spec.mode == "pair" or run.spec.fraction != 1.0 or not run.chosen:
+        if run.spec.mode in ("pair", "twin") or run.spec.fraction != 1.0 or not run.chosen:
             continue
         for column in run.spec.columns:
             name = setting_name(run.spec.row, column, run.spec.mode)

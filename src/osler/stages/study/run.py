@@ -31,8 +31,10 @@ def plan(recipe: StudyRecipe, out: Path) -> list[str]:
     where = "on a Ray cluster" if recipe.engine == "ray" else "on this machine"
     how = f"{recipe.workers} at a time" if recipe.workers else "as many at a time as fit"
     chosen = "all runs" if recipe.score == "all" else "each run" if grid == 1 else "the runs that dev chose"
+    twins = recipe.twins == "updates" and set(recipe.modes) & {"together", "pairs"}
     return [
         f"{' x '.join(parts)}, {how} {where}",
+        *(["learn each task of a joint run alone too, for as many updates as that run gave it"] if twins else []),
         f"score the {recipe.split} split once for {chosen}; choices are made on dev alone",
         f"keep runs in {recipe.store or home(out)}, write table and report to {out}",
     ]
@@ -86,7 +88,7 @@ def _write(recipe: StudyRecipe, schedule: Schedule, work: Workspace) -> None:
     write_reports(recipe, finished, (), work.path)
     write_json(work.path / "choices.json", record(recipe, schedule.decided()))
     work.counts.update(
-        runs=len(schedule.by_key),
+        runs=len({run.folder for run in finished}),
         scored=len({run.folder for run in finished if run.scored}),
         models=len(recipe.models),
         tasks=len(schedule.plan.columns),

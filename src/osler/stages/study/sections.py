@@ -1,26 +1,32 @@
-"""Tables beside the main one: differences with intervals, ranks, accounting of joint learning, learning curves, choices, cost."""
+"""Tables beside the main one: differences with intervals, ranks, accounting of joint learning, learning curves, choices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from osler.metrics.ranks import RankTest
 from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table, Value
 from osler.stages.study.cells import Cell, CellKey
 from osler.stages.study.comparisons import draws_for
-from osler.stages.study.costs import Timing
 from osler.stages.study.layouts.common import SPREAD, deviation, mean_value, note, protocol_of, rate_text, seeds_text
 from osler.stages.study.layouts.mulyar2020 import difference
 from osler.stages.study.results import Results
 
-MODES = {"single": "alone", "together": "all tasks together", "pair": "with", "refine": "refinement"}
+MODES = {
+    "single": "alone",
+    "together": "all tasks together",
+    "pair": "with",
+    "refine": "refinement",
+    "twin": "alone at equal updates",
+}
 
 
 def how(key: CellKey) -> str:
     """How a cell's task was learned, in words."""
     said = f"with {key.partner}" if key.partner else MODES[key.mode]
+    if key.mode == "twin":
+        said = f"alone, as many updates as {said if key.partner else 'together'}"
     return said if key.fraction == 1.0 else f"{said}, {key.fraction:g} of the data"
 
 
@@ -33,7 +39,7 @@ def interval_table(results: Results) -> Table:
     for column in results.columns:
         headings[len(rows)] = _heading(results, column)
         for cell in results.cells.values():
-            if cell.key.column == column and cell.key.fraction == 1.0 and cell.key.mode != "pair":
+            if cell.key.column == column and cell.key.fraction == 1.0 and not cell.key.partner:
                 mean, interval = cell.summary.mean, cell.interval
                 spread = Value(mean, std=deviation(cell))
                 whole = Value(mean, low=interval.low, high=interval.high) if interval else None
@@ -104,7 +110,7 @@ def accounting_table(results: Results) -> Table:
     shown: list[Cell] = []
     headings: dict[int, str] = {}
     for key, cell in sorted(results.cells.items(), key=lambda item: results.rows.index(item[0].row)):
-        twin = results.cells.get(key.twin)
+        twin = results.twin(key)
         if key.mode != "together" or key.fraction != 1.0 or twin is None:
             continue
         shown += [cell, twin]
@@ -116,7 +122,7 @@ def accounting_table(results: Results) -> Table:
                 protocol_of(results, key.column),
                 mean_value(results, cell, mark=False),
                 mean_value(results, twin, mark=False),
-                difference(results, key.row, key.column),
+                difference(results.together, cell, twin),
                 cell.updates,
                 twin.updates,
                 "yes" if cell.updates == twin.updates else f"no, {cell.updates / max(twin.updates, 1):.2f} x",
@@ -128,10 +134,16 @@ def accounting_table(results: Results) -> Table:
         shown,
         f"{SPREAD}, times 100,",
         "Difference: together minus alone with its 95 % interval (paired bootstrap over documents and seeds); † it excludes zero. "
-        "Updates: batches of the task that one run was trained on. Where they are not equal, the difference is of tasks and of updates.",
+        "Updates: batches of the task that one run was trained on (the median over seeds). " + _updates_text(shown),
         stars=False,
     )
     return Table(heads, rows, "What learning together does to each task", text, headings)
+
+
+def _updates_text(shown: Sequence[Cell]) -> str:
+    if any(cell.key.mode == "twin" for cell in shown):
+        return "Alone is the twin with the updates of the joint run, under a schedule of its own."
+    return "Where they are not equal, the difference is of tasks and of updates; twins = 'updates' makes them equal."
 
 
 def fractions(results: Results, column: str) -> list[float]:
@@ -199,63 +211,3 @@ def choice_table(results: Results) -> Table:
         stars=False,
     )
     return Table(heads, rows, "What was chosen on dev", text)
-
-
-def cost_table(results: Results) -> Table:
-    """Updates, tokens and arithmetic of one chosen run of every cell, and how many runs it took to choose it."""
-    rows: list[list[TableCell]] = []
-    for cell in results.cells.values():
-        chosen = cell.chosen
-        steps = [float(run.steps) for run in chosen]
-        tokens = [float(run.tokens) for run in chosen if run.tokens is not None]
-        flops = [run.flops for run in chosen if run.flops is not None]
-        rows.append(
-            [
-                cell.key.row,
-                cell.key.column,
-                how(cell.key),
-                round(median(steps)),
-                cell.updates,
-                round(median(tokens)) if tokens else None,
-                f"{median(flops):.2e}" if flops else None,
-                len(cell.runs),
-                len(chosen),
-            ]
-        )
-    heads: list[Column | str] = ["model", "task", "learned", Column("all", group="updates")]
-    heads += [Column("of this task", group="updates"), "tokens", Column("FLOP", align="right")]
-    heads += [Column("done", group="runs"), Column("chosen", group="runs")]
-    empty = [i for i, name in ((5, "tokens"), (6, "FLOP")) if all(row[i] is None for row in rows)]
-    kept = [i for i in range(len(heads)) if i not in empty]
-    text = (
-        "Updates, tokens and FLOP are of one chosen run (the median). A run that teaches several tasks stands in the line of each. "
-        "Seconds and devices differ from run to run: they are in logs/cost.html."
-    )
-    return Table([heads[i] for i in kept], [[row[i] for i in kept] for row in rows], "What each score cost", text)
-
-
-def timing_table(timings: Sequence[Timing]) -> Table:
-    """Seconds by model, tasks and way of learning."""
-    rows: list[list[TableCell]] = [
-        [
-            time.row,
-            ", ".join(time.columns),
-            MODES[time.mode] if time.mode != "pair" else "in a pair",
-            time.fraction,
-            time.runs,
-            time.seconds,
-            time.chosen_runs,
-            time.chosen_seconds / time.chosen_runs if time.chosen_runs else None,
-            ", ".join(time.devices),
-        ]
-        for time in timings
-    ]
-    heads: list[Column | str] = ["model", "tasks", "learned", Column("data", digits=2), Column("runs", group="all")]
-    heads += [Column("seconds", digits=1, group="all"), Column("runs", group="chosen")]
-    heads += [Column("seconds a run", digits=1, group="chosen"), "device"]
-    total = sum(time.seconds for time in timings)
-    text = (
-        f"{sum(time.runs for time in timings):,} runs took {total:,.0f} seconds, fine-tuning and scoring; runs that share a machine "
-        "slow each other. Runs kept from an earlier study count with the time they took then."
-    )
-    return Table(heads, rows, "Time by model and task", text)

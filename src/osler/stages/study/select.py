@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from osler.core.errors import OslerError
 from osler.stages.study.config import StudyRecipe
 from osler.stages.study.plan import Plan, PlannedRun
-from osler.stages.study.spec import Mode
+from osler.stages.study.spec import Mode, RunSpec
 
 
 class Group(NamedTuple):
@@ -25,6 +25,8 @@ class Group(NamedTuple):
     columns: tuple[str, ...]
     fold: int | None
     fraction: float
+    partner: str = ""
+    """Of a twin of a pair: the other task."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +43,17 @@ class Choice:
     """Grid point, seed, key and dev score of every run there was to choose from."""
 
 
-def group_of(run: PlannedRun) -> Group:
+def group_of(spec: RunSpec) -> Group:
     """The group of a run."""
-    spec = run.spec
-    return Group(spec.row, spec.mode, spec.columns, spec.fold, spec.fraction)
+    return Group(spec.row, spec.mode, spec.columns, spec.fold, spec.fraction, spec.partner)
 
 
 def groups(plan: Plan) -> dict[Group, list[PlannedRun]]:
-    """All groups of a study; refinements are in none, for they are not scored."""
+    """All groups of a study; what is only a start for other runs is in none, for it is not scored."""
     found: dict[Group, list[PlannedRun]] = {}
     for run in plan.runs:
-        if run.spec.mode != "refine":
-            found.setdefault(group_of(run), []).append(run)
+        if not run.spec.only_start:
+            found.setdefault(group_of(run.spec), []).append(run)
     return found
 
 

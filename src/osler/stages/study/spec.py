@@ -21,7 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-Mode = Literal["single", "together", "pair", "refine"]
+Mode = Literal["single", "together", "pair", "refine", "twin"]
+"""twin: a task alone with as many updates as a run of several tasks gave it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class RunSpec:
     fold: int | None = None
     after: str | None = None
     """The key of the refinement whose bundle this run starts from, in place of `model`."""
+    equal_to: str | None = None
+    """Of a twin: the key of the joint run that says how many updates it has."""
+    partner: str = ""
+    """Of a twin of a pair: the other task of the pair."""
+    alone: str | None = None
+    """Of a twin: the key of the run that differs from it in nothing but its length."""
+    only_start: bool = False
+    """A refinement that other runs start from, and that has no line in the tables."""
     inputs: tuple[str, ...] = ()
     """Digests of what the settings name by path (a teacher, a corpus), so that another one is another run."""
     kept_out: tuple[Path, ...] = ()
@@ -61,6 +70,9 @@ class RunSpec:
         content: list[Any] = [start, list(self.task_digests), self.seed, self.split, self.settings]
         if self.inputs:
             content.append(list(self.inputs))
+        if self.equal_to:
+            # How many updates that run gave is known when it is done; which run it is says as much.
+            content.append({"updates of": self.equal_to})
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]
 
     def plain(self) -> dict[str, Any]:
@@ -81,6 +93,8 @@ class RunSpec:
         parts = [self.row, "+".join(self.columns), f"seed {self.seed}"]
         if self.mode == "refine":
             parts[1] = f"refinement on {parts[1]}"
+        if self.mode == "twin":
+            parts[1] += f" with the updates of learning it with {self.partner or 'all'}"
         if self.fold is not None:
             parts.append(f"fold {self.fold + 1}")
         if self.fraction < 1:
@@ -112,8 +126,8 @@ class FinishedRun:
 
     @property
     def scored(self) -> bool:
-        """Whether every column of it was scored; a run that dev did not choose is not, nor is a refinement."""
-        return self.spec.mode != "refine" and all(
+        """Whether every column of it was scored; a run that dev did not choose is not, nor one that others only start from."""
+        return not self.spec.only_start and all(
             (self.evaluation(column) / "metrics.json").is_file() for column in self.spec.columns
         )
 

@@ -34,6 +34,8 @@ class RunStatus:
     device: str | None = None
     peak_memory: int | None = None
     """Bytes on a GPU, where one was used."""
+    processes: int = 1
+    """Processes that it was trained with, each on a GPU of its own where there are GPUs."""
 
     def changed(self, **values: Any) -> RunStatus:
         """A copy with some fields replaced."""

@@ -17,3 +17,13 @@ class HeadOptions(Recipe):
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
+
+    def read_otherwise(self, decoding: str) -> str:
+        """How a linear tagger's labels are taken in place of what a protocol says ("greedy", "constrained"); empty where that holds.
+
+        A chain is always decoded as one: that is the head, and overrules nothing.
+        """
+        if self.tagger != "linear" or self.decoding == "protocol":
+            return ""
+        asked = "greedy" if self.decoding == "free" else self.decoding
+        return "" if asked == decoding else self.decoding

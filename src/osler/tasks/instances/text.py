@@ -16,6 +16,10 @@ from osler.tasks.instances.document import document_windows
 from osler.tasks.instances.sentences import sentences_of
 from osler.text.document import Document, Record, TextPair
 
+_MANY_LABELS = 100
+_WORTH_NOTING = 0.01
+"""Of so many labels (codes of a terminology) only those with at least this probability are noted, for most have next to none."""
+
 
 class TextBuilder(Builder):
     """One target for a text. A document longer than the window is read in windows whose outputs are pooled."""
@@ -143,11 +147,12 @@ class MultiLabelBuilder(TextBuilder):
         return np.asarray(outputs.max(axis=0))
 
     def predicted(self, record: Record, output: np.ndarray) -> Record:
-        """Every label more probable than not."""
+        """Every label more probable than not; in the metadata the probability of all labels, for whoever draws the line elsewhere."""
         probabilities = 1.0 / (1.0 + np.exp(-output))
-        chosen = [(label, p) for label, p in zip(self.card.labels, probabilities, strict=True) if p > 0.5]
-        scores = {**record.meta, **{f"score:{label}": f"{p:.4f}" for label, p in chosen}}
-        return record.with_(labels=tuple(label for label, _ in chosen), value=None, meta=scores)
+        found = list(zip(self.card.labels, probabilities, strict=True))
+        least = _WORTH_NOTING if len(found) > _MANY_LABELS else 0.0
+        scores = {**record.meta, **{f"score:{label}": f"{p:.4f}" for label, p in found if p >= least}}
+        return record.with_(labels=tuple(label for label, p in found if p > 0.5), value=None, meta=scores)
 
 
 class RegressionBuilder(TextBuilder):

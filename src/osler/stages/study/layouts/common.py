@@ -34,10 +34,15 @@ class Line:
         return results.cell(self.row, column, self.mode)
 
 
-def lines(results: Results, modes: Sequence[str] = ("single", "together", "refine")) -> list[Line]:
+def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin", "refine")) -> list[Line]:
     """Every model in every way it learned from all of the data."""
-    said = {"single": "", "together": ", all tasks together", "refine": ", refined only"}
-    present = {(key.row, key.mode) for key in results.cells if key.fraction == 1.0}
+    said = {
+        "single": "",
+        "together": ", all tasks together",
+        "refine": ", refined only",
+        "twin": ", alone at equal updates",
+    }
+    present = {(key.row, key.mode) for key in results.cells if key.fraction == 1.0 and not key.partner}
     return [Line(f"{row}{said[mode]}", row, mode) for row in results.rows for mode in modes if (row, mode) in present]
 
 

@@ -1,10 +1,17 @@
-"""Mulyar and McInnes 2020, table 2: one model for all tasks beside one model a task, with the difference."""
+"""Mulyar and McInnes 2020, table 2: one model for all tasks beside one model a task, with the difference.
+
+Where a study has twins at equal updates, what the paper has not stands beside it: the difference from those.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table, Value
 from osler.stages.study.cells import Cell, CellKey
+from osler.stages.study.comparisons import Compared
 from osler.stages.study.layouts.common import SPREAD, NamedTable, mean_value, note, protocol_of
 from osler.stages.study.results import Results
 
@@ -14,24 +21,25 @@ def tables(results: Results) -> list[NamedTable]:
     heads: list[Column | str] = ["task", Column("protocol", align="left")]
     # A model that learned nothing jointly has nothing to say here, unless none did.
     joint_rows = list(dict.fromkeys(key.row for key in results.cells if key.mode == "together")) or results.rows
+    ways = _ways(results)
     for row in joint_rows:
-        heads += [
-            Column("multi-task", digits=1, scale=100, group=row),
-            Column("difference", digits=1, scale=100, group=row),
-            Column("single-task", digits=1, scale=100, group=row),
-        ]
+        heads.append(Column("multi-task", digits=1, scale=100, group=row))
+        for way in ways:
+            heads.append(Column(f"difference{way.said}", digits=1, scale=100, group=row))
+            heads.append(Column(f"single-task{way.said}", digits=1, scale=100, group=row))
     rows: list[list[TableCell]] = []
     shown: list[Cell | None] = []
     for column in results.columns:
         line: list[TableCell] = [column, protocol_of(results, column)]
         for row in joint_rows:
-            joint, single = results.cell(row, column, "together"), results.cell(row, column)
-            shown += [joint, single]
-            line += [
-                mean_value(results, joint, mark=False),
-                difference(results, row, column),
-                mean_value(results, single, mark=False),
-            ]
+            joint = results.cell(row, column, "together")
+            shown.append(joint)
+            line.append(mean_value(results, joint, mark=False))
+            for way in ways:
+                single = results.cell(row, column, way.mode)
+                shown.append(single)
+                line.append(difference(way.family, joint, single))
+                line.append(mean_value(results, single, mark=False))
         rows.append(line)
     text = note(
         results,
@@ -40,19 +48,41 @@ def tables(results: Results) -> list[NamedTable]:
         f"{SPREAD}, times 100,",
         "Multi-task: a single encoder with a head a task; single-task: one model a task. Difference: multi-task minus "
         "single-task with its 95 % interval over documents and seeds; † its interval excludes zero. Updates of both are in "
-        "the table of accounting.",
+        "the table of accounting." + _equal_text(results),
         stars=False,
     )
     caption = f"One model for all tasks and one model a task, {results.split} split"
     return [NamedTable("table", Table(heads, rows, caption, text))]
 
 
-def difference(results: Results, row: str, column: str) -> Value | None:
+def difference(family: Mapping[CellKey, Compared], joint: Cell | None, single: Cell | None) -> Value | None:
     """Multi-task minus single-task; without an interval where the metric has none."""
-    key = CellKey(row, column, "together")
-    found = results.together.get(key)
-    if found is not None:
-        c = found.comparison
-        return Value(c.difference, low=c.low, high=c.high, mark="†" if c.excludes_zero else "")
-    joint, single = results.cells.get(key), results.cells.get(key.twin)
-    return None if joint is None or single is None else Value(joint.summary.mean - single.summary.mean)
+    if joint is None or single is None:
+        return None
+    found = family.get(joint.key)
+    if found is None:
+        return Value(joint.summary.mean - single.summary.mean)
+    c = found.comparison
+    return Value(c.difference, low=c.low, high=c.high, mark="†" if c.excludes_zero else "")
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way of learning a task alone that the joint run is compared with."""
+
+    mode: str
+    said: str
+    family: Mapping[CellKey, Compared]
+
+
+def _ways(results: Results) -> list[_Way]:
+    if not results.has("twin"):
+        return [_Way("single", "", results.together)]
+    twins = _Way("twin", " at equal updates", results.together)
+    return [_Way("single", "", results.alone), twins] if results.has("single") else [twins]
+
+
+def _equal_text(results: Results) -> str:
+    if not results.has("twin"):
+        return ""
+    return " At equal updates: the task alone for as many updates as the joint run gave it, in place of its own epochs."
