@@ -4,6 +4,7 @@ import pytest
 import torch
 from train_toys import Toy, ToySource, config, same, weights
 
+from osler.core.errors import OslerError
 from osler.train.loop import train
 from osler.train.tally import Tally
 
@@ -22,6 +23,12 @@ def test_a_spike_is_skipped_and_counted(tmp_path):
     result = train(Toy(), Spiky(100), config(spike=10.0, clip=0.0), folder=tmp_path / "watched")
     assert result.skipped == 1
     assert train(Toy(), Spiky(100), config(clip=0.0), folder=tmp_path / "not").skipped == 0
+
+
+def test_spikes_without_end_are_called_by_their_name(tmp_path):
+    settings = config(spike=0.01, max_skipped=5)  # so low that all is a spike, once the usual is known
+    with pytest.raises(OslerError, match=r"or the gradient a spike, 5 steps in a row, up to step 55"):
+        train(Toy(), ToySource(100), settings, folder=tmp_path)
 
 
 def test_what_is_usual_survives_a_checkpoint(tmp_path):

@@ -45,7 +45,13 @@ class Tokens:
                 where=folder,
                 fix="Give a folder with a fast tokenizer (osler vocab makes one)",
             )
-        return cls(Tokenizer.from_file(str(path)))
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exception
+            raise ArtifactError(
+                "this is not the description of a tokenizer", where=path, fix="Give a tokenizer.json of Hugging Face"
+            ) from error
+        return cls(tokenizer)
 
     @property
     def overhead(self) -> int:

@@ -38,7 +38,7 @@ class TrainConfig(Recipe):
     decay_vectors: bool = Field(False, description="decay biases and norms too, as fairseq does; matrices always are")
     clip: float = Field(1.0, ge=0, description="largest norm of the whole gradient; 0 does not clip")
     spike: float = Field(0.0, ge=0, description="skip a step whose gradient norm is so many times the usual; 0: none")
-    max_skipped: int = Field(20, ge=1, description="give up after this many non-finite steps in a row")
+    max_skipped: int = Field(20, ge=1, description="give up after this many skipped steps in a row")
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"

@@ -186,8 +186,9 @@ class Run:
 
     def _check_skipped(self, in_a_row: int) -> None:
         if in_a_row >= self._config.max_skipped:
+            spike = ", or the gradient a spike," if self._config.spike else ""
             raise OslerError(
-                f"training diverged: loss or gradient was not finite {in_a_row} steps in a row, up to step {self.step}",
+                f"training diverged: loss or gradient was not finite{spike} {in_a_row} steps in a row, up to step {self.step}",
                 where=self._folder,
                 fix="Lower lr, lengthen warmup or set clip, and start again with --force",
             )

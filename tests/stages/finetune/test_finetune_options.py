@@ -13,6 +13,7 @@ import torch
 from safetensors.numpy import load_file
 
 from osler.bundle.bundle import Bundle
+from osler.bundle.spec import BundleSpec
 from osler.core.errors import MissingExtraError, RecipeError
 from osler.nn.encoder import load_encoder
 from osler.nn.multihead import MultiHeadModel
@@ -322,3 +323,10 @@ def test_patience_counts_epochs_where_no_steps_are_given(model, tasks, tmp_path)
     counts = made.manifest.counts
     an_epoch = sum(counts["batches_an_epoch"].values())
     assert (counts["best_step"], counts["steps"]) == (an_epoch, 3 * an_epoch)
+
+
+def test_windows_of_a_shorter_encoder_overlap_by_the_same_share(model, make_task, tmp_path):
+    task = make_task("short", ["DRUG"], seed=9, train=4)
+    given = FinetuneRecipe(model=str(model), tasks=(task,), max_length=512, overlap=64, epochs=1, train={"threads": 1})
+    bundle = run(given, tmp_path / "bundle").path
+    assert (BundleSpec.load(bundle).max_length, BundleSpec.load(bundle).overlap) == (64, 8)

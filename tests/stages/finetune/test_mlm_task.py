@@ -144,6 +144,19 @@ def test_an_epoch_is_no_longer_for_a_large_corpus_and_goes_on_where_the_last_one
     assert {len(r.indices) for r in prepared(wide, models["masked"])[1].order(0) if r.task == "mlm"} == {2}
 
 
+@pytest.mark.parametrize("order", ["round-robin", "proportional", "temperature", "annealed"])
+def test_a_number_of_batches_is_that_number_in_every_epoch_and_no_batch_comes_twice(models, task, corpus, order):
+    given = recipe(models["masked"], task, epochs=3, mlm={"corpus": str(corpus), "batches": 2}, mixing={"order": order})
+    _, batches = prepared(given, models["masked"])
+    seen = []
+    for epoch in range(3):
+        turns = [ref.task for ref in batches.order(epoch)]
+        assert turns == ["drugs", "mlm", "drugs", "mlm", "drugs"]
+        assert batches.counts[epoch] == {"drugs": 3, "mlm": 2}
+        seen += [ref.indices for ref in batches.order(epoch) if ref.task == "mlm"]
+    assert len(set(seen)) == 6
+
+
 def test_documents_that_a_task_holds_out_are_removed_from_the_corpus_and_counted(
     models, task, make_corpus, texts, tmp_path
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe
-from osler.core.errors import RecipeError
+from osler.core.errors import ArtifactError, RecipeError
+from osler.nn.presets import find_preset
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
@@ -118,6 +120,18 @@ def test_the_estimate_from_a_sample_is_what_tokenising_counts(made, tmp_path):
     assert corpus_size(recipe(made, validation_share=0.2), tmp_path / "encoder").sampled
 
 
+@pytest.mark.parametrize("left", [0, 20_000, -8])
+def test_a_damaged_corpus_is_named(made, tmp_path, left):
+    shutil.copytree(made / "corpus", tmp_path / "corpus")
+    [file] = (tmp_path / "corpus" / "shards").iterdir()
+    content = file.read_bytes()
+    file.write_bytes(content[:left] + bytes(8 if left < 0 else 0))
+    planned = recipe(made).changed(corpus=tmp_path / "corpus")
+    with pytest.raises(ArtifactError, match="this file of the corpus is damaged") as refusal:
+        corpus_size(planned, tmp_path / "encoder")
+    assert refusal.value.where == str(file)
+
+
 def test_a_source_read_twice_makes_an_epoch_longer(made, tmp_path):
     once = corpus_size(recipe(made), tmp_path / "e").epoch_tokens
     twice = corpus_size(recipe(made, source_weights={"clinic": 2.0}), tmp_path / "e").epoch_tokens
@@ -189,6 +203,20 @@ def test_a_checkpoint_and_a_teacher_count(tmp_path):
     assert "300 entries, those of the checkpoint" in with_teacher
     assert "teacher" in with_teacher.split("memory")[1]
     assert "teacher" not in without
+
+
+def test_layers_of_a_teacher_bring_their_attention_along(tmp_path):
+    from osler.nn.layer_subset import of_layers
+    from osler.nn.mlm import MaskedLM
+
+    shape = find_preset("tiny").changed(layers=4, width=None, heads=None, inner=None)
+    teacher = MaskedLM.from_preset(shape, vocab_size=300, pad_token_id=1, max_length=512, seed=1)
+    teacher.save(tmp_path / "teacher")
+    assert len(set(teacher.config.layer_types)) == 2
+    for layers in ((0, 1), (0, 3), (0, 2, 3)):
+        settings = Distillation(teacher=tmp_path / "teacher", teacher_layers=layers)
+        planned = skeleton_of(PlannedRecipe(distill=settings, max_length=512), ROBERTA)
+        assert planned.config.layer_types == of_layers(teacher, layers).config.layer_types
 
 
 def test_a_plan_before_there_is_data(tmp_path):

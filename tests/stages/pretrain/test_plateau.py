@@ -14,10 +14,10 @@ def test_the_entropy_is_that_of_the_frequencies():
     assert unigram_entropy(parts, 10, limit=4) == pytest.approx(math.log(2))
 
 
-def follow(losses: list[float], entropy: float = 7.6) -> PlateauWatch:
+def follow(losses: list[float], entropy: float = 7.6, every: int = 10) -> PlateauWatch:
     watch = PlateauWatch(entropy)
     for number, loss in enumerate(losses):
-        watch.see(10 * (number + 1), loss)
+        watch.see(every * (number + 1), loss)
     return watch
 
 
@@ -39,3 +39,9 @@ def test_a_run_that_learns_is_left_alone():
 def test_loss_lines_without_a_value_are_passed_over():
     watch = PlateauWatch(7.6)
     assert not watch.see(10, None)
+
+
+@pytest.mark.parametrize(("every", "noticed"), [(1, 181), (25, 225), (50, 400), (100, 800), (500, 4000)])
+def test_it_is_noticed_however_seldom_losses_are_logged(every, noticed):
+    assert follow([7.58] * 300, every=every).found_at == noticed
+    assert follow([*np.linspace(10.5, 7.6, 20), *np.linspace(7.6, 5.0, 60)], every=every).found_at is None

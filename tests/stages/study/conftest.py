@@ -84,6 +84,7 @@ class Bench:
         device: str = "cpu",
         processes: int = 1,
         counts: Mapping[str, Any] | None = None,
+        accumulate: int = 1,
         **more: Any,
     ) -> FinishedRun:
         """A finished run; `right` says how many of the first documents of each column it answers rightly, none: not scored."""
@@ -115,7 +116,8 @@ class Bench:
             **(counts or {}),
         }
         rate = {"lr": (point or {}).get("train.lr", 3e-5)}
-        write(folder / "bundle" / "manifest.json", {"counts": counted, "recipe": {"epochs": 10, "train": rate}})
+        made = {"epochs": 10, "accumulate": accumulate, "train": rate}
+        write(folder / "bundle" / "manifest.json", {"counts": counted, "recipe": made})
         history = [
             {"kind": "eval", "step": step, **dict.fromkeys(tasks, dev * step / best)} for step in (best // 2, best)
         ]

@@ -27,6 +27,14 @@ def test_seeds_of_a_cell(bench) -> None:
     assert cell.curve == [(25.0, 0.25), (50.0, 0.5)]
 
 
+def test_the_epoch_that_dev_kept_is_counted_in_updates_as_epochs_are_cut_into_them(bench) -> None:
+    bench.classes("mednli")
+    # Nine batches an epoch, four an update: three updates an epoch, the last of them with one batch.
+    counts = {"batches_by_epoch": [{"mednli": 9}] * 10}
+    run = bench.run("a", "mednli", 1, 10, steps=30, best=30, accumulate=4, counts=counts)
+    assert collect(bench.recipe("a"), [run]).cell("a", "mednli").best_epoch == 10.0
+
+
 def test_runs_that_dev_did_not_choose_are_kept_apart(bench) -> None:
     bench.classes("mednli")
     runs = [

@@ -158,6 +158,17 @@ def test_folds_are_runs_of_one_column_and_choose_each_for_itself(tasks, tmp_path
     assert found == [([PHI], None), (["cross"], 0), (["cross"], 1)]
 
 
+def test_a_task_that_is_also_a_fold_is_trained_once_and_scored_in_both_columns(tasks, tmp_path, fake):
+    one = {ENTITIES: tasks[ENTITIES]}
+    study = recipe(one, seeds=[1], folds={"two": [tasks[ENTITIES], tasks[PHI]]})
+    runner = fake()
+    made = run(study, tmp_path / "study", runner=runner)
+    cells = {cell["task"]: cell for cell in json.loads((made.path / "results.json").read_text())["cells"]}
+    assert (len(runner.done()), len(runner.done("score"))) == (2, 3)
+    assert cells["two"]["folds"] == 2
+    assert len(cells[ENTITIES]["runs"]) == 1
+
+
 def test_a_refinement_comes_first_and_its_key_is_in_those_that_start_from_it(tasks, tmp_path, fake):
     refined = {"model": "m", "refine": {"tasks": [ENTITIES, PHI], "settings": {"epochs": 7}}}
     study = recipe(tasks, models={"plain": {"model": "m"}, "refined": refined}, seeds=[1])

@@ -13,7 +13,8 @@ import pytest
 
 from osler.core.config import load_recipe
 from osler.core.errors import ArtifactError, InputError, OslerError, OutputError, RecipeError
-from osler.stages.vocab.config import VocabRecipe
+from osler.stages.vocab.compare import measure
+from osler.stages.vocab.config import CompareRecipe, VocabRecipe
 from osler.stages.vocab.run import run
 
 CANARY = "Zebedee"
@@ -62,6 +63,20 @@ def test_an_empty_corpus(make_corpus: MakeCorpus, tmp_path: Path) -> None:
 def test_a_folder_that_is_no_corpus(tmp_path: Path, tokenizer_folder: Path) -> None:
     assert "osler corpus" in _refused(ArtifactError, tmp_path / "nowhere", tmp_path / "out")
     assert "manifest.json is missing" in _refused(ArtifactError, tokenizer_folder, tmp_path / "out")
+
+
+@pytest.mark.parametrize("left", [0, 300])
+def test_a_damaged_corpus(make_corpus: MakeCorpus, tmp_path: Path, tokenizer_folder: Path, left: int) -> None:
+    corpus = make_corpus([f"{CANARY} came with fever and went home."] * 40)
+    file = corpus / "shards" / "shard-00001.parquet"
+    file.write_bytes(file.read_bytes()[:left])
+    message = _refused(ArtifactError, corpus, tmp_path / "out", size=300)
+    assert "shard-00001.parquet: this file of the corpus is damaged" in message
+    other = tmp_path / "other" / "tokenizer.json"
+    other.parent.mkdir()
+    other.write_bytes((tokenizer_folder / "tokenizer.json").read_bytes())
+    with pytest.raises(ArtifactError, match=r"shard-00001\.parquet: this file of the corpus is damaged"):
+        measure(CompareRecipe(tokenizers=(tokenizer_folder, other), corpus=corpus))
 
 
 def test_a_recipe_typo() -> None:

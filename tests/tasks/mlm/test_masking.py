@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from osler.core.errors import ArtifactError
 from osler.tasks.mlm.masking import IGNORED, Masker
 from osler.tasks.mlm.settings import Masking
 from osler.tasks.mlm.vocabulary import Vocabulary
@@ -182,6 +183,12 @@ def test_words_of_pieces_marked_at_their_end():
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, end_of_word_suffix="</w>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     assert cut(tokenizer, "fever no fever") == ["fever</w>", "no</w>", "fever</w>"]
+
+
+def test_a_broken_tokenizer_is_named(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"model":')
+    with pytest.raises(ArtifactError, match=r"tokenizer\.json: this is not the description of a tokenizer"):
+        Tokens.load(tmp_path)
 
 
 def test_a_vocabulary_knows_its_gaps_and_its_words(tokenizer_folder):

@@ -25,7 +25,7 @@ from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.weighting import ClassWeights
 from osler.tasks.instances.base import IGNORED, Builder, Instance
 from osler.train.batching import token_budget_batches
-from osler.train.mixing import mix
+from osler.train.mixing import Turn, mix
 from osler.train.source import Batch, EpochSource
 
 
@@ -66,6 +66,8 @@ class Lane(ABC):
     """One task's way into the mix: its batches in every epoch, each a pure function of seed and epoch."""
 
     loss_weight: float = 1.0
+    turns_fixed: bool = False
+    """Whether each of its batches has one turn, whatever the mixing: where the recipe says how many there are in an epoch."""
 
     @abstractmethod
     def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
@@ -116,16 +118,20 @@ class TaskBatches:
     def order(self, epoch: int) -> Sequence[_Ref]:
         """The micro-batches of an epoch, in order, cut anew."""
         batches = {name: lane.cut(epoch) for name, lane in self.lanes.items()}
+        fixed = {name for name, lane in self.lanes.items() if lane.turns_fixed}
         turns = mix(
             self.recipe.mixing.order,
-            {name: len(items) for name, items in batches.items()},
+            {name: len(items) for name, items in batches.items() if name not in fixed},
             self.recipe.train.seed,
             epoch,
             heat=self.recipe.mixing.temperature,
             epochs=self.recipe.epochs,
         )
-        self.counts[epoch] = turns.counts
-        refs = [_Ref(name, tuple(batches[name][number])) for name, number in turns.order]
+        order = turns.order
+        for name in fixed:
+            order = _spread(order, [(name, number) for number in range(len(batches[name]))])
+        self.counts[epoch] = turns.counts | {name: len(batches[name]) for name in fixed}
+        refs = [_Ref(name, tuple(batches[name][number])) for name, number in order]
         size = self.recipe.accumulate
         return [ref for start in range(0, len(refs), size) for ref in self._weighed(refs[start : start + size])]
 
@@ -158,6 +164,13 @@ class TaskBatches:
             for name in turns
         }
         return [replace(ref, scale=factors[ref.task]) for ref in update]
+
+
+def _spread(order: Sequence[Turn], more: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Turns with others put evenly between them, both in their own order."""
+    places = [(place + 0.5) / len(items) for items in (order, more) for place in range(len(items))]
+    both = [*order, *more]
+    return tuple(both[number] for number in sorted(range(len(both)), key=places.__getitem__))
 
 
 class _TaskLane(Lane):

@@ -41,7 +41,8 @@ class LanguageModelTask(Recipe):
     """What its loss is multiplied with."""
     rate: float = Field(0.15, gt=0.0, lt=1.0)
     batches: int | None = Field(None, ge=1)
-    """Batches of raw text in an epoch; as many as the largest task has when left out."""
+    """Batches of raw text in an epoch, spread evenly over it whatever the mixing; left out, it is mixed like a task that
+    has as many as the largest."""
 
 
 class TaskTeacher(Recipe):

@@ -122,6 +122,7 @@ class TextLane(Lane):
         self.loss_weight = recipe.mlm.weight
         self.seed = recipe.train.seed
         self.batches = batches
+        self.turns_fixed = recipe.mlm.batches is not None
         self.size = sequences_a_batch(recipe, max_length)
         self.rate = recipe.mlm.rate
         self.masker = Masker(vocabulary, Masking(rate=self.rate))

@@ -129,9 +129,9 @@ class _Finetuning:
         if recipe.add_to:
             spec = extended(BundleSpec.load(recipe.add_to), heads)
         else:
-            spec = BundleSpec(
-                max_length=min(recipe.max_length, encoder.max_length), overlap=recipe.overlap, heads=heads
-            )
+            length = min(recipe.max_length, encoder.max_length)
+            # The same share of the window where the encoder takes less than the recipe says.
+            spec = BundleSpec(max_length=length, overlap=recipe.overlap * length // recipe.max_length, heads=heads)
         self.bundle = Bundle(MultiHeadModel(encoder), Tokens.load(folder), spec)
         if recipe.add_to:
             self.bundle.model.load_heads(recipe.add_to)

@@ -43,6 +43,8 @@ class Outcome:
     """The counts of the run."""
     history: Sequence[Mapping[str, Any]]
     flops_per_token: float
+    epoch_tokens: int
+    """Tokens of one epoch as training reads it: special tokens included, each source as often as its weight says."""
 
     def sources(self) -> list[Source]:
         """Where the text is from; empty for a corpus without a card."""
@@ -79,7 +81,7 @@ class Outcome:
     @property
     def epochs(self) -> float:
         """How often the training text was read."""
-        return float(self.counts["tokens_seen"] / max(1, self.tokenised["train_tokens"]))
+        return float(self.counts["tokens_seen"] / max(1, self.epoch_tokens))
 
     @property
     def best_step(self) -> int:

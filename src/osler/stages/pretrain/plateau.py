@@ -20,7 +20,8 @@ log = get_logger("osler.pretrain")
 ADVICE = "lower train.lr (a third of it), lengthen train.warmup, enlarge the update, or take a modernbert preset"
 _NEAR = 0.06  # of the entropy: how near to it counts as being there
 _FLAT = 0.01  # a mean loss that fell by less than this part is not falling
-_UPDATES = 200  # the stretch of training that is looked at
+_UPDATES = 200  # the stretch of training that is looked at, longer where losses come seldom
+_LOSSES = 8  # that a stretch holds at least
 
 
 def unigram_entropy(parts: Iterable[np.ndarray], size: int, limit: int = 20_000_000) -> float:
@@ -47,9 +48,9 @@ class PlateauWatch:
         if loss is None or self.found_at is not None or (self._seen and step <= self._seen[-1][0]):
             return False
         self._seen.append((step, loss))
-        while self._seen[-1][0] - self._seen[0][0] > _UPDATES:
+        while len(self._seen) > _LOSSES and self._seen[-1][0] - self._seen[0][0] > _UPDATES:
             self._seen.popleft()
-        if len(self._seen) < 8 or self._seen[-1][0] - self._seen[0][0] < 0.9 * _UPDATES:
+        if len(self._seen) < _LOSSES or self._seen[-1][0] - self._seen[0][0] < 0.9 * _UPDATES:
             return False
         losses = np.array([value for _, value in self._seen])
         earlier, later = losses[: len(losses) // 2].mean(), losses[len(losses) // 2 :].mean()

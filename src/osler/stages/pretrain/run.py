@@ -150,6 +150,7 @@ class _Pretraining:
                 work.counts,
                 result.history,
                 flops,
+                self.streams["train"].epoch_tokens,
             ),
         )
 

@@ -12,6 +12,7 @@ import io
 import multiprocessing
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -65,7 +66,8 @@ def corpus_files(corpus: Path) -> list[Path]:
 
 def row_group_runs(path: Path) -> list[tuple[int, ...]]:
     """The row groups of a file in runs of about `SLICE_BYTES` of text each."""
-    metadata = _opened(path).metadata
+    with reading(path):
+        metadata = pq.ParquetFile(path).metadata
     runs: dict[int, list[int]] = {}
     before = 0
     for group in range(metadata.num_row_groups):
@@ -78,8 +80,9 @@ def source_names(corpus: Path) -> tuple[str, ...]:
     """The sources of all documents, in the order in which they first appear."""
     names: dict[str, None] = {}
     for path in corpus_files(corpus):
-        for batch in _opened(path).iter_batches(batch_size=1 << 16, columns=["source"], use_threads=False):
-            names |= dict.fromkeys(pc.unique(batch.column("source")).to_pylist())
+        with reading(path):
+            for batch in pq.ParquetFile(path).iter_batches(batch_size=1 << 16, columns=["source"], use_threads=False):
+                names |= dict.fromkeys(pc.unique(batch.column("source")).to_pylist())
     return tuple(names)
 
 
@@ -126,28 +129,27 @@ def _encoded(encoder: Tokenizer, texts: list[str], path: Path) -> list[list[int]
 
 
 def _rows(task: Slice) -> Iterator[tuple[list[str], list[str]]]:
-    batches = _opened(task.corpus).iter_batches(
-        batch_size=_ROWS, row_groups=list(task.groups), columns=["text", "source"], use_threads=False
-    )
+    with reading(task.corpus):
+        batches = pq.ParquetFile(task.corpus).iter_batches(
+            batch_size=_ROWS, row_groups=list(task.groups), columns=["text", "source"], use_threads=False
+        )
     while True:
-        try:
+        with reading(task.corpus):
             batch = next(batches, None)
-        except (pa.ArrowException, OSError) as error:
-            raise _damaged(task.corpus) from error
         if batch is None:
             return
         yield batch.column("text").to_pylist(), batch.column("source").to_pylist()
 
 
-def _opened(path: Path) -> pq.ParquetFile:
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Name a file of the corpus that turns out to be damaged; the library's own message may quote its content."""
     try:
-        return pq.ParquetFile(path)
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path) from error
-
-
-def _damaged(path: Path) -> ArtifactError:
-    return ArtifactError("this file of the corpus is damaged", where=path, fix="Make the corpus again with --force")
+        raise ArtifactError(
+            "this file of the corpus is damaged", where=path, fix="Make the corpus again with --force"
+        ) from error
 
 
 @lru_cache(maxsize=1)

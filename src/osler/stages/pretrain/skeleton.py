@@ -82,10 +82,10 @@ def _empty(config: Any) -> Any:
 def _config(recipe: PretrainRecipe, vocabulary: Vocabulary) -> Any:
     if recipe.distill and recipe.distill.teacher_layers is not None:
         config = load_config(recipe.distill.teacher)
-        count = len(chosen_layers(recipe, recipe.distill, config))
-        if getattr(config, "layer_types", None):
-            config.layer_types = config.layer_types[:count]
-        config.num_hidden_layers = count
+        layers = chosen_layers(recipe, recipe.distill, config)
+        if getattr(config, "layer_types", None):  # local or global attention goes with the layer
+            config.layer_types = [config.layer_types[layer] for layer in layers]
+        config.num_hidden_layers = len(layers)
         return config
     if recipe.start_from:
         config = load_config(recipe.start_from)

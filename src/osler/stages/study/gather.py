@@ -163,8 +163,10 @@ def _best_epoch(folder: Path, counts: dict[str, Any]) -> float | None:
     made = json.loads((folder / "bundle" / "manifest.json").read_text()).get("recipe", {})
     best, epochs = counts.get("best_step"), made.get("epochs")
     # Stopping early leaves fewer updates than were planned, so the plan is what epochs are measured by.
-    batches = sum(sum(epoch.values()) for epoch in counts.get("batches_by_epoch", []))
-    planned = batches / made.get("accumulate", 1) or counts.get("steps")
+    # No update reaches over the end of an epoch: its last one may hold fewer batches, and is one all the same.
+    size = made.get("accumulate", 1)
+    updates = [-(-sum(epoch.values()) // size) for epoch in counts.get("batches_by_epoch", [])]
+    planned = sum(updates) or counts.get("steps")
     return round(best / planned * epochs, 1) if best and planned and epochs else None
 
 

@@ -63,9 +63,10 @@ class Schedule:
         """Jobs that can begin now, the longest first, so that the end is not one long run."""
         jobs = []
         for key, runs in self.by_key.items():
-            spec = runs[0].spec
-            if self.progress.states[key] != "waiting" or key in self._same or not self._may_begin(spec):
+            if self.progress.states[key] != "waiting" or key in self._same or not self._may_begin(runs[0].spec):
                 continue
+            # One training may stand in columns of several names (a task, and a fold): each of them is scored.
+            spec = (self._unscored(key) or [runs[0].spec])[0]
             folder = self.plan.folder(key)
             # A column of a run of several tasks bears the name of its task: cross-validated ones have no such runs.
             length = updates_of(self.plan.folder(spec.equal_to), spec.columns[0]) if spec.equal_to else None
@@ -152,10 +153,14 @@ class Schedule:
 
     def _settle(self, key: str) -> None:
         """A trained run that dev chose has one thing left to do."""
-        if self.progress.states[key] == "done" and key in self._to_score:
-            run = FinishedRun(self.by_key[key][0].spec, self.plan.folder(key))
-            if not run.scored:
-                self.progress.states[key] = "waiting"
+        if self.progress.states[key] == "done" and key in self._to_score and self._unscored(key):
+            self.progress.states[key] = "waiting"
+
+    def _unscored(self, key: str) -> list[RunSpec]:
+        """Of the runs that share a training, those with a column that has no score; a start for others needs none."""
+        folder = self.plan.folder(key)
+        specs = [run.spec for run in self.by_key[key] if not run.spec.only_start]
+        return [spec for spec in specs if not FinishedRun(spec, folder).scored]
 
     def _decide(self) -> None:
         for group, runs in self._groups.items():
