@@ -30,7 +30,6 @@ StepsOption = Annotated[int | None, typer.Option("--steps", help="Updates.")]
 BudgetOption = Annotated[
     str | None, typer.Option("--budget", help="Instead of --steps: a time such as 25m, or work such as 1e18flop.")
 ]
-
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from osler.core.artifact import Artifact
 from osler.core.config import read_toml, validate
 from osler.core.errors import ArtifactError, writing
+from osler.core.parquet import undamaged
 from osler.tasks.card import TaskCard
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
@@ -100,15 +101,11 @@ def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False)
 
 def read_records(path: Path) -> Iterator[Record]:
     """Read records back from a Parquet file, a batch at a time."""
-    try:
+    problem = "the file cannot be read as Parquet; it is damaged or missing"
+    with undamaged(path, problem, "Make it again: run the command that made its folder with --force"):
         for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
             for row in batch.to_pylist():
                 yield _record(row)
-    except (pa.ArrowException, OSError) as error:  # its message may quote the bytes of the file
-        fix = "Make it again: run the command that made its folder with --force"
-        raise ArtifactError(
-            "the file cannot be read as Parquet; it is damaged or missing", where=path, fix=fix
-        ) from error
 
 
 def in_order(splits: Iterable[str]) -> list[str]:

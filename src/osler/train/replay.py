@@ -13,21 +13,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
 from osler.core.logs import get_logger
-from osler.train.source import LossOutput, move
+from osler.train.source import LossOutput, move, parts
 
 log = get_logger("osler.train")
 
 _BEFORE = 1
 """Plain passes of a shape before it is recorded: a shape that is seen once is not worth it, and libraries set themselves up."""
 _MOST = 64
-"""Shapes that are recorded; each takes a tenth of a second."""
+"""Shapes that are recorded; each takes some tenths of a second, and memory for its inputs."""
 
 Pass = Callable[[Any, torch.Tensor], LossOutput]
 """Forward and backward of a payload on the device, its loss times a factor."""
@@ -56,13 +56,11 @@ class Replay:
         self._recorded: dict[Hashable, _Recorded] = {}
         self._gradients: dict[nn.Parameter, torch.Tensor] = {}
         self._pool: Any = None
-        self._seed = 0
         self.able = True
         """False once a model turned out not to be recordable: it looks at numbers on the host in its pass."""
 
     def __call__(self, payload: Any, scale: torch.Tensor | float) -> LossOutput:
         """One forward and backward pass of a payload, from the host or the device, its loss times `scale`."""
-        self._seed = torch.cuda.initial_seed()
         self._scale.copy_(scale) if isinstance(scale, torch.Tensor) else self._scale.fill_(scale)
         key = shape_of(payload)
         known = self._recorded.get(key)
@@ -104,13 +102,13 @@ class Replay:
             parameter.grad = self._gradients[parameter]
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
+        seed, graph = torch.cuda.initial_seed(), torch.cuda.CUDAGraph()
         try:
             # The thread that loads batches may ask for page-locked memory meanwhile, which is no fault of this one.
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 output = self._run(payload, self._scale)
         except RuntimeError as error:
-            self._give_up()
+            self._give_up(seed)
             log.event("train.not_recorded", why=type(error).__name__)
             return None
         finally:
@@ -122,14 +120,14 @@ class Replay:
         self._recorded[key] = _Recorded(graph, list(tensors(payload)), output, touched)
         return self._recorded[key]
 
-    def _give_up(self) -> None:
+    def _give_up(self, seed: int) -> None:
         """Run everything as usual from now on. A recording that broke off leaves the generator waiting for its end: it gets
         a new state, which the recordings made so far would not read."""
         self.able = False
         self._recorded.clear()
         torch.cuda.synchronize(self._device)
         clean = torch.Generator(self._device)
-        clean.manual_seed(self._seed)
+        clean.manual_seed(seed)
         torch.cuda.default_generators[self._device.index or 0].graphsafe_set_state(clean.graphsafe_get_state())
 
     def _attach(self, touched: list[nn.Parameter]) -> None:
@@ -155,25 +153,17 @@ def shape_of(payload: Any) -> Hashable:
     """What two payloads must share for one recording to serve both: all but the numbers in their tensors."""
     if isinstance(payload, torch.Tensor):
         return tuple(payload.shape), payload.dtype
-    if is_dataclass(payload) and not isinstance(payload, type):
-        return type(payload), tuple(shape_of(getattr(payload, part.name)) for part in fields(payload))
-    if isinstance(payload, Mapping):
-        return tuple((name, shape_of(value)) for name, value in payload.items())
-    if isinstance(payload, tuple | list):
-        return tuple(map(shape_of, payload))
-    return payload  # type: ignore[no-any-return]
+    inner = parts(payload)
+    if inner is None:
+        return payload  # type: ignore[no-any-return]
+    names = tuple(payload) if isinstance(payload, Mapping) else ()
+    return type(payload), names, tuple(map(shape_of, inner))
 
 
 def tensors(payload: Any) -> Iterator[torch.Tensor]:
     """All tensors of a payload, always in the same order."""
     if isinstance(payload, torch.Tensor):
         yield payload
-    elif is_dataclass(payload) and not isinstance(payload, type):
-        for part in fields(payload):
-            yield from tensors(getattr(payload, part.name))
-    elif isinstance(payload, Mapping):
-        for value in payload.values():
-            yield from tensors(value)
-    elif isinstance(payload, tuple | list):
-        for value in payload:
-            yield from tensors(value)
+    else:
+        for inner in parts(payload) or ():
+            yield from tensors(inner)

@@ -124,11 +124,22 @@ def pin(payload: Any) -> Any:
     return payload.pin_memory() if hasattr(payload, "pin_memory") else _each(payload, pin)
 
 
-def _each(payload: Any, function: Callable[[Any], Any]) -> Any:
+def parts(payload: Any) -> list[Any] | None:
+    """What a payload holds, in order; None of one that holds nothing else (a tensor, a name, a number)."""
     if is_dataclass(payload) and not isinstance(payload, type):
-        return replace(payload, **{part.name: function(getattr(payload, part.name)) for part in fields(payload)})
+        return [getattr(payload, part.name) for part in fields(payload)]
     if isinstance(payload, Mapping):
-        return {key: function(value) for key, value in payload.items()}
+        return list(payload.values())
+    return list(payload) if isinstance(payload, tuple | list) else None
+
+
+def _each(payload: Any, function: Callable[[Any], Any]) -> Any:
+    inner = parts(payload)
+    if inner is None:
+        return payload  # a name, a number: the same on every device
+    made = map(function, inner)
+    if isinstance(payload, Mapping):
+        return dict(zip(payload, made, strict=True))
     if isinstance(payload, tuple | list):
-        return type(payload)(function(value) for value in payload)
-    return payload  # a name, a number: the same on every device
+        return type(payload)(made)
+    return replace(payload, **{part.name: value for part, value in zip(fields(payload), made, strict=True)})

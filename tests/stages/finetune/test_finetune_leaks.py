@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from osler.formats.registry import get_format
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import _Finetuning
-from osler.stages.prepare.config import PrepareRecipe
-from osler.stages.prepare.run import run as prepare
 from osler.tasks.data import TaskData
 from osler.text.document import Document, Span
-
-CARD = """
-name = "{name}"
-title = "t"
-kind = "tagging"
-language = "en"
-labels = ["DRUG"]
-protocol_family = "ner"
-protocol = "strict"
-[source]
-reader = "files"
-format = "jsonl"
-splits.train.files = ["train.jsonl"]
-splits.dev.files = ["dev.jsonl"]
-splits.test.files = ["test.jsonl"]
-"""
 
 
 def note(number: int) -> Document:
@@ -35,14 +17,9 @@ def note(number: int) -> Document:
     return Document(f"n{number}", text, (Span.at(0, 7, "DRUG", id="T1"),))
 
 
-def task(folder: Path, name: str, **splits: list[int]) -> TaskData:
-    folder = folder / name
-    folder.mkdir()
-    for split, numbers in splits.items():
-        get_format("jsonl").write([note(n) for n in numbers], folder / f"{split}.jsonl")
-    (folder / "card.toml").write_text(CARD.format(name=name))
-    prepare(PrepareRecipe(task=str(folder / "card.toml"), source=folder), folder / "task")
-    return TaskData.open(folder / "task")
+def task(make_task: Callable[..., Path], name: str, **splits: list[int]) -> TaskData:
+    documents = {split: [note(number) for number in numbers] for split, numbers in splits.items()}
+    return TaskData.open(make_task(name, ["DRUG"], seed=0, **documents))
 
 
 def tiny_model(tokenizer_folder: Path, folder: Path) -> Path:
@@ -61,9 +38,9 @@ def tiny_model(tokenizer_folder: Path, folder: Path) -> Path:
     return folder
 
 
-def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted(tmp_path, tokenizer_folder):
-    one = task(tmp_path, "one", train=[1, 2, 3, 4], dev=[5], test=[6])
-    two = task(tmp_path, "two", train=[6, 7, 8], dev=[3], test=[4])
+def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted(make_task, tmp_path, tokenizer_folder):
+    one = task(make_task, "one", train=[1, 2, 3, 4], dev=[5], test=[6])
+    two = task(make_task, "two", train=[6, 7, 8], dev=[3], test=[4])
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
     together = _Finetuning(recipe, model, [one, two])
@@ -72,9 +49,9 @@ def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted
     assert _Finetuning(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaked == {"one": 0}
 
 
-def test_what_the_result_will_be_tested_on_later_is_kept_out_too(tmp_path, tokenizer_folder):
-    one = task(tmp_path, "one", train=[1, 2, 3, 4], dev=[5], test=[6])
-    later = task(tmp_path, "later", train=[2], dev=[3], test=[4])
+def test_what_the_result_will_be_tested_on_later_is_kept_out_too(make_task, tmp_path, tokenizer_folder):
+    one = task(make_task, "one", train=[1, 2, 3, 4], dev=[5], test=[6])
+    later = task(make_task, "later", train=[2], dev=[3], test=[4])
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     paths = {"tasks": (one.artifact.path,), "keep_out": (later.artifact.path,)}
     recipe = FinetuneRecipe(model=str(model), **paths, max_length=64, overlap=8)

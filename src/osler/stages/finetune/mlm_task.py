@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from osler.core.errors import ArtifactError, RecipeError
+from osler.core.errors import RecipeError
 from osler.core.logs import get_logger
+from osler.core.parquet import undamaged
 from osler.core.seeding import generator
 from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
 from osler.nn.folders import load_config
@@ -93,16 +93,12 @@ def read_text(
 
 
 def _groups(corpus: Path, seed: int) -> Iterator[list[str]]:
-    try:
+    with undamaged(corpus, "a file of the corpus is damaged"):
         files = [pq.ParquetFile(path) for path in sorted(corpus.glob("shards/*.parquet"))]
         places = [(file, group) for file in files for group in range(file.num_row_groups)]
         for number in generator(seed, NAME, "groups").permutation(len(places)):
             file, group = places[number]
             yield file.read_row_group(group, columns=["text"]).column("text").to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(
-            "a file of the corpus is damaged", where=corpus, fix="Make the corpus again with --force"
-        ) from error
 
 
 def sequences_a_batch(recipe: FinetuneRecipe, max_length: int) -> int:

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 from osler.core.artifact import Artifact, identity_of
 from osler.core.errors import ArtifactError, InputError
 from osler.core.files import fingerprint
+from osler.core.parquet import undamaged
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.documents import INDEX
-from osler.stages.pretrain.shards import corpus_files, reading
+from osler.stages.pretrain.shards import corpus_files
 from osler.stages.pretrain.tokens import TokensRecipe
 from osler.stages.pretrain.updates import Updates
 from osler.stages.pretrain.weights import source_weights
@@ -103,14 +104,14 @@ def _sample(corpus: Artifact, tokens: Tokens) -> tuple[list[int], int, int]:
     """Tokens of each document of a sample spread evenly over the corpus, and the words and documents in it."""
     files: list[tuple[Path, int]] = []
     for path in corpus_files(corpus.path):
-        with reading(path):
+        with undamaged(path):
             files += [(path, group) for group in range(pq.ParquetFile(path).num_row_groups)]
     chosen = _spread(len(files), _GROUPS)
     lengths: list[int] = []
     words = 0
     for place in chosen:
         path, group = files[place]
-        with reading(path):
+        with undamaged(path):
             column = pq.ParquetFile(path).read_row_group(group, columns=["text"]).column("text")
         texts: list[str] = column.take(_spread(len(column), _DOCUMENTS // len(chosen))).to_pylist()
         lengths += [len(encoding.ids) for encoding in tokens.encode(texts)]

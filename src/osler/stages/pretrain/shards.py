@@ -12,19 +12,18 @@ import io
 import multiprocessing
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 from osler.core.errors import ArtifactError
 from osler.core.files import write_atomic
+from osler.core.parquet import undamaged
 
 SPLITS = ("train", "validation")
 DOCUMENT = np.dtype([("end", "<u4"), ("source", "<u4"), ("split", "u1")])
@@ -66,7 +65,7 @@ def corpus_files(corpus: Path) -> list[Path]:
 
 def row_group_runs(path: Path) -> list[tuple[int, ...]]:
     """The row groups of a file in runs of about `SLICE_BYTES` of text each."""
-    with reading(path):
+    with undamaged(path):
         metadata = pq.ParquetFile(path).metadata
     runs: dict[int, list[int]] = {}
     before = 0
@@ -80,7 +79,7 @@ def source_names(corpus: Path) -> tuple[str, ...]:
     """The sources of all documents, in the order in which they first appear."""
     names: dict[str, None] = {}
     for path in corpus_files(corpus):
-        with reading(path):
+        with undamaged(path):
             for batch in pq.ParquetFile(path).iter_batches(batch_size=1 << 16, columns=["source"], use_threads=False):
                 names |= dict.fromkeys(pc.unique(batch.column("source")).to_pylist())
     return tuple(names)
@@ -129,27 +128,16 @@ def _encoded(encoder: Tokenizer, texts: list[str], path: Path) -> list[list[int]
 
 
 def _rows(task: Slice) -> Iterator[tuple[list[str], list[str]]]:
-    with reading(task.corpus):
+    with undamaged(task.corpus):
         batches = pq.ParquetFile(task.corpus).iter_batches(
             batch_size=_ROWS, row_groups=list(task.groups), columns=["text", "source"], use_threads=False
         )
     while True:
-        with reading(task.corpus):
+        with undamaged(task.corpus):
             batch = next(batches, None)
         if batch is None:
             return
         yield batch.column("text").to_pylist(), batch.column("source").to_pylist()
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Name a file of the corpus that turns out to be damaged; the library's own message may quote its content."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(
-            "this file of the corpus is damaged", where=path, fix="Make the corpus again with --force"
-        ) from error
 
 
 @lru_cache(maxsize=1)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from osler.core.artifact import Artifact
-from osler.core.errors import ArtifactError
 from osler.core.extras import require
+from osler.core.parquet import undamaged
 
 _ROWS = 512
 _COLUMNS = ["source", "language", "text"]
@@ -43,19 +43,14 @@ def _read(corpus: Artifact, wanted: int | None) -> Iterator[list[Text]]:
     total = int(corpus.manifest.counts.get("documents", 0))
     place = 0
     for path in shards(corpus):
-        try:
-            with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=_ROWS, columns=_COLUMNS, use_threads=False):
-                    rows = batch.num_rows
-                    if wanted is not None and wanted < total:
-                        chosen = [row for row in range(rows) if _chosen(place + row, wanted, total)]
-                        batch = batch.take(arrow.array(chosen, arrow.int64()))  # typed: an empty list has no type
-                    yield [Text(*row) for row in zip(*(batch.column(c).to_pylist() for c in _COLUMNS), strict=True)]
-                    place += rows
-        except (arrow.ArrowException, OSError) as error:
-            raise ArtifactError(
-                "this file of the corpus is damaged", where=path, fix="Make the corpus again with --force"
-            ) from error
+        with undamaged(path), parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_ROWS, columns=_COLUMNS, use_threads=False):
+                rows = batch.num_rows
+                if wanted is not None and wanted < total:
+                    chosen = [row for row in range(rows) if _chosen(place + row, wanted, total)]
+                    batch = batch.take(arrow.array(chosen, arrow.int64()))  # typed: an empty list has no type
+                yield [Text(*row) for row in zip(*(batch.column(c).to_pylist() for c in _COLUMNS), strict=True)]
+                place += rows
 
 
 def _chosen(place: int, wanted: int, total: int) -> bool:
