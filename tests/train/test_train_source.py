@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from osler.train.batching import token_budget_batches
+from osler.train.batching import packed_batches
 from osler.train.distributed import World
 from osler.train.mixing import mix
 from osler.train.source import Batch, EpochSource, move
@@ -44,7 +44,7 @@ def test_two_tasks_from_lengths_to_steps():
     lengths = {"a": [7] * 30, "b": [3] * 8}
 
     def order(epoch):
-        cut = {task: token_budget_batches(sizes, 21, 1, epoch) for task, sizes in lengths.items()}
+        cut = {task: packed_batches(sizes, 21, 1, epoch) for task, sizes in lengths.items()}
         turns = mix("proportional", {task: len(batches) for task, batches in cut.items()}, 1, epoch).order
         return [(task, cut[task][index]) for task, index in turns]
 

@@ -24,7 +24,7 @@ from osler.nn.partial import Partial
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.weighting import ClassWeights
 from osler.tasks.instances.base import IGNORED, Builder, Instance
-from osler.train.batching import token_budget_batches
+from osler.train.batching import packed_batches, padded_batches
 from osler.train.mixing import Turn, mix
 from osler.train.source import Batch, EpochSource
 
@@ -174,7 +174,7 @@ def _spread(order: Sequence[Turn], more: Sequence[Turn]) -> tuple[Turn, ...]:
 
 
 class _TaskLane(Lane):
-    """A task with instances: batches of like length, under a budget of tokens."""
+    """A task with instances: batches under a budget of tokens."""
 
     def __init__(
         self,
@@ -198,9 +198,9 @@ class _TaskLane(Lane):
 
     def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
         """Every instance once."""
-        seed = self.recipe.train.seed
-        cut = token_budget_batches(self._lengths, self.recipe.batch_tokens, seed, epoch, self._size)
-        return [tuple(batch) for batch in cut]
+        cut = packed_batches if self.model.encoder.mode == "packed" else padded_batches
+        batches = cut(self._lengths, self.recipe.batch_tokens, self.recipe.train.seed, epoch, self._size)
+        return [tuple(batch) for batch in batches]
 
     def labels(self, items: tuple[int, ...]) -> float:
         """As the task's builder counts them."""
@@ -259,11 +259,11 @@ def _targets(instances: Sequence[Instance]) -> torch.Tensor:
 
 
 def full_shape(tokens: int, *, sequences: int, longest: int) -> dict[str, int]:
-    """The shape to which a batch is filled up: in steps of a quarter of its size, and of no less than 512 tokens.
+    """The shape to which a batch is filled up: in steps of an eighth of its size, and of no less than 512 tokens.
 
-    Small batches cost a GPU the same whether they are full or not, large ones are filled by an eighth on average, and a task has half a
-    dozen shapes; recording one costs as much as filling up hundreds of batches.
+    Small batches cost a GPU the same whether they are full or not, large ones are filled by a sixteenth on average, and the batches of a
+    task, drawn at random, have half a dozen shapes; recording one costs as much as filling up hundreds of batches.
     """
-    step = max(512, 1 << max(0, tokens.bit_length() - 3))
+    step = max(512, 1 << max(0, tokens.bit_length() - 4))
     total = -(-tokens // step) * step
     return {"total": total, "max_sequences": sequences + -(-step // longest), "max_length": longest}
