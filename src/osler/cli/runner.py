@@ -26,6 +26,8 @@ _CONTEXT = 600 << 20
 class LocalRunner:
     """Runs in the process it is called in; it has no state, so it can be sent to another."""
 
+    modules = ("osler.stages.finetune.run", "osler.stages.evaluate.run", "transformers.models.auto.modeling_auto")
+
     def identify(self, model: str) -> str:
         """A digest of the weights, the shape and the vocabulary."""
         from osler.nn.folders import model_digest, resolve

@@ -5,16 +5,21 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 from typing import TypeVar
 
 from osler.core.console import progress
 from osler.core.errors import OslerError
 
 Task = TypeVar("Task")
+
+# Libraries that start threads when they are loaded must not do so in a process that is forked, and a GPU must not be opened there.
+_BEFORE_A_FORK = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers: int, label: str) -> None:
@@ -41,6 +46,36 @@ def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers:
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def with_modules(modules: Sequence[str]) -> BaseContext:
+    """Worker processes that all need the same large modules: forked from a server that does nothing but load them, once.
+
+    The server keeps the environment in which the first of them was started; a worker that needs another is given it.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(modules))
+    with _environment(_BEFORE_A_FORK):
+        forkserver.ensure_running()
+    return context
+
+
+@contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _cores() -> int:

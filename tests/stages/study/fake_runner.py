@@ -29,6 +29,7 @@ class FakeRunner:
     fails: dict[str, float] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    modules: tuple[str, ...] = ()
 
     def identify(self, model: str) -> str:
         return f"digest of {model}"
@@ -67,7 +68,7 @@ class FakeRunner:
         }
         counts |= {"batches_trained": trained, "batches_by_epoch": [turns]}
         write_json(bundle / "manifest.json", {"counts": counts, "recipe": {"epochs": 1}})
-        return Facts("fake")
+        return Facts(os.environ.get("FAKE_DEVICE", "fake"))
 
     def score(self, job: Job) -> Facts:
         for column, path in zip(job.spec.columns, job.spec.tasks, strict=True):

@@ -109,6 +109,15 @@ def test_ctrl_c_ends_the_workers_too(task, tmp_path):
     assert {status.state for status in states} <= {"done", "waiting"}
 
 
+def test_workers_have_the_environment_of_their_study(task, tmp_path, fake, monkeypatch):
+    """Workers come from a server that was started with the first study, whatever was set since."""
+    for name in ("one", "two"):
+        monkeypatch.setenv("FAKE_DEVICE", name)
+        run(recipe(task, "model"), tmp_path / name, runner=fake())
+        devices = {state_of(status.parent).device for status in tmp_path.glob(f"{name}.runs/*/status.json")}
+        assert devices == {name}
+
+
 def test_small_runs_share_a_gpu_by_memory_and_a_large_one_waits(tmp_path, fake):
     engine = LocalEngine(fake(), Room((Place("0", 100), Place("1", 100)), workers=4, threads=1, gated=True))
     busy: list[Any] = []

@@ -60,6 +60,11 @@ class Facts:
 class Runner(Protocol):
     """Fine-tunes and scores. Given by the caller, for stages do not know each other; sent to other processes by pickle."""
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that take long to load and that every process it is sent to will need."""
+        ...
+
     def identify(self, model: str) -> str:
         """A digest of the model's files."""
         ...

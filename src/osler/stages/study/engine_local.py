@@ -8,13 +8,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from osler.core.console import console
+from osler.core.processes import with_modules
 from osler.stages.study.engine import Job, Outcome, Runner, attempt, failed
 from osler.stages.study.engine_room import Place, Room, fits
 
@@ -25,21 +26,20 @@ _LAST_WISH = 20.0
 
 @dataclass
 class _Worker:
-    process: SpawnProcess
+    process: BaseProcess
     pipe: Connection
     place: int
     job: Job | None = None
 
 
 class LocalEngine:
-    """Workers that stay for many runs, so that torch is loaded once for each of them, and each bound to its GPU."""
+    """Workers that stay for many runs, each bound to its GPU; what they need is loaded once for all of them."""
 
     def __init__(self, runner: Runner, space: Room) -> None:
         self._runner = runner
         self._room = space
         self._workers: list[_Worker] = []
-        # Spawned, not forked: a forked torch with running threads can hang.
-        self._context = multiprocessing.get_context("spawn")
+        self._context = with_modules(runner.modules)
 
     @property
     def at_once(self) -> int:
@@ -124,8 +124,8 @@ class LocalEngine:
                 idle.process.join(_LAST_WISH)
                 self._workers.remove(idle)
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, self._runner, self._room.places[place], self._room.threads)
-        process = self._context.Process(target=_work, args=arguments, daemon=False)
+        arguments = (theirs, self._runner, self._room.places[place], self._room.threads, dict(os.environ))
+        process = self._context.Process(target=_work, args=arguments, daemon=False)  # type: ignore[attr-defined]
         process.start()
         theirs.close()
         worker = _Worker(process, ours, place)
@@ -133,8 +133,10 @@ class LocalEngine:
         return worker
 
 
-def _work(pipe: Connection, runner: Runner, place: Place, threads: int) -> None:
+def _work(pipe: Connection, runner: Runner, place: Place, threads: int, environment: Mapping[str, str]) -> None:
     """A worker: take a job, do it, send what came of it, until the pipe is closed."""
+    os.environ.clear()
+    os.environ.update(environment)
     # A process group of its own: Ctrl-C reaches it through the parent, once, and what it starts dies with it.
     os.setpgrp()
     _end_with_parent()
