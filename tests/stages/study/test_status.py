@@ -16,7 +16,7 @@ from osler.stages.study.config import StudyRecipe
 from osler.stages.study.home import lines, recall
 from osler.stages.study.run import run
 from osler.stages.study.status import RunStatus, holding, read_status, state_of, time_left
-from osler.stages.study.status_view import failures, summary
+from osler.stages.study.status_view import failures, states_table, summary
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,16 @@ def test_status_lists_states_and_reasons(begun):
     assert failures(found)[0] == "failed: broken, clinic-entities-en, seed 1: this one cannot be done (attempt 1)"
     status = json.loads(next(begun.with_name("study.runs").glob("*/status.json")).read_text())
     assert set(status) == {"state", "reason", "attempts", "seconds", "device", "peak_memory", "processes"}
+
+
+def test_a_run_that_two_rows_share_is_shown_in_both_and_counted_once(task, tmp_path, fake):
+    models = {"one": {"model": "one"}, "the same": {"model": "one"}}
+    recipe = StudyRecipe.model_validate({"models": models, "tasks": [task], "seeds": [1, 2], "workers": 1})
+    run(recipe, tmp_path / "study", runner=fake())
+    found = lines(tmp_path / "study")
+    assert summary(found) == "2 runs: 2 done"
+    table = states_table(found)
+    assert [list(column.cells) for column in table.columns] == [["one", "the same"], ["2/2", "2/2"]]
 
 
 def test_a_study_is_remembered_with_whole_paths(begun, task, monkeypatch, tmp_path):

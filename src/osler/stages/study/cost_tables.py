@@ -35,8 +35,8 @@ def cost_table(results: Results) -> Table:
                 len(chosen),
             ]
         )
-    heads: list[Column | str] = ["model", "task", "learned", Column("all", group="updates")]
-    heads += [Column("of this task", group="updates"), "tokens", Column("of a chosen run", align="right", group="FLOP")]
+    heads: list[Column | str] = ["model", "task", "learned", "updates"]
+    heads += ["batches of this task", "tokens", Column("of a chosen run", align="right", group="FLOP")]
     heads += [Column("of all runs", align="right", group="FLOP")]
     heads += [Column("done", group="runs"), Column("chosen", group="runs")]
     # Tokens and FLOP, where no run has counted them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,30 +52,29 @@ def recall(path: Path) -> Remembered | None:
 
 
 def lines(out: Path) -> list[RunLine]:
-    """Every run of a study as it stands, read from files alone."""
+    """Every run of a study as it stands, in each row that it belongs to, read from files alone."""
     path = home(Path(os.path.abspath(out))) / RUNS
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError("no list of runs here", where=path, fix="Begin the study first: osler study run") from error
     store = Path(values["store"])
-    found: dict[str, RunLine] = {}
-    for item in values["runs"]:
-        spec = RunSpec.from_plain(item["spec"])
-        status = state_of(folder_of(store, item["key"], spec))
-        line = RunLine(item["key"], spec, item["cost"], status.state, status)
-        found.setdefault(item["key"], line)
-    return list(found.values())
+    runs = [(item["key"], RunSpec.from_plain(item["spec"]), item["cost"]) for item in values["runs"]]
+    return _lines(runs, store)
 
 
 def planned_lines(recipe: StudyRecipe, out: Path, runner: Runner) -> list[RunLine]:
-    """Every run that a recipe would have, as it stands in its store."""
+    """Every run that a recipe would have, as it stands in its store, in each row that it belongs to."""
     plan = expand(recipe, out, runner)
-    found: dict[str, RunLine] = {}
-    for run in plan.runs:
-        status = state_of(folder_of(plan.store, run.key, run.spec))
-        found.setdefault(run.key, RunLine(run.key, run.spec, run.cost, status.state, status))
-    return list(found.values())
+    return _lines([(run.key, run.spec, run.cost) for run in plan.runs], plan.store)
+
+
+def _lines(runs: Sequence[tuple[str, RunSpec, float]], store: Path) -> list[RunLine]:
+    found = []
+    for key, spec, cost in runs:
+        status = state_of(folder_of(store, key, spec))
+        found.append(RunLine(key, spec, cost, status.state, status))
+    return found
 
 
 def _with_whole_paths(recipe: StudyRecipe) -> StudyRecipe:

@@ -100,7 +100,7 @@ def _do(recipe: StudyRecipe, schedule: Schedule, runner: Runner) -> None:
     jobs = [runs[0].spec for key, runs in schedule.by_key.items() if schedule.progress.states[key] == "waiting"]
     if jobs:
         engine = _engine(recipe, jobs, runner)
-        runs = {key: (found[0].spec, found[0].cost) for key, found in schedule.by_key.items()}
+        runs = [(run.key, run.spec, run.cost) for run in schedule.plan.runs]
         with StudyView(runs, live=not isinstance(engine, InlineEngine)) as view:
 
             def show(job: Job, outcome: Outcome | None) -> None:

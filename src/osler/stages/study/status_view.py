@@ -25,7 +25,7 @@ _SCORING = 0.05
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run as it stands."""
+    """One run as it stands. A run that several rows share has a line for each."""
 
     key: str
     spec: RunSpec
@@ -35,7 +35,8 @@ class RunLine:
 
 
 def summary(lines: Sequence[RunLine], at_once: int | None = None) -> str:
-    """The whole study in one line."""
+    """The whole study in one line; a run that several rows share counts once."""
+    lines = _once(lines)
     counts = Counter(line.state for line in lines)
     text = f"{len(lines)} runs: " + ", ".join(
         f"{counts[state]} {state}" for state in _ORDER if counts[state] or state == "done"
@@ -76,9 +77,17 @@ def failures(lines: Sequence[RunLine]) -> list[str]:
     """Every failed run with its reason."""
     return [
         f"failed: {line.spec.label}: {line.status.reason or 'no reason is known'} (attempt {line.status.attempts})"
-        for line in lines
+        for line in _once(lines)
         if line.state == "failed"
     ]
+
+
+def _once(lines: Sequence[RunLine]) -> list[RunLine]:
+    """Each run with its first line alone."""
+    found: dict[str, RunLine] = {}
+    for line in lines:
+        found.setdefault(line.key, line)
+    return list(found.values())
 
 
 def _cell(counts: Counter[State]) -> str:
@@ -93,7 +102,7 @@ def _cell(counts: Counter[State]) -> str:
 class StudyView:
     """Shows a study while it runs: a live page on a terminal, else a line for each run that ends."""
 
-    def __init__(self, runs: Mapping[str, tuple[RunSpec, float]], *, live: bool) -> None:
+    def __init__(self, runs: Sequence[tuple[str, RunSpec, float]], *, live: bool) -> None:
         self._runs = runs
         self._wanted = live and console().is_terminal
         self._live: Live | None = None
@@ -121,7 +130,7 @@ class StudyView:
         outcome: Outcome | None,
     ) -> None:
         """Say where the study stands after a job began (`outcome` None) or ended."""
-        self._lines = [RunLine(key, spec, cost, states[key], statuses[key]) for key, (spec, cost) in self._runs.items()]
+        self._lines = [RunLine(key, spec, cost, states[key], statuses[key]) for key, spec, cost in self._runs]
         self._at_once = at_once
         if self._live is not None:
             self._live.update(self._page())
@@ -134,7 +143,7 @@ class StudyView:
         from rich.console import Group
         from rich.text import Text
 
-        running = [f"running: {line.spec.label}" for line in self._lines if line.state == "running"]
+        running = [f"running: {line.spec.label}" for line in _once(self._lines) if line.state == "running"]
         broken = failures(self._lines)
         texts = [*running[:_MANY], *broken[-_MANY:]]
         return Group(
