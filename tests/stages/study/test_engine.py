@@ -142,7 +142,7 @@ def test_the_room_is_by_cores_without_a_gpu_and_by_memory_with_one(monkeypatch):
     assert (room(8, runs=100).workers, room(8, runs=100).threads, room(8, runs=100).gated) == (8, 1, False)
     monkeypatch.setattr("osler.stages.study.engine_room.visible_gpus", lambda: [Place("0", 1000), Place("1", 1000)])
     assert room(0, runs=100, smallest=300).workers == 6
-    assert room(0, runs=100, smallest=10).workers == 8
+    assert [room(0, runs=runs, smallest=10).workers for runs in (1, 7, 8, 9, 20, 100)] == [1, 7, 8, 5, 7, 8]
     assert room(0, runs=100, cpu_only=True).places[0].visible is None
     pairs = room(0, runs=100, processes=2, smallest=900)
     assert [place.visible for place in pairs.places] == ["0,1"]

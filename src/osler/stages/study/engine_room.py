@@ -40,7 +40,8 @@ def cores() -> int:
 def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False, smallest: int = 0) -> Room:
     """The room on this machine for so many runs; `workers` 0 chooses.
 
-    On a GPU as many as its memory holds, at most one a core; `smallest` is what the smallest run is expected to need.
+    On a GPU as many as its memory holds, at most one a core, and no more than end the study in as many rounds: runs that share a GPU
+    slow each other down (20 runs on 16 cores: 10 at a time). `smallest` is what the smallest run is expected to need.
     Without one, half as many as cores, each with its share of them.
     """
     gpus = [] if cpu_only else visible_gpus()
@@ -48,7 +49,8 @@ def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False,
     if gpus:
         places = _together(gpus, processes)
         fitting = sum(max(1, int(place.memory * _GPU_SHARE) // smallest) if smallest else 1 for place in places)
-        chosen = workers or max(1, min(fitting, available))
+        most = max(1, min(fitting, available, runs))
+        chosen = workers or -(-runs // -(-runs // most))
     else:
         places = (Place(None, _free_memory()),)
         chosen = workers or max(1, available // (2 * processes))
