@@ -6,10 +6,11 @@ import signal
 
 import pytest
 import torch
+from transformers import DistilBertConfig, ModernBertConfig, RobertaConfig
 
 from osler.core.errors import ArtifactError, OutputError, RecipeError
 from osler.nn.encoder import Encoder
-from osler.nn.multihead import MultiHeadModel
+from osler.nn.multihead import MultiHeadModel, own_dropout
 from osler.nn.packing import pack
 
 
@@ -34,6 +35,21 @@ TARGETS = {
     "topics": torch.tensor([[1.0, 0, 0, 1], [0, 0, 1, 0], [1, 1, 1, 0]]),
     "similarity-a": torch.tensor([0.5, 3.0, 5.0]),
 }
+
+
+@pytest.mark.parametrize(
+    ("config", "rate"),
+    [
+        (RobertaConfig(hidden_dropout_prob=0.15), 0.15),
+        (RobertaConfig(hidden_dropout_prob=0.15, classifier_dropout=0.3), 0.3),
+        (RobertaConfig(classifier_dropout=0.0), 0.0),
+        (ModernBertConfig(), 0.0),
+        (DistilBertConfig(dropout=0.2), 0.2),
+        (object(), 0.1),
+    ],
+)
+def test_a_head_has_the_dropout_of_the_stock_classes(config, rate):
+    assert own_dropout(config) == rate
 
 
 def test_one_pass_serves_all_heads(model, batch, monkeypatch):

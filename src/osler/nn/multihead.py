@@ -42,6 +42,12 @@ class HeadSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+def own_dropout(config: Any) -> float:
+    """The dropout of a head as the stock classes of the encoder's architecture have it."""
+    rates = (getattr(config, name, None) for name in ("classifier_dropout", "hidden_dropout_prob", "dropout"))
+    return next((float(rate) for rate in rates if rate is not None), 0.1)
+
+
 class MultiHeadModel(nn.Module):
     """An encoder whose hidden states several heads read."""
 

@@ -83,9 +83,10 @@ class FinetuneRecipe(Recipe):
     epochs: int = Field(10, ge=1)
     batch_size: int = Field(32, ge=1)
     batch_tokens: int = Field(16_384, ge=64)
-    """A batch holds at most `batch_size` sequences and, padded, at most so many tokens."""
+    """A batch holds at most `batch_size` sequences and at most so many tokens, padding included where the encoder needs it."""
     accumulate: int = Field(1, ge=1)
-    dropout: float = Field(0.1, ge=0.0, lt=1.0)
+    dropout: float | None = Field(None, ge=0.0, lt=1.0)
+    """Of the heads; when left out as the encoder's configuration has it, which is 0.1 for BERT and RoBERTa and none for ModernBERT."""
     fraction: float = Field(1.0, gt=0.0, le=1.0)
     """The share of the training documents that is used; a smaller share is part of every larger one (learning curves)."""
     tagger: Tagger = "linear"

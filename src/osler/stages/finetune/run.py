@@ -21,7 +21,7 @@ from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
 from osler.nn.flops import flops_per_token
 from osler.nn.folders import model_digest, resolve
 from osler.nn.mlm import MaskedLM
-from osler.nn.multihead import MultiHeadModel
+from osler.nn.multihead import MultiHeadModel, own_dropout
 from osler.nn.partial import Partial
 from osler.stages.finetune.adding import extended, hold_still
 from osler.stages.finetune.batches import Lane, TaskBatches, TaskInstances
@@ -143,7 +143,7 @@ class _Finetuning:
                 len(builder.outputs),
                 seed=recipe.train.seed,
                 labels=builder.outputs,
-                dropout=recipe.dropout,
+                dropout=own_dropout(encoder.config) if recipe.dropout is None else recipe.dropout,
             )
         if recipe.add_to and not rehearsed:
             hold_still(self.bundle.model, list(heads))
