@@ -24,7 +24,7 @@ _BEFORE_A_FORK = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTORCH_
 
 def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers: int, label: str) -> None:
     """Call `function` on every task; the first failure, in task order, ends the run."""
-    count = min(workers or _cores(), len(tasks))
+    count = min(workers or cores(), len(tasks))
     with progress(label, total=len(tasks)) as bar:
         if count <= 1:
             for task in tasks:
@@ -78,8 +78,8 @@ def _environment(more: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _cores() -> int:
-    # The cores this process may use, where the system tells them apart from those the machine has.
+def cores() -> int:
+    """The cores this process may use, where the system tells them apart from those the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

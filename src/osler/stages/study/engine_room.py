@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
+from osler.core.processes import cores
+
 _GPU_SHARE = 0.9
 """Of the free memory; the rest is for what an estimate misses."""
 
@@ -30,11 +32,6 @@ class Room:
     threads: int
     gated: bool
     """Whether a run waits until its place has memory for it; not where a person said how many."""
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False, smallest: int = 0) -> Room:
