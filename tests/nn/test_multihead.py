@@ -48,8 +48,9 @@ TARGETS = {
         (object(), 0.1),
     ],
 )
-def test_a_head_has_the_dropout_of_the_stock_classes(config, rate):
-    assert own_dropout(config) == rate
+def test_tags_have_the_dropout_of_the_stock_classes(config, rate):
+    assert own_dropout(config, "tagging") == own_dropout(config, "crf") == rate
+    assert own_dropout(config, "classification") == own_dropout(config, "regression") == 0.1
 
 
 def test_one_pass_serves_all_heads(model, batch, monkeypatch):

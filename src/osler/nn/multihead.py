@@ -42,8 +42,13 @@ class HeadSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def own_dropout(config: Any) -> float:
-    """The dropout of a head as the stock classes of the encoder's architecture have it."""
+def own_dropout(config: Any, kind: str) -> float:
+    """The dropout of a head where none is given: over tokens that of the architecture's stock classes, over sequences 0.1.
+
+    Heads over sequences have a layer of their own and often few examples: without dropout they did worse (docs/decisions.md).
+    """
+    if HEADS.get(kind).level == "sequence":
+        return 0.1
     rates = (getattr(config, name, None) for name in ("classifier_dropout", "hidden_dropout_prob", "dropout"))
     return next((float(rate) for rate in rates if rate is not None), 0.1)
 

@@ -58,10 +58,12 @@ def moved(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> set[st
     return {name for name in before if (before[name] != after[name]).any()}
 
 
-@pytest.mark.parametrize(("given", "rate"), [({}, 0.0), ({"dropout": 0.25}, 0.25)])
-def test_heads_have_the_dropout_of_the_encoder_or_of_the_recipe(model, tasks, tmp_path, given, rate):
-    made = run(recipe(model, tasks[ENTITIES], **given), tmp_path / "bundle")
-    assert json.loads((made.path / "heads.json").read_text())["heads"][ENTITIES]["dropout"] == rate
+@pytest.mark.parametrize(("given", "rates"), [({}, [0.0, 0.1]), ({"dropout": 0.25}, [0.25, 0.25])])
+def test_heads_have_their_own_dropout_or_that_of_the_recipe(model, tasks, tmp_path, given, rates):
+    """The encoder of these tests has none."""
+    made = run(recipe(model, tasks[ENTITIES], tasks[SPECIALTY], **given), tmp_path / "bundle")
+    heads = json.loads((made.path / "heads.json").read_text())["heads"]
+    assert [heads[name]["dropout"] for name in (ENTITIES, SPECIALTY)] == rates
 
 
 # Heads ---------------------------------------------------------------------------------------------------------------

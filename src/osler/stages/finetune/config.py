@@ -86,7 +86,7 @@ class FinetuneRecipe(Recipe):
     """A batch holds at most `batch_size` sequences and at most so many tokens, padding included where the encoder needs it."""
     accumulate: int = Field(1, ge=1)
     dropout: float | None = Field(None, ge=0.0, lt=1.0)
-    """Of the heads; when left out as the encoder's configuration has it, which is 0.1 for BERT and RoBERTa and none for ModernBERT."""
+    """Of the heads. When left out 0.1; for tags as the encoder's configuration has it, which for ModernBERT is none."""
     fraction: float = Field(1.0, gt=0.0, le=1.0)
     """The share of the training documents that is used; a smaller share is part of every larger one (learning curves)."""
     tagger: Tagger = "linear"

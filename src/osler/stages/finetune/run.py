@@ -143,7 +143,7 @@ class _Finetuning:
                 len(builder.outputs),
                 seed=recipe.train.seed,
                 labels=builder.outputs,
-                dropout=own_dropout(encoder.config) if recipe.dropout is None else recipe.dropout,
+                dropout=own_dropout(encoder.config, builder.head) if recipe.dropout is None else recipe.dropout,
             )
         if recipe.add_to and not rehearsed:
             hold_still(self.bundle.model, list(heads))
