@@ -235,7 +235,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
-def test_signals_leave_a_whole_checkpoint(tmp_path, number, error):
+def test_signals_leave_a_whole_checkpoint_and_say_so(tmp_path, capsys, number, error):
     def on_step(report):
         if report.step == 5:
             os.kill(os.getpid(), number)
@@ -246,6 +246,7 @@ def test_signals_leave_a_whole_checkpoint(tmp_path, number, error):
         train(Toy(), ToySource(12), settings, folder=tmp_path, on_step=on_step)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000000005"]
+    assert "goes on from update 5" in capsys.readouterr().err
     resumed, straight = Toy(), Toy()
     train(resumed, ToySource(12), settings, folder=tmp_path)
     train(straight, ToySource(12), settings, folder=tmp_path / "straight")

@@ -101,6 +101,53 @@ def test_a_warm_up_may_be_a_part_of_the_time_or_a_number_of_steps():
     assert by_steps.factor(10) == 1.0
 
 
+@pytest.mark.parametrize("schedule", ["linear", "constant", "wsd"])
+@pytest.mark.parametrize("warmup", [0.0, 0.001, 0.1, 0.9, 3])
+def test_no_update_under_a_clock_is_wasted_and_the_rate_rises_to_its_peak(schedule, warmup):
+    clock = Clock()
+    run = pace(clock, schedule=schedule, warmup=warmup)
+    factors = []
+    for step in range(1, 91):
+        factors.append(run.factor(step - 1))
+        clock.now += 10 if step == 1 else 1  # the first one compiles
+        if run.looks_at(step):
+            run.observe(step, 1.0)
+    assert all(0 < factor <= 1 for factor in factors)
+    peak = factors.index(1.0) if 1.0 in factors else factors.index(max(factors))
+    assert factors[: peak + 1] == sorted(factors[: peak + 1])
+    if warmup == 0.1:
+        assert factors[:3] == pytest.approx([0.01, 0.01, 1 / 9])  # one of the 9 seconds that the warm-up has
+    if warmup == 0.0:
+        assert factors[0] == 1.0
+
+
+def test_a_run_of_work_begins_as_one_of_steps_does(tmp_path):
+    settings = {"warmup": 0.5, "log_every": 1}
+    by_work = train(
+        Toy(), Counted(3), config(budget="8e5flop", **settings), folder=tmp_path / "work", flops_per_token=1e3
+    )
+    by_steps = train(Toy(), ToySource(8), config(steps=8, **settings), folder=tmp_path / "steps")
+    assert by_work.history == by_steps.history
+    assert by_work.history[0]["lr"] > 0
+
+
+def test_the_first_updates_of_a_timed_run_move_the_weights(tmp_path):
+    module, rates = Toy(), []
+    before = weights(module)
+    moved = []
+
+    def look(report):
+        moved.append(not same(before, weights(module)))
+
+    result = train(
+        module, ToySource(10**9), config(budget="0.3s", warmup=0.2, log_every=1), folder=tmp_path, on_step=look
+    )
+    rates = [record["lr"] for record in result.history if record["kind"] == "train"]
+    assert moved[0]
+    assert rates[0] == rates[1] == pytest.approx(0.01 * config().lr)
+    assert min(rates) > 0
+
+
 def test_a_resumed_run_keeps_its_place_and_ends_with_its_time():
     clock = Clock()
     first = pace(clock)

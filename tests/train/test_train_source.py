@@ -21,7 +21,6 @@ def source(sizes, accumulate):
 def test_epochs_of_different_lengths_are_cut_into_steps():
     plan = source([5, 2, 4], 2)
     assert len(plan) == 3 + 1 + 2
-    assert plan.epoch_ends() == [3, 4, 6]
     flat = [ref for step in range(len(plan)) for ref in plan.step(step)]
     assert flat == [(0, i) for i in range(5)] + [(1, i) for i in range(2)] + [(2, i) for i in range(4)]
     assert plan.step(2) == [(0, 4)]
@@ -49,7 +48,7 @@ def test_two_tasks_from_lengths_to_steps():
         return [(task, cut[task][index]) for task, index in turns]
 
     plan = EpochSource(order, lambda ref: Batch(ref, 1.0, 1), epochs=2, accumulate=4)
-    for first, last in ((0, plan.epoch_ends()[0]), plan.epoch_ends()):
+    for first, last in ((0, len(plan) // 2), (len(plan) // 2, len(plan))):
         seen = [(task, index) for step in range(first, last) for task, batch in plan.step(step) for index in batch]
         assert sorted(seen) == [("a", i) for i in range(30)] + [("b", i) for i in range(8)]
 

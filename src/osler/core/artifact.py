@@ -152,10 +152,12 @@ def produce(
         if existing is not None:
             return existing
         with writing(out):
-            _open_partial(partial, identity)
-            workspace = Workspace(partial)
-            build(workspace)
-            manifest = _seal(workspace, kind, recipe, identity, _digests(parents))
+            manifest = _sealed(partial, identity)
+            if manifest is None:
+                _open_partial(partial, identity)
+                workspace = Workspace(partial)
+                build(workspace)
+                manifest = _seal(workspace, kind, recipe, identity, _digests(parents))
             _move_into_place(partial, out)
         lock.unlink(missing_ok=True)
     return Artifact(out, manifest)
@@ -206,10 +208,23 @@ def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact |
     return Artifact(out, artifact.manifest, reused=True)
 
 
+def _sealed(partial: Path, identity: str) -> Manifest | None:
+    """The manifest of a folder that a kill kept from being moved into place when all else was done."""
+    if not (partial / MANIFEST).is_file() or (partial / _IDENTITY).exists():
+        return None
+    try:
+        manifest = Artifact.open(partial).manifest
+    except ArtifactError:
+        return None
+    return manifest if manifest.identity == identity else None
+
+
 def _open_partial(partial: Path, identity: str) -> None:
     """Continue a half-built folder of the same identity; start anew where it is of another."""
     if partial.exists():
         if _identity_in(partial) == identity:
+            for left in partial.rglob(".*.tmp"):  # half a file, from a process that was killed while it wrote
+                left.unlink()
             return
         remove_tree(partial)
     partial.mkdir()

@@ -108,10 +108,6 @@ class Checkpoints:
             best=load_file(best) if best.exists() else None,
         )
 
-    def clear(self) -> None:
-        """Remove every checkpoint, once the result of the run is safe elsewhere."""
-        remove_tree(self.folder)
-
 
 def module_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
     """Parameters and saved buffers by name; tied ones once, under their first name."""

@@ -12,6 +12,10 @@ from osler.train.schedules import SCHEDULES, rise, warmup_steps
 if TYPE_CHECKING:
     from osler.train.config import TrainConfig
 
+_LEAST = 0.01
+"""The least factor of a warm-up by the clock. No time has passed at the first update, and after it none that counts: from zero
+both would be wasted, and how long a step is as part of the ramp, by which step-driven runs begin, is not known yet."""
+
 
 class Pace(Protocol):
     """The place of a step in its run; the same on every rank."""
@@ -142,7 +146,7 @@ class ClockPace:
         else:
             warmup = config.warmup
             if place < warmup:
-                return place / warmup
+                return max(_LEAST, place / warmup)
         return SCHEDULES[config.schedule](place, 1.0, warmup, config.decay, config.final_lr_ratio)
 
     def over(self, step: int) -> bool:

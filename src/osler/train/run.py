@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from osler.core.console import console
 from osler.core.errors import ArtifactError, OslerError
 from osler.core.logs import get_logger
 from osler.core.seeding import restore, seed_everything, snapshot
@@ -130,6 +131,8 @@ class Run:
         if self._world.size == 1 and self._config.checkpoint_every and self._saved < self.step:
             self._save()
         self._writer.wait()
+        if self._saved:
+            console().print(f"stopped; the same command goes on from update {self._saved:,}")
 
     def finish(self) -> None:
         """Put the best weights in place, on every rank, once the last checkpoint is on disk."""

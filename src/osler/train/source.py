@@ -91,10 +91,6 @@ class EpochSource:
         """Collate one micro-batch."""
         return self._load(ref)
 
-    def epoch_ends(self) -> list[int]:
-        """The number of steps done at the end of each planned epoch."""
-        return [self._end(epoch) for epoch in range(self._epochs)]
-
     def _end(self, epoch: int) -> int:
         while len(self._ends) <= epoch:
             batches = len(self._batches(len(self._ends)))

@@ -57,3 +57,27 @@ def test_a_killed_run_goes_on_to_the_same_bytes(moment, models, make_task, make_
     again = run(given, tmp_path / "killed").manifest
     assert again.files == whole.files
     assert again.counts == whole.counts
+
+
+@pytest.mark.parametrize(
+    "moment", ["osler.bundle.bundle.Bundle.save", "osler.train.export.remove_tree", "osler.core.artifact._seal"]
+)
+def test_killed_after_training_nothing_is_trained_again(moment, model, make_task, tmp_path, monkeypatch):
+    values = {"model": str(model), "tasks": [make_task("drugs", ["DRUG"], seed=1)], "max_length": 64, "overlap": 8}
+    given = FinetuneRecipe.model_validate(values | {"epochs": 2, "batch_size": 4, "train": TRAIN})
+    whole = run(given, tmp_path / "whole").manifest
+
+    def dying(*_, **__):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moment, dying)
+        with pytest.raises(Killed):
+            run(given, tmp_path / "killed")
+    log = (tmp_path / "killed.partial" / "logs" / "log.jsonl").read_bytes()
+    again = run(given, tmp_path / "killed")
+    # The log has the speed of every update: of a second training it would be another.
+    assert (again.path / "logs" / "log.jsonl").read_bytes() == log
+    assert again.manifest.files == whole.files
+    assert again.manifest.counts == whole.counts
+    assert not (again.path / "checkpoints").exists()

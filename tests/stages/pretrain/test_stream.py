@@ -26,8 +26,14 @@ def stream(lengths: list[int], max_length: int = 8, seed: int | None = 1, **opti
     return PieceStream(documents(lengths, options.pop("sources", None)), max_length, [BOS], [EOS], seed, **options)
 
 
+def sequences(line: PieceStream, start: int, end: int) -> list[np.ndarray]:
+    """What a stretch of the line holds, one array a sequence."""
+    stretch = line.cut(start, end)
+    return np.split(stretch.ids, np.cumsum(stretch.lengths)[:-1])
+
+
 def read(line: PieceStream, start: int, end: int) -> list[int]:
-    return np.concatenate(line.sequences(start, end)).tolist()
+    return np.concatenate(sequences(line, start, end)).tolist()
 
 
 def ordinary(tokens: list[int]) -> Counter[int]:
@@ -40,7 +46,7 @@ def test_one_epoch_holds_every_token_once_whatever_the_batch_size(lengths, max_l
     line = stream(lengths, max_length)
     seen: Counter[int] = Counter()
     for start in range(0, line.epoch_tokens, batch):
-        for piece in line.sequences(start, min(start + batch, line.epoch_tokens)):
+        for piece in sequences(line, start, min(start + batch, line.epoch_tokens)):
             assert 0 < len(piece) <= max_length
             seen += ordinary(piece.tolist())
     assert seen == dict.fromkeys(range(10, 10 + sum(lengths)), 1)
@@ -51,7 +57,7 @@ def test_one_epoch_holds_every_token_once_whatever_the_batch_size(lengths, max_l
 def test_a_piece_is_framed_and_continues_its_document(lengths, max_length):
     line = stream(lengths, max_length)
     bounds = np.cumsum([10, *lengths])
-    for piece in line.sequences(0, line.epoch_tokens):
+    for piece in sequences(line, 0, line.epoch_tokens):
         assert (piece[0], piece[-1]) == (BOS, EOS)
         inner = piece[1:-1]
         assert (np.diff(inner) == 1).all()
@@ -64,7 +70,7 @@ def test_a_piece_is_framed_and_continues_its_document(lengths, max_length):
 @given(st.integers(0, 200), st.integers(1, 60))
 def test_any_stretch_is_a_pure_function_of_its_position(start, size):
     one, other = stream([5, 20, 3, 9]), stream([5, 20, 3, 9])
-    other.sequences(start + 500, start + 510)  # looking elsewhere first changes nothing
+    sequences(other, start + 500, start + 510)  # looking elsewhere first changes nothing
     assert read(one, start, start + size) == read(other, start, start + size)
     assert len(read(one, start, start + size)) == size
 
@@ -81,7 +87,7 @@ def test_epochs_follow_each_other_without_a_gap_in_another_order():
 
 def test_validation_order_is_the_order_of_the_documents():
     line = stream([3, 4], seed=None, sources=[0, 1], weights={"0": 3.0})
-    assert [piece.tolist() for piece in line.sequences(0, line.epoch_tokens)] == [
+    assert [piece.tolist() for piece in sequences(line, 0, line.epoch_tokens)] == [
         [0, 10, 11, 12, 2],
         [0, 13, 14, 15, 16, 2],
     ]
@@ -160,6 +166,6 @@ def test_far_places_of_a_sparsely_read_corpus_are_found():
 def test_batches_hold_no_more_sequences_than_usual(lengths, weights):
     line = stream(lengths, sources=[n % 2 for n in range(len(lengths))], weights=weights)
     room = line.usual_sequences(512)
-    counts = [len(line.sequences(512 * k, 512 * (k + 1))) for k in range(60)]
+    counts = [len(sequences(line, 512 * k, 512 * (k + 1))) for k in range(60)]
     assert max(counts) <= room < 2 * max(counts)
     assert room % 8 == 0

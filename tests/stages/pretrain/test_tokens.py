@@ -86,7 +86,8 @@ def make_corpus(
             rows = {"text": [texts[n][1] for n in part], "source": [texts[n][0] for n in part]}
             pq.write_table(pa.table(rows), work.path / "shards" / f"{number}.parquet", row_group_size=20)
         if card is not None:
-            write_json(work.path / "card.json", {"sources": card})
+            sizes = {"documents": len(texts), "words": 1}
+            write_json(work.path / "card.json", {"sources": {name: sizes | facts for name, facts in card.items()}})
         work.counts["documents"] = len(texts)
 
     return produce(out, kind="corpus", recipe=Made(), parents={}, build=build)

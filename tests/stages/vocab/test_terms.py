@@ -54,8 +54,8 @@ def test_only_terms_of_enough_documents_count() -> None:
     counting = TermCount()
     texts = ["nephritis, nephritis and (lymphoma).", "Nephritis or nephritis; lymphoma-like", "lymphoma", "hepatitis"]
     assert [text.text for text in _count(counting, *texts)] == texts
-    assert counting.terms(2) == [Term("lymphoma", 3, 3), Term("nephritis", 2, 3)]
-    assert counting.terms(3) == [Term("lymphoma", 3, 3)]
+    assert counting.terms(2) == [Term("lymphoma", 3, 3, "lymphoma"), Term("nephritis", 2, 3, "nephritis")]
+    assert counting.terms(3) == [Term("lymphoma", 3, 3, "lymphoma")]
     assert counting.seen == 3
 
 
@@ -63,11 +63,21 @@ def test_terms_of_a_list_may_have_several_words_and_any_case() -> None:
     counting = TermCount(["Insuficiencia cardíaca", "insuficiencia", "COVID-19", "nada"])
     _count(counting, "INSUFICIENCIA\n cardi\u0301aca por Covid-19.", "insuficiencia renal", "covid-18")
     assert counting.terms(1) == [
-        Term("insuficiencia", 2, 2),
-        Term("COVID-19", 1, 1),
-        Term("Insuficiencia cardíaca", 1, 1),
+        Term("insuficiencia", 2, 2, "INSUFICIENCIA"),
+        Term("COVID-19", 1, 1, "Covid-19"),
+        Term("Insuficiencia cardíaca", 1, 1, "INSUFICIENCIA cardíaca"),
     ]
     assert counting.terms(1)[2].words == 2
+
+
+def test_a_term_is_cut_as_the_corpus_writes_it() -> None:
+    """Terminologies begin every term with a capital, and some are all capitals: such words would be cut to bits."""
+    counting = TermCount(["Renal Failure", "FEVER"])
+    _count(counting, "Renal failure. Later renal failure and fever", "renal  failure; FEVER", "fever, Fever, fever")
+    assert [(term.text, term.spelling) for term in counting.terms(1)] == [
+        ("FEVER", "fever"),
+        ("Renal Failure", "renal failure"),
+    ]
 
 
 def test_reading_a_list(tmp_path: Path) -> None:

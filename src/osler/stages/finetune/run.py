@@ -15,7 +15,7 @@ from osler.bundle.spec import BundleSpec
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress, training_status
 from osler.core.errors import RecipeError
-from osler.core.files import remove_tree, write_atomic
+from osler.core.files import write_atomic
 from osler.core.logs import get_logger
 from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
 from osler.nn.flops import flops_per_token
@@ -43,6 +43,7 @@ from osler.tasks.instances.base import Builder, Instance
 from osler.tasks.leakage import HeldOut, without_leaks
 from osler.tasks.tokens import Tokens
 from osler.text.document import Record
+from osler.train.export import export_is_whole, seal_export
 from osler.train.loop import train
 from osler.train.run import StepReport
 from osler.train.selection import BestOf
@@ -96,6 +97,7 @@ def _teaching(recipe: FinetuneRecipe) -> list[str]:
 
 def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the bundle artifact."""
+    old = {"bundle": Artifact.open(recipe.add_to, kind="bundle")} if recipe.add_to else {}
     folder = resolve(recipe.model)
     tasks = [TaskData.open(path) for path in recipe.tasks]
     rehearsed = [TaskData.open(path) for path in recipe.rehearse]
@@ -105,15 +107,15 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     parents |= {f"rehearsed:{task.card.name}": task.artifact for task in rehearsed}
     later = [Artifact.open(path, kind="task") for path in recipe.keep_out]
     parents |= {f"kept-out:{number}": artifact for number, artifact in enumerate(later)}
-    if recipe.add_to:
-        parents["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
+    parents |= old
     if recipe.mlm:
         parents["mlm"] = Artifact.open(recipe.mlm.corpus, kind="corpus")
     if recipe.teacher:
-        parents["teacher"] = teacher_digest(recipe.teacher, [task.card.name for task in [*tasks, *rehearsed]])
+        parents["teacher"] = teacher_digest(recipe.teacher)
 
     def build(work: Workspace) -> None:
-        _Finetuning(recipe, folder, tasks, rehearsed).run(work)
+        if not export_is_whole(work):
+            _Finetuning(recipe, folder, tasks, rehearsed).run(work)
 
     return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
@@ -223,7 +225,6 @@ class _Finetuning:
             )
         if not work.main:
             return
-        remove_tree(work.path / "checkpoints")
         if self.recipe.lora:
             merge_adapters(self.bundle.model.encoder)
         self.bundle.save(work.path, tokenizer_from=self.folder)
@@ -248,6 +249,7 @@ class _Finetuning:
         )
         write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
         write_atomic(work.path / "README.md", bundle_card(self.recipe, self.bundle.spec, work.counts))
+        seal_export(work)
 
     def _encoder(self) -> tuple[Encoder, MaskedLM | None]:
         seed, fresh = self.recipe.train.seed, self.recipe.reinitialise

@@ -53,8 +53,9 @@ class Costs:
         if self.tokens is None:
             wanted = "the probe" if self.budget else "corpus and tokenizer, or train.steps"
             return [*lines, f"in all: not known without {wanted}"]
-        within = f" within {recipe.train.budget} on one GPU like this" if self.budget and self.budget.seconds else ""
-        within = f" within {recipe.train.budget}" if self.budget and self.budget.flops else within
+        within = f" within {recipe.train.budget}" if self.budget else ""
+        if self.budget and self.budget.seconds:
+            within += " on one device like this"
         total = f"{self.tokens:,} in all, {self.updates:,} updates{within}"
         if self.corpus is None:
             return [*lines, total]

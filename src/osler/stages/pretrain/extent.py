@@ -20,7 +20,7 @@ from osler.stages.pretrain.documents import INDEX
 from osler.stages.pretrain.shards import corpus_files
 from osler.stages.pretrain.tokens import TokensRecipe
 from osler.stages.pretrain.updates import Updates
-from osler.stages.pretrain.weights import source_weights
+from osler.stages.pretrain.weights import source_weights, sources_on_card
 from osler.tasks.tokens import Tokens
 
 _GROUPS, _DOCUMENTS = 8, 1024
@@ -77,10 +77,9 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
 
 def _words(corpus: Artifact, weights: Mapping[str, float]) -> float:
     """Words read in an epoch."""
-    card = corpus.path / "card.json"
-    if not card.is_file():
+    sources = sources_on_card(corpus)
+    if sources is None:
         return float(corpus.manifest.counts["words"])
-    sources = json.loads(card.read_text(encoding="utf-8"))["sources"]
     return float(sum(facts["words"] * weights[name] for name, facts in sources.items()))
 
 
@@ -93,11 +92,10 @@ def _counted(recipe: PretrainRecipe, corpus: Artifact, out: Path) -> tuple[dict[
     identity = identity_of("tokens", TokensRecipe(validation_share=recipe.validation_share), parents)
     try:
         shards = Artifact.open(recipe.tokens or out.with_name(f"{out.name}.tokens"), kind="tokens")
-    except ArtifactError:
+        index = json.loads((shards.path / INDEX).read_text(encoding="utf-8"))
+    except (ArtifactError, ValueError):
         return None
-    if shards.manifest.identity != identity:
-        return None
-    return shards.manifest.counts, json.loads((shards.path / INDEX).read_text(encoding="utf-8"))
+    return (shards.manifest.counts, index) if shards.manifest.identity == identity else None
 
 
 def _sample(corpus: Artifact, tokens: Tokens) -> tuple[list[int], int, int]:

@@ -1,8 +1,8 @@
 """The memory a GPU needs for a recipe, by formula: what a plan says before anything has run.
 
 By this formula and measured on an H200 with torch.compile, in GiB: RoBERTa-base with 65,536 tokens in a micro-batch 24.9 and 22.4, with
-32,768 13.5 and 12.3; RoBERTa-large with 16,384 19.6 and 19.1. The bytes of a score (8; 10 by counting) were set with 24.4 in
-view, the first as an earlier version had it. fp32, Muon and a teacher were not measured.
+32,768 13.5 and 12.3; RoBERTa-large with 16,384 19.6 and 19.1. The bytes of a score (8) were set when
+the first of these took 24.4, in an earlier version. fp32, Muon and a teacher were not measured.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from osler.nn.pieces import origins
 from osler.nn.presets import find_preset
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import PretrainRecipe
-from osler.stages.pretrain.fits import check_room, tokens_apart
+from osler.stages.pretrain.fits import check_room, check_whole, tokens_apart
 from osler.stages.pretrain.teacher import student_of_layers
 from osler.tasks.mlm.vocabulary import Vocabulary
 from osler.tasks.tokens import Tokens
@@ -55,6 +55,7 @@ def checked_start(recipe: PretrainRecipe, start_from: Path, vocabulary: Vocabula
         )
     folder = resolve(start_from)
     config = load_config(folder)
+    check_whole(folder)
     _check_tokenizer(recipe, folder, config, vocabulary)
     _check_shape(recipe, folder, config)
     wanted = (folder / "config.json", folder / "tokenizer.json")

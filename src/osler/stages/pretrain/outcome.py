@@ -5,14 +5,13 @@ Nothing in it comes from a clock or names a place on disk: two runs that compute
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from osler.core.artifact import Artifact
 from osler.stages.pretrain.config import PretrainRecipe
-from osler.stages.pretrain.weights import source_weights
+from osler.stages.pretrain.weights import source_weights, sources_on_card
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,9 @@ class Outcome:
 
     def sources(self) -> list[Source]:
         """Where the text is from; empty for a corpus without a card."""
-        path = self.corpus.path / "card.json"
-        if not path.is_file():
+        found = sources_on_card(self.corpus)
+        if found is None:
             return []
-        found = json.loads(path.read_text(encoding="utf-8"))["sources"]
         weights = source_weights(self.corpus, self.recipe.source_weights)
         return [
             Source(

@@ -12,11 +12,11 @@ from osler.nn.folders import load_config
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.costs import Costs
 from osler.stages.pretrain.extent import CorpusSize, corpus_size
+from osler.stages.pretrain.fits import load_vocabulary
 from osler.stages.pretrain.probe import probe
 from osler.stages.pretrain.skeleton import Skeleton, skeleton_of, with_stand_ins
 from osler.stages.pretrain.teacher import describe
 from osler.tasks.mlm.vocabulary import Vocabulary
-from osler.tasks.tokens import Tokens
 
 VOCABULARY = 50_265
 """Entries where no tokenizer is there yet: RoBERTa's, and about what the papers learn."""
@@ -97,11 +97,11 @@ def _vocabulary(recipe: PretrainRecipe, size: int | None) -> tuple[Vocabulary, s
     """The tokenizer's, else that of the model the run starts or learns from, else one with RoBERTa's special tokens."""
     models = (recipe.start_from, recipe.distill.teacher if recipe.distill else None)
     if size is None and recipe.tokenizer.exists():
-        vocabulary = Vocabulary.of(Tokens.load(recipe.tokenizer))
+        vocabulary = load_vocabulary(recipe.tokenizer)
         return vocabulary, f"vocabulary of {vocabulary.size:,} entries"
     model = next((folder for folder in models if folder and (folder / "tokenizer.json").is_file()), None)
     if size is None and model is not None:
-        vocabulary = Vocabulary.of(Tokens.load(model))
+        vocabulary = load_vocabulary(model)
         return vocabulary, f"vocabulary of {vocabulary.size:,} entries, that of {model}"
     kept = load_config(recipe.start_from).vocab_size if recipe.start_from and recipe.start_from.exists() else None
     entries = size or kept or VOCABULARY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -11,9 +11,11 @@ from torch import nn
 
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
-from osler.core.files import fingerprint, remove_tree
+from osler.core.errors import InputError
+from osler.core.files import fingerprint
 from osler.stages.pretrain.batches import PretrainSource, validation_batches
 from osler.stages.pretrain.config import PretrainRecipe
+from osler.stages.pretrain.fits import load_vocabulary
 from osler.stages.pretrain.model import checked_start, make_model
 from osler.stages.pretrain.objective import make_objective, training_flops
 from osler.stages.pretrain.outcome import Outcome
@@ -22,32 +24,40 @@ from osler.stages.pretrain.progress import measured_peak, shown_on
 from osler.stages.pretrain.report import write_reports
 from osler.stages.pretrain.stream import PieceStream
 from osler.stages.pretrain.teacher import checked_digest
+from osler.stages.pretrain.tokenizer import write_tokenizer
 from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
 from osler.stages.pretrain.updates import Updates
 from osler.stages.pretrain.weights import source_weights
 from osler.tasks.mlm.masking import Masker
 from osler.tasks.mlm.settings import Masking
 from osler.tasks.mlm.vocabulary import Vocabulary
-from osler.tasks.tokens import Tokens, copy_tokenizer
+from osler.train.export import export_is_whole, seal_export
 from osler.train.loop import train
+from osler.train.precision import Autocast, choose_device
 from osler.train.run import StepReport
 from osler.train.selection import BestOf
-from osler.train.source import move
+from osler.train.source import Batch, move
 
 
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the encoder artifact."""
     corpus = Artifact.open(recipe.corpus, kind="corpus")
     tokenizer_json = recipe.tokenizer / "tokenizer.json"
-    vocabulary = Vocabulary.of(Tokens.load(recipe.tokenizer))
+    vocabulary = load_vocabulary(recipe.tokenizer)
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": fingerprint([tokenizer_json])}
     weights = source_weights(corpus, recipe.source_weights)
     if recipe.start_from:
         parents["start_from"] = checked_start(recipe, recipe.start_from, vocabulary)
     if recipe.distill:
         parents["teacher"] = checked_digest(recipe, recipe.distill)
+    # What this machine cannot do is said now, not when the corpus has been tokenised; a GPU is not touched before that.
+    device = choose_device(recipe.train.device)
+    if device.type == "cpu":
+        Autocast(recipe.train, device)
 
     def build(work: Workspace) -> None:
+        if export_is_whole(work):
+            return
         shards = tokenise(
             corpus,
             tokenizer_json,
@@ -107,6 +117,7 @@ class _Pretraining:
         objective.uses_every_parameter = not borrowed
         flops = training_flops(recipe, objective)
         peak = measured_peak(recipe.train, work.logs) if work.main else None
+        self._check_validation()
         with progress("pretrain", len(source), training=True) as bar:
             show, watch = shown_on(bar, peak), self._plateau_watch()
 
@@ -127,9 +138,8 @@ class _Pretraining:
             )
         if not work.main:
             return
-        remove_tree(work.path / "checkpoints")
         model.save(work.path)
-        copy_tokenizer(recipe.tokenizer, work.path)
+        write_tokenizer(recipe.tokenizer, work.path, model.max_length)
         loss = float(result.best_value if result.best_value is not None else math.nan)
         work.counts.update(
             parameters=sum(p.numel() for p in model.parameters()),
@@ -153,6 +163,7 @@ class _Pretraining:
                 self.streams["train"].epoch_tokens,
             ),
         )
+        seal_export(work)
 
     def _plateau_watch(self) -> PlateauWatch | None:
         if self.recipe.distill:
@@ -163,19 +174,30 @@ class _Pretraining:
         updates = Updates(self.recipe.accumulate, self.recipe.ramp)
         return max(1, updates.whole_within(self.streams["train"].epoch_tokens // self.recipe.batch_tokens))
 
-    def _validate(self, module: nn.Module, step: int) -> Mapping[str, float]:
-        device = next(module.parameters()).device
-        loss = weight = 0.0
-        batches = validation_batches(
+    def _validation(self) -> Iterator[Batch]:
+        return validation_batches(
             self.streams["validation"],
             self.validation_masker,
             batch_tokens=self.recipe.batch_tokens,
             limit=self.recipe.validation_tokens,
             max_length=self.recipe.max_length,
         )
+
+    def _check_validation(self) -> None:
+        """Refuse text of which nothing can be masked: it would be a perfect score."""
+        if not any(batch.weight for batch in self._validation()):
+            raise InputError(
+                "the validation documents hold nothing to mask: the tokenizer knows no part of their text",
+                where=self.corpus.path,
+                fix="Use a tokenizer that was learned from such text, or more documents (a larger validation_share)",
+            )
+
+    def _validate(self, module: nn.Module, step: int) -> Mapping[str, float]:
+        device = next(module.parameters()).device
+        loss = weight = 0.0
         with torch.inference_mode():
-            for batch in batches:
+            for batch in self._validation():
                 loss += float(module(move(batch.payload, device)).loss_sum)
                 weight += batch.weight
-        mean = loss / max(1.0, weight)
+        mean = loss / weight
         return {"validation_loss": mean, "perplexity": math.exp(min(mean, 50.0))}

@@ -100,11 +100,6 @@ class PieceStream:
             return parts[0]
         return Stretch(np.concatenate([part.ids for part in parts]), np.concatenate([part.lengths for part in parts]))
 
-    def sequences(self, start: int, end: int) -> list[np.ndarray]:
-        """The same as `cut`, as one array for each sequence."""
-        stretch = self.cut(start, end)
-        return np.split(stretch.ids, np.cumsum(stretch.lengths)[:-1])
-
     def usual_sequences(self, tokens: int) -> int:
         """A number of sequences that a stretch of so many tokens hardly ever passes, in multiples of eight.
 

@@ -12,7 +12,7 @@ from osler.nn.layer_subset import check_layers, evenly_spaced, of_layers
 from osler.nn.mlm import MaskedLM
 from osler.nn.presets import find_preset
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, Shape
-from osler.stages.pretrain.fits import check_room, tokens_apart
+from osler.stages.pretrain.fits import check_room, check_whole, tokens_apart
 from osler.tasks.tokens import Tokens
 
 
@@ -20,6 +20,7 @@ def checked_digest(recipe: PretrainRecipe, settings: Distillation) -> str:
     """The digest of the teacher, once it is sure that this recipe's student can learn from it; before any work is done."""
     folder = resolve(settings.teacher)
     config = load_config(folder)
+    check_whole(folder)
     _check_vocabulary(recipe, folder, config)
     check_room("teacher", recipe.max_length, folder, config)
     if settings.teacher_layers is not None:

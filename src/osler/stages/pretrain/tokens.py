@@ -17,7 +17,7 @@ import numpy as np
 
 from osler.core.artifact import Artifact, Workspace, identity_of, produce
 from osler.core.config import Recipe
-from osler.core.errors import ArtifactError, InputError, OslerError
+from osler.core.errors import ArtifactError, InputError, OslerError, OutputError
 from osler.core.files import fingerprint, sha256, write_atomic, write_json
 from osler.core.processes import run_all
 from osler.stages.pretrain.documents import INDEX, TokenisedDocuments
@@ -61,8 +61,15 @@ def tokenise(
             left.unlink()
         work.counts.update(json.loads((work.path / INDEX).read_text())["counts"])
 
-    other = replace and not _same(out, identity_of("tokens", recipe, parents))
-    artifact = produce(out, kind="tokens", recipe=recipe, parents=parents, build=build, force=other)
+    found = _identity_at(out)
+    other = found != identity_of("tokens", recipe, parents)
+    if found is not None and other and not replace:
+        raise OutputError(
+            "a corpus is here that was tokenised from another text, with another tokenizer or another validation_share",
+            where=out,
+            fix="Choose another folder with --set tokens=FOLDER, or replace it with --force",
+        )
+    artifact = produce(out, kind="tokens", recipe=recipe, parents=parents, build=build, force=replace and other)
     if os.environ.get("RANK", "0") == "0":
         _verify_once(artifact)
     return artifact
@@ -107,11 +114,12 @@ def _index(slices: Sequence[Slice], sources: Sequence[str], dtype: str) -> dict[
     return {"dtype": dtype, "counts": counts, "sources": tokens, "shards": shards}
 
 
-def _same(out: Path, identity: str) -> bool:
+def _identity_at(out: Path) -> str | None:
+    """The identity of the tokenised corpus in a folder, if there is one."""
     try:
-        return Artifact.open(out, kind="tokens").manifest.identity == identity
+        return Artifact.open(out, kind="tokens").manifest.identity
     except OslerError:
-        return False
+        return None
 
 
 def _verify_once(artifact: Artifact) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from osler.core.artifact import Artifact
-from osler.core.errors import RecipeError, nearest
+from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.seeding import generator
 from osler.stages.pretrain.shards import source_names
 
@@ -16,11 +17,25 @@ _ONE = 1 << 24
 """Weights are counted in so many parts of one: whole numbers, so that no rounding adds up over epochs."""
 
 
+def sources_on_card(corpus: Artifact) -> dict[str, dict[str, Any]] | None:
+    """What the corpus card says of each source: words, documents, language, licence, weight; None without a card."""
+    path = corpus.path / "card.json"
+    if not path.is_file():
+        return None
+    try:
+        sources: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["sources"]
+        whole = all({"words", "documents"} <= facts.keys() for facts in sources.values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise ArtifactError("the corpus card is damaged", where=path, fix="Make the corpus again with --force")
+    return sources
+
+
 def source_weights(corpus: Artifact, wanted: Mapping[str, float]) -> dict[str, float]:
     """The weight of every source of a corpus; a name in `wanted` that the corpus does not have is refused."""
-    card = corpus.path / "card.json"
-    if card.is_file():
-        sources = json.loads(card.read_text(encoding="utf-8"))["sources"]
+    sources = sources_on_card(corpus)
+    if sources is not None:
         weights = {name: float(facts.get("weight", 1.0)) for name, facts in sources.items()}
     else:
         weights = dict.fromkeys(source_names(corpus.path), 1.0)

@@ -40,7 +40,7 @@ def compare(
     groups = count(counting.passing(texts))
     terms = counting.terms(min_documents)
     cutters = [Cutter(item.tokenizer) for item in loaded]
-    cuts = [cutter.pieces(term.text for term in terms) for cutter in cutters]
+    cuts = [cutter.pieces(dict.fromkeys(term.spelling for term in terms)) for cutter in cutters]
     return Comparison(
         corpus_documents=corpus_documents,
         tokenizers=tuple(
@@ -86,7 +86,7 @@ def _term_ratios(cutter: Cutter, terms: Sequence[Term], cuts: Cuts) -> TermRatio
         return None
     words = pieces = whole = unknown = 0
     for term in terms:
-        found = cuts[term.text]
+        found = cuts[term.spelling]
         is_unknown = not found or any(piece.id == cutter.unknown_id for piece in found)
         words += term.occurrences * term.words
         pieces += term.occurrences * len(found)
@@ -111,15 +111,15 @@ def _worst(cutter: Cutter, terms: Sequence[Term], cuts: Cuts, shown: int) -> lis
             term=term.text,
             documents=term.documents,
             occurrences=term.occurrences,
-            pieces=tuple(style.readable(piece.token for piece in cuts[term.text])),
-            shown=style.shown(term.text, cuts[term.text]),
+            pieces=tuple(style.readable(piece.token for piece in cuts[term.spelling])),
+            shown=style.shown(term.spelling, cuts[term.spelling]),
         )
         for term in ranked[:shown]
     ]
 
 
 def _extra(term: Term, cuts: Cuts) -> int:
-    return max(0, len(cuts[term.text]) - term.words)
+    return max(0, len(cuts[term.spelling]) - term.words)
 
 
 def _differences(
@@ -129,7 +129,7 @@ def _differences(
     styles = [Style.of(cutter) for cutter in cutters]
 
     def spread(term: Term) -> int:
-        counts = [len(cut[term.text]) for cut in cuts]
+        counts = [len(cut[term.spelling]) for cut in cuts]
         return term.occurrences * (max(counts) - min(counts))
 
     ranked = sorted((term for term in terms if spread(term) > 0), key=lambda term: (-spread(term), term.text))
@@ -138,8 +138,10 @@ def _differences(
             term=term.text,
             documents=term.documents,
             occurrences=term.occurrences,
-            counts=tuple(len(cut[term.text]) for cut in cuts),
-            shown=tuple(style.shown(term.text, cut[term.text]) for style, cut in zip(styles, cuts, strict=True)),
+            counts=tuple(len(cut[term.spelling]) for cut in cuts),
+            shown=tuple(
+                style.shown(term.spelling, cut[term.spelling]) for style, cut in zip(styles, cuts, strict=True)
+            ),
         )
         for term in ranked[:shown]
     ]

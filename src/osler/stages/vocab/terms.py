@@ -17,6 +17,9 @@ from osler.stages.vocab.medical import is_medical
 from osler.stages.vocab.texts import Text
 from osler.text.words import words
 
+Found = tuple[str, str]
+"""A term, and how it is written where it was found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
@@ -25,6 +28,8 @@ class Term:
     text: str
     documents: int
     occurrences: int
+    spelling: str
+    """Its small letters and capitals as they are most often there: a list may write them otherwise, and it is text that is cut."""
 
     @property
     def words(self) -> int:
@@ -37,22 +42,24 @@ class TermCount:
 
     def __init__(self, given: Iterable[str] | None = None) -> None:
         self._documents: Counter[str] = Counter()
-        self._occurrences: Counter[str] = Counter()
+        self._spellings: dict[str, Counter[str]] = {}
         self.given = None if given is None else list(given)
-        self._in: Callable[[Text], Iterator[str]] = _Parts() if self.given is None else _List(self.given)
+        self._in: Callable[[Text], Iterator[Found]] = _Parts() if self.given is None else _List(self.given)
 
     def passing(self, texts: Iterable[Text]) -> Iterator[Text]:
         """The same documents, counted on the way."""
         for text in texts:
-            found = Counter(self._in(text))
-            self._occurrences.update(found)
-            self._documents.update(found.keys())
+            here = set()
+            for term, spelling in self._in(text):
+                here.add(term)
+                self._spellings.setdefault(term, Counter())[spelling] += 1
+            self._documents.update(here)
             yield text
 
     def terms(self, min_documents: int) -> list[Term]:
         """The terms that enough documents have, the most frequent first, ties in code point order."""
         common = [
-            Term(text, documents, self._occurrences[text])
+            Term(text, documents, self._spellings[text].total(), _usual(self._spellings[text]))
             for text, documents in self._documents.items()
             if documents >= min_documents
         ]
@@ -62,6 +69,10 @@ class TermCount:
     def seen(self) -> int:
         """How many terms occur at all, rare ones included."""
         return len(self._documents)
+
+
+def _usual(spellings: Counter[str]) -> str:
+    return min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
 
 
 def read_terms(path: Path) -> list[str]:
@@ -87,13 +98,14 @@ class _Parts:
     def __init__(self) -> None:
         self._known: dict[tuple[str | None, str], tuple[str, ...]] = {}
 
-    def __call__(self, text: Text) -> Iterator[str]:
+    def __call__(self, text: Text) -> Iterator[Found]:
         for stretch in text.text.split():
             key = (text.language, stretch)
             found = self._known.get(key)
             if found is None:
                 found = self._known[key] = tuple(_medical(stretch, text.language))
-            yield from found
+            for term in found:
+                yield term, term
 
 
 def _medical(stretch: str, language: str | None) -> Iterator[str]:
@@ -109,16 +121,26 @@ class _List:
     def __init__(self, terms: Iterable[str]) -> None:
         self._by_first: dict[str, list[tuple[list[str], str]]] = {}
         for term in terms:
-            parts = _lower_words(term)
+            parts = [word.lower() for word in _words(term)]
             self._by_first.setdefault(parts[0], []).append((parts, term))
 
-    def __call__(self, text: Text) -> Iterator[str]:
-        found = _lower_words(unicodedata.normalize("NFC", text.text))
+    def __call__(self, text: Text) -> Iterator[Found]:
+        written = _words(unicodedata.normalize("NFC", text.text))
+        found = [word.lower() for word in written]
         for place, word in enumerate(found):
             for parts, term in self._by_first.get(word, ()):
                 if found[place : place + len(parts)] == parts:
-                    yield term
+                    yield term, _respelled(term, written[place : place + len(parts)])
 
 
-def _lower_words(text: str) -> list[str]:
-    return [text[start:end].lower() for start, end in words(text)]
+def _respelled(term: str, written: list[str]) -> str:
+    """A term with its words as they are written elsewhere, and what stands between them as it is."""
+    made, end = "", 0
+    for (start, stop), word in zip(words(term), written, strict=True):
+        made += term[end:start] + word
+        end = stop
+    return made + term[end:]
+
+
+def _words(text: str) -> list[str]:
+    return [text[start:end] for start, end in words(text)]

@@ -1,0 +1,108 @@
+"""What a run refuses before it trains: one sentence that names the place, nothing left behind that was not there, no text quoted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from osler.clinic.raw import raw_texts
+from osler.core.config import load_recipe
+from osler.core.errors import ArtifactError, InputError, OutputError, RecipeError
+from osler.nn.mlm import MaskedLM
+from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.run import run as build_corpus
+from osler.stages.pretrain import run as stage
+from osler.stages.pretrain.config import PretrainRecipe
+from osler.stages.pretrain.plan import full_plan
+from osler.stages.vocab.config import VocabRecipe
+from osler.stages.vocab.run import run as train_vocabulary
+
+SETTINGS = (
+    *("preset=tiny", "max_length=32", "batch_tokens=256", "validation_share=0.2", "validation_tokens=300"),
+    *("train.steps=2", "train.device=cpu", "train.threads=1"),
+)
+
+
+def make_corpus(folder: Path, records: list[dict[str, str]]) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "raw.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return build_corpus(CorpusRecipe(sources=[{"files": [str(folder / "raw.jsonl")]}]), folder / "corpus").path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    return make_corpus(tmp_path_factory.mktemp("refusals"), raw_texts(40, "en", 1))
+
+
+def recipe(corpus: Path, tokenizer: Path, *sets: str, **given: Path) -> PretrainRecipe:
+    return load_recipe(PretrainRecipe, None, (*SETTINGS, *sets), {"corpus": corpus, "tokenizer": tokenizer, **given})
+
+
+def test_a_tokenizer_without_a_mask_is_named(corpus, tokenizer_folder, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    description = json.loads((tokenizer_folder / "tokenizer.json").read_text())
+    description["added_tokens"] = [token for token in description["added_tokens"] if token["content"] != "<mask>"]
+    del description["model"]["vocab"]["<mask>"]
+    (bare / "tokenizer.json").write_text(json.dumps(description))
+    assert Tokenizer.from_file(str(bare / "tokenizer.json")).token_to_id("<mask>") is None
+    for refused in (lambda r: stage.run(r, tmp_path / "out"), lambda r: full_plan(r, tmp_path / "out", seconds=0)):
+        with pytest.raises(ArtifactError, match="has no <mask> token") as found:
+            refused(recipe(corpus, bare))
+        assert found.value.where == str(bare / "tokenizer.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bare"]
+
+
+@pytest.mark.parametrize("card", ["{", "[]", '{"sources": []}', '{"sources": {"raw": {}}}'])
+def test_a_damaged_corpus_card_is_named(corpus, tokenizer_folder, tmp_path, card):
+    broken = shutil.copytree(corpus, tmp_path / "corpus")
+    (broken / "card.json").write_text(card)
+    for refused in (lambda r: stage.run(r, tmp_path / "out"), lambda r: full_plan(r, tmp_path / "out", seconds=0)):
+        with pytest.raises(ArtifactError, match="card is damaged") as found:
+            refused(recipe(broken, tokenizer_folder))
+        assert found.value.where == str(broken / "card.json")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the GPU")
+def test_a_device_that_is_not_there_is_said_before_the_corpus_is_tokenised(corpus, tokenizer_folder, tmp_path):
+    with pytest.raises(RecipeError, match="no CUDA device"):
+        stage.run(recipe(corpus, tokenizer_folder, "train.device=cuda"), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("role", ["start_from", "distill.teacher"])
+def test_weights_that_are_cut_short_are_named_before_the_corpus_is_tokenised(corpus, tokenizer_folder, tmp_path, role):
+    model = tmp_path / "model"
+    MaskedLM.from_preset("tiny", vocab_size=400, pad_token_id=1, max_length=32, seed=1).save(model)
+    shutil.copyfile(tokenizer_folder / "tokenizer.json", model / "tokenizer.json")
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(ArtifactError, match="not whole") as found:
+        stage.run(recipe(corpus, tokenizer_folder, **{role: model}), tmp_path / "out")
+    assert found.value.where == str(weights)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_text_the_tokenizer_cannot_write_is_no_perfect_score(corpus, tmp_path):
+    words = VocabRecipe(corpus=corpus, size=200, algorithm="wordpiece", sample_documents=10)
+    tokenizer = train_vocabulary(words, tmp_path / "tokenizer").path
+    letters = "αβγδεζηθικλμν"
+    greek = [{"text": " ".join(letters[(i * j) % 11 :] for j in range(1, 9)) * (3 + i)} for i in range(40)]
+    with pytest.raises(InputError, match="nothing to mask") as found:
+        stage.run(recipe(make_corpus(tmp_path / "greek", greek), tokenizer), tmp_path / "out")
+    assert not set(letters) & set(str(found.value))
+
+
+def test_a_tokenised_corpus_of_something_else_is_kept(corpus, tokenizer_folder, tmp_path):
+    tokens = tmp_path / "tokens"
+    stage.run(recipe(corpus, tokenizer_folder, tokens=tokens), tmp_path / "out")
+    before = {path: path.read_bytes() for path in tokens.rglob("*") if path.is_file()}
+    with pytest.raises(OutputError, match="another validation_share") as found:
+        stage.run(recipe(corpus, tokenizer_folder, "validation_share=0.3", tokens=tokens), tmp_path / "other")
+    assert "tokens=FOLDER" in str(found.value)
+    assert {path: path.read_bytes() for path in tokens.rglob("*") if path.is_file()} == before
