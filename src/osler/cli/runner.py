@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from osler.core.config import validate
-from osler.core.errors import OslerError
+from osler.core.errors import OslerError, RecipeError
 from osler.core.files import write_atomic
 from osler.stages.study.engine import Facts, Job
 from osler.stages.study.spec import RunSpec
@@ -37,8 +37,14 @@ class LocalRunner:
     def check(self, spec: RunSpec, where: str) -> tuple[str, ...]:
         """Refuse settings that fine-tuning would; returns the digests of a teacher and of a corpus that they name."""
         from osler.core.artifact import Artifact
+        from osler.stages.finetune.checks import check
+        from osler.tasks.data import TaskData
 
         recipe = _recipe(spec, spec.model, None, where)
+        try:
+            check(recipe, [TaskData.open(path) for path in spec.tasks])
+        except RecipeError as error:
+            raise RecipeError(error.problem, where=error.where or where, fix=error.fix) from None
         found = []
         if recipe.teacher:
             found.append(self.identify(str(recipe.teacher.bundle)))

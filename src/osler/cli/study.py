@@ -137,12 +137,17 @@ def _study(study: str, out: Path, sets: list[str] | None, *, whole: bool = False
 
     The recipe of one that was begun is only read where it is needed (`whole`): its list of runs says the same, quicker.
     """
+    from osler.core.errors import InputError
     from osler.stages.study.config import StudyRecipe
     from osler.stages.study.home import recall
 
     begun = recall(Path(study))
     if begun is not None:
         return (begun.recipe if whole else None), begun.out
+    if Path(study).is_dir():
+        raise InputError(
+            "no study was begun here", where=study, fix="Give the --out of a study that was begun, or a recipe"
+        )
     recipe = resolve(StudyRecipe, study, sets, {})
     assert isinstance(recipe, StudyRecipe)
     return recipe, out

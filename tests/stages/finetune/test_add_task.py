@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from osler.bundle.bundle import Bundle
 from osler.bundle.infer import run_heads
 from osler.core.artifact import Artifact
-from osler.core.errors import RecipeError
+from osler.core.errors import ArtifactError, RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import _Finetuning, plan, run
 from osler.tasks.data import TaskData
@@ -142,6 +142,8 @@ def test_what_would_harm_the_old_heads_is_refused(old, tasks, tmp_path, make_cor
     for problem, given in cases.items():
         with pytest.raises(RecipeError, match=problem):
             run(given, tmp_path / "x")
+    with pytest.raises(ArtifactError, match="nowhere: no such folder"):
+        run(recipe(new, add_to="nowhere"), tmp_path / "x")
     with pytest.raises(ValueError, match="both name what to start from"):
         recipe(new, add_to=str(old), model="other")
     with pytest.raises(ValueError, match="rehearse is for the tasks of the bundle"):

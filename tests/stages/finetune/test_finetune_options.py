@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from osler.bundle.bundle import Bundle
 from osler.bundle.spec import BundleSpec
+from osler.core.config import validate
 from osler.core.errors import MissingExtraError, RecipeError
 from osler.nn.encoder import load_encoder
 from osler.nn.multihead import MultiHeadModel
@@ -187,6 +188,13 @@ def test_frozen_weights_stay_and_the_others_learn(model, tasks, tmp_path, what, 
     heads = weights(made, "heads.safetensors")
     for key, value in fresh.heads.state_dict().items():
         assert (heads[key] != value.numpy()).any(), key
+
+
+@pytest.mark.parametrize("what", ["encoders", -1, 1.5, True])
+def test_what_cannot_be_frozen_is_told_in_one_sentence(what):
+    with pytest.raises(RecipeError) as error:
+        validate(FinetuneRecipe, {"model": "m", "tasks": ["t"], "freeze": what}, where="recipe")
+    assert error.value.problem == "'freeze': should be 'nothing', 'embeddings', 'encoder' or a number of first layers"
 
 
 def test_frozen_weights_are_in_no_optimiser_and_a_frozen_encoder_remembers_nothing(model):

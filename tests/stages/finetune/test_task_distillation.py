@@ -12,6 +12,7 @@ import torch
 
 from osler.bundle.bundle import Bundle
 from osler.bundle.infer import run_heads
+from osler.bundle.spec import BundleSpec
 from osler.core.errors import ArtifactError, RecipeError
 from osler.nn.encoder import preset_encoder
 from osler.nn.multihead import MultiHeadModel
@@ -159,6 +160,21 @@ def test_a_teacher_that_does_not_fit_is_named(models, tasks, teacher, tmp_path):
     (turned / "heads.json").write_text(json.dumps(heads))
     with pytest.raises(ArtifactError, match="other outputs than the student's"):
         run(recipe(models["student"], tasks["clinic-specialty-en"], teacher={"bundle": str(turned)}), tmp_path / "x")
+
+
+def test_chains_neither_teach_nor_learn_by_soft_labels(models, tasks, teacher, tmp_path):
+    entities, out = tasks["clinic-entities-en"], tmp_path / "x"
+    with pytest.raises(RecipeError, match="a chain learns from no soft labels, and clinic-entities-en is tagged"):
+        run(recipe(models["student"], entities, tagger="crf", teacher={"bundle": str(teacher)}), out)
+    chain = tmp_path / "chain"
+    shutil.copytree(teacher, chain)
+    spec = BundleSpec.load(chain)
+    head = spec.heads["clinic-entities-en"]
+    chained = head.model_copy(update={"options": head.options.model_copy(update={"tagger": "crf"})})
+    spec.model_copy(update={"heads": {**spec.heads, "clinic-entities-en": chained}}).save(chain)
+    with pytest.raises(RecipeError, match="the teacher tags clinic-entities-en by a chain"):
+        run(recipe(models["student"], entities, teacher={"bundle": str(chain)}), out)
+    assert not out.with_name("x.partial").exists()
 
 
 def test_soft_labels_are_what_the_teacher_says_of_each_instance(models, tasks, teacher):

@@ -64,8 +64,8 @@ def test_learning_curves_by_share(written: Path) -> None:
 def test_choices_name_the_setting_and_what_it_was_chosen_from(written: Path) -> None:
     rows = list(csv.DictReader((written / "tables" / "choices.csv").open()))
     assert [(row["model"], row["task"], row["configurations"], row["chosen"]) for row in rows] == [
-        ("base", "one", "2", "lr 5e-5"),
-        ("good", "one", "2", "lr 5e-5"),
+        ("base", "one", "2", "lr 5e-5 ↑"),
+        ("good", "one", "2", "lr 5e-5 ↑"),
     ]
     assert (float(rows[0]["dev"]), float(rows[0]["worst on dev"])) == (0.5, 0.1)
 

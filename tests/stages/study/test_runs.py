@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from osler.bundle.spec import BundleSpec, HeadSpec
 from osler.cli.runner import LocalRunner
-from osler.core.config import validate
+from osler.core.config import load_recipe, validate
 from osler.core.errors import RecipeError
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
@@ -19,6 +20,7 @@ from osler.stages.study.plan import Plan, expand
 from osler.stages.study.run import run
 from osler.stages.study.runs import Schedule
 from osler.stages.study.spec import RunSpec
+from osler.tasks.data import TaskData
 
 NAMES = ("clinic-entities-en", "clinic-phi-en", "clinic-entities-es")
 ENTITIES, PHI, SPANISH = NAMES
@@ -251,12 +253,46 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
         ({"fractions": [1.5]}, "fractions: 1.5 is not between 0 and 1"),
         ({"fractions": [0.5, 0.5]}, "fractions says something twice"),
         ({"grid": {"train.lr": []}}, "grid: 'train.lr' has no values"),
+        ({"grid": {"train.lr": 1e-5}}, r"grid: 'train.lr' needs a list of the values to try, such as \[1e-05\]"),
+        ({"finetune": {"model": "other"}}, "settings of m on clinic-entities-en: 'model' is not for the settings"),
+        ({"finetune": {"train": {"seed": 3}}}, "'train.seed' is not for the settings of a study's runs. Give seeds"),
+        ({"grid": {"add_to": ["a", "b"]}}, "grid: 'add_to' is not for the settings"),
+        (
+            {"finetune": {"tagger": "crf", "class_weights": "balanced"}},
+            "settings of m on clinic-entities-en: the words of a chain",
+        ),
+        (
+            {"finetune": {"mixing": {"loss_weights": {"nobody": 2.0}}}},
+            "settings of m on clinic-entities-en: mixing.loss_weights names the task 'nobody'",
+        ),
         ({"grid": {"train.lr": [1e-5]}, "layout": "carrino2022"}, "score = 'all'"),
     ],
 )
 def test_mistakes_are_told_with_the_name_of_their_field(tasks, tmp_path, more, message):
     with pytest.raises(RecipeError, match=message):
         plan(recipe(tasks, **more), tmp_path)
+
+
+def test_a_grid_may_be_written_without_quotes(tasks, tmp_path):
+    """TOML makes a section of `train.lr` without quotes, and `--set grid.train.lr=` comes on top of the quoted name."""
+    (tmp_path / "study.toml").write_text(
+        '[grid]\ntrain.lr = [1e-5, 3e-5]\n"epochs" = [1, 2]\n[models.m]\nmodel = "m"\n'
+    )
+    sets = [f"tasks=['{tasks[PHI]}']", "seeds=[1]"]
+    study = load_recipe(StudyRecipe, tmp_path / "study.toml", sets)
+    assert study.grid == {"train.lr": (1e-5, 3e-5), "epochs": (1, 2)}
+    assert len(plan(study, tmp_path).runs) == 4
+    (tmp_path / "study.toml").write_text('[grid]\n"train.lr" = [1e-5, 3e-5]\n[models.m]\nmodel = "m"\n')
+    for name in ("grid.train.lr", 'grid."train.lr"'):
+        wider = load_recipe(StudyRecipe, tmp_path / "study.toml", [*sets, f"{name}=[1e-6, 1e-5]"])
+        assert wider.grid == {"train.lr": (1e-6, 1e-5)}
+
+
+def test_a_teacher_without_a_head_for_a_column_is_told_before_the_first_run(tasks, tmp_path):
+    card = TaskData.open(tasks[PHI]).card
+    BundleSpec(max_length=64, overlap=8, heads={PHI: HeadSpec(card=card, protocol="strict")}).save(tmp_path)
+    with pytest.raises(RecipeError, match="the teacher has no head for clinic-entities-en"):
+        plan(recipe(tasks, finetune={"teacher": {"bundle": str(tmp_path)}}), tmp_path)
 
 
 def test_a_column_cannot_be_given_twice(tasks, tmp_path):

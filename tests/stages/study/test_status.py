@@ -14,7 +14,7 @@ from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.config import StudyRecipe
 from osler.stages.study.home import lines, recall
-from osler.stages.study.run import run
+from osler.stages.study.run import report, run
 from osler.stages.study.status import RunStatus, holding, read_status, state_of, time_left
 from osler.stages.study.status_view import failures, states_table, summary
 
@@ -74,10 +74,31 @@ def test_a_study_is_remembered_with_whole_paths(begun, task, monkeypatch, tmp_pa
     assert recall(tmp_path / "other") is None
 
 
-def test_resume_needs_a_study_that_was_begun(tmp_path):
-    result = CliRunner().invoke(app, ["study", "resume", str(tmp_path / "nothing")])
+@pytest.mark.parametrize(
+    ("command", "folder"), [("resume", "nothing"), ("resume", "."), ("status", "."), ("report", ".")]
+)
+def test_a_folder_that_holds_no_study_is_named(tmp_path, command, folder):
+    result = CliRunner().invoke(app, ["study", command, str(tmp_path / folder)])
     assert isinstance(result.exception, OslerError)
     assert "no study was begun here" in str(result.exception)
+
+
+def test_a_damaged_list_of_runs_is_named_and_made_again(begun):
+    path = begun.with_name("study.runs") / "runs.json"
+    for text in ("{", "{}", '{"store": "x", "runs": [{"key": "a", "cost": 1, "spec": {}}]}'):
+        path.write_text(text)
+        with pytest.raises(OslerError, match=r"runs\.json: the list of runs is damaged.*osler study resume"):
+            lines(begun)
+    path.unlink()
+    with pytest.raises(OslerError, match="no list of runs here"):
+        lines(begun)
+
+
+def test_a_report_of_nothing_leaves_nothing(task, tmp_path, fake):
+    recipe = StudyRecipe.model_validate({"models": {"one": {"model": "one"}}, "tasks": [task], "seeds": [1]})
+    with pytest.raises(OslerError, match="no run of the study has a score yet"):
+        report(recipe, tmp_path / "study", runner=fake())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_time_left_is_by_what_finished_runs_took_for_their_length():

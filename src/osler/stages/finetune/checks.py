@@ -10,6 +10,7 @@ from osler.stages.finetune.adding import check_added
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.joint import check_joint
 from osler.stages.finetune.mlm_task import NAME as MLM
+from osler.stages.finetune.teacher import check_teacher
 from osler.tasks.card import Kind
 from osler.tasks.data import TaskData
 
@@ -36,6 +37,13 @@ def check(recipe: FinetuneRecipe, tasks: Sequence[TaskData], rehearsed: Sequence
             f"the words of a chain cannot be weighed by their class, and {chained[0]} is tagged by one",
             fix='Leave tagger = "crf" or class_weights out',
         )
+    if recipe.teacher:
+        if chained:
+            raise RecipeError(
+                f"a chain learns from no soft labels, and {chained[0]} is tagged by one",
+                fix='Leave tagger = "crf" or the teacher out',
+            )
+        check_teacher(recipe.teacher, names)
     for task in tasks:
         if "test" in task.card.protocol_named(recipe.protocols.get(task.card.name)).train_on:
             raise RecipeError(

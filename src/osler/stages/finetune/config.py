@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
 from osler.tasks.instances.options import Decoding, HeadOptions, Relations, Tagger
@@ -120,6 +120,15 @@ class FinetuneRecipe(Recipe):
                 raise ValueError("model and add_to both name what to start from; give one of them")
             return {**values, "model": str(values["add_to"])}
         return values
+
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _what_can_be_frozen(cls, value: Any) -> Any:
+        # One sentence for the words and the numbers together; the type alone would give one for each.
+        number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not number and value not in ("nothing", "embeddings", "encoder"):
+            raise ValueError("should be 'nothing', 'embeddings', 'encoder' or a number of first layers")
+        return value
 
     @model_validator(mode="after")
     def _rehearsal(self) -> Self:

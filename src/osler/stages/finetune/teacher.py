@@ -21,6 +21,7 @@ from osler.core.logs import get_logger
 from osler.nn.folders import check, model_digest
 from osler.stages.finetune.batches import TaskInstances
 from osler.stages.finetune.config import FinetuneRecipe, TaskTeacher
+from osler.tasks.card import Kind
 from osler.tasks.instances.base import Instance
 from osler.text.document import Record
 from osler.train.precision import choose_device
@@ -28,17 +29,29 @@ from osler.train.precision import choose_device
 log = get_logger("osler.finetune")
 
 
-def teacher_digest(settings: TaskTeacher, tasks: Sequence[str]) -> str:
-    """The digest of the teacher's weights, vocabulary and cards, once it is sure that it has a head for every task."""
+def check_teacher(settings: TaskTeacher, tasks: Sequence[str]) -> None:
+    """Refuse a teacher that has no head for a task, or one whose scores are no soft labels."""
     folder = settings.bundle
-    spec = BundleSpec.load(folder)
-    missing = [name for name in tasks if name not in spec.heads]
+    heads = BundleSpec.load(folder).heads
+    missing = [name for name in tasks if name not in heads]
     if missing:
         raise RecipeError(
             f"the teacher has no head for {', '.join(missing)}",
             where=folder,
-            fix=f"Give a teacher that was taught the same tasks. Its heads: {', '.join(spec.heads)}",
+            fix=f"Give a teacher that was taught the same tasks. Its heads: {', '.join(heads)}",
         )
+    for name in tasks:
+        if heads[name].card.kind is Kind.TAGGING and heads[name].options.tagger == "crf":
+            raise RecipeError(
+                f"the teacher tags {name} by a chain, which has no soft label for a word alone",
+                where=folder,
+                fix='Give a teacher that was taught without tagger = "crf"',
+            )
+
+
+def teacher_digest(settings: TaskTeacher) -> str:
+    """The digest of the teacher's weights, vocabulary and cards."""
+    folder = settings.bundle
     return f"{model_digest(check(folder))}-{fingerprint([folder / 'heads.json', folder / FILE])}"
 
 

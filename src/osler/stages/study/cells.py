@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from osler.metrics.significance import Interval, Summary, summarise
+from osler.stages.study.edges import Edge, edges
 
 Curve = list[tuple[float, float]]
 
@@ -61,7 +62,7 @@ class RunScore:
     @property
     def settings(self) -> dict[str, Any]:
         """The grid point by the last part of each name: {"lr": 3e-5}."""
-        return {name.rpartition(".")[2]: value for name, value in json.loads(self.point).items()}
+        return {short(name): value for name, value in json.loads(self.point).items()}
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,22 @@ class Cell:
         return len({run.point for run in self.runs})
 
     @property
-    def setting(self) -> dict[str, Any]:
-        """The chosen grid point; the one most runs have where folds or seeds chose differently."""
+    def winner(self) -> RunScore:
+        """A run with the chosen grid point; with the one most runs have where folds or seeds chose differently."""
         points = [run.point for run in self.chosen]
         winner = max(dict.fromkeys(points), key=points.count)
-        return next(run.settings for run in self.chosen if run.point == winner)
+        return next(run for run in self.chosen if run.point == winner)
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """The chosen grid point, by short names."""
+        return self.winner.settings
+
+    @property
+    def edges(self) -> dict[str, Edge]:
+        """By short name: settings that were chosen at an edge of the grid."""
+        found = edges(json.loads(self.winner.point), [json.loads(run.point) for run in self.runs])
+        return {short(name): edge for name, edge in found.items()}
 
     @property
     def best_epoch(self) -> float | None:
@@ -191,6 +203,11 @@ def read_cell(values: Mapping[str, Any]) -> Cell:
         Interval(values["mean"], interval[0], interval[1]) if interval else None,
         [(step, score) for step, score in values["dev_curve"]],
     )
+
+
+def short(name: str) -> str:
+    """The last part of a setting's name: lr of train.lr."""
+    return name.rpartition(".")[2]
 
 
 def by_seed(runs: Sequence[RunScore]) -> list[tuple[int, list[RunScore]]]:

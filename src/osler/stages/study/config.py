@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from osler.core.config import Recipe, runtime
-from osler.stages.study.narrow import left_out
+from osler.stages.study.narrow import flat, left_out
+from osler.stages.study.paths import without_paths
 
 
 class Refinement(Recipe):
@@ -46,7 +47,7 @@ class StudyRecipe(Recipe):
     """Columns that are cross-validated: a name, and the task artifacts of its folds; the column is the mean over folds."""
     seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1)
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """Settings to try, by dotted name: `"train.lr" = [1e-5, 3e-5]`. All combinations are run."""
+    """Settings to try, by dotted name: `"train.lr" = [1e-5, 3e-5]`, quoted or not. All combinations are run."""
     choose: Literal["settings", "run"] = "settings"
     """What dev decides: one grid point for all seeds by its mean on dev, or the single best run (carrino2022)."""
     score: Literal["chosen", "all"] = "chosen"
@@ -87,10 +88,17 @@ class StudyRecipe(Recipe):
     processes: int = runtime(1, ge=1)
     """Processes of every run: more than one are started with torchrun."""
 
+    def identity(self) -> dict[str, Any]:
+        """As everywhere, less the paths within settings: what lies there is among the parents of a study."""
+        return without_paths(super().identity())
+
     @model_validator(mode="before")
     @classmethod
-    def _leave_out(cls, values: Any) -> Any:
-        return left_out(values) if isinstance(values, Mapping) else values
+    def _prepared(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        rest = left_out(values)
+        return {**rest, "grid": flat(rest["grid"])} if isinstance(rest.get("grid"), Mapping) else rest
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -14,6 +14,7 @@ from osler.core.errors import InputError
 from osler.core.files import write_atomic, write_json
 from osler.stages.study.config import StudyRecipe
 from osler.stages.study.engine import Runner
+from osler.stages.study.paths import with_whole_paths
 from osler.stages.study.plan import Plan, expand, home
 from osler.stages.study.spec import RunSpec
 from osler.stages.study.status import state_of
@@ -56,10 +57,16 @@ def lines(out: Path) -> list[RunLine]:
     path = home(Path(os.path.abspath(out))) / RUNS
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError("no list of runs here", where=path, fix="Begin the study first: osler study run") from error
-    store = Path(values["store"])
-    runs = [(item["key"], RunSpec.from_plain(item["spec"]), item["cost"]) for item in values["runs"]]
+        store = Path(values["store"])
+        runs = [(item["key"], RunSpec.from_plain(item["spec"]), item["cost"]) for item in values["runs"]]
+    except FileNotFoundError:
+        raise InputError("no list of runs here", where=path, fix="Begin the study first: osler study run") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            "the list of runs is damaged or of another version of osler",
+            where=path,
+            fix="Write it again: osler study resume, which keeps the runs that are done",
+        ) from error
     return _lines(runs, store)
 
 
@@ -85,9 +92,10 @@ def _with_whole_paths(recipe: StudyRecipe) -> StudyRecipe:
         else model
         for row, model in recipe.models.items()
     }
-    return recipe.changed(
+    whole = recipe.changed(
         models=models,
         tasks=tuple(Path(os.path.abspath(path)) for path in recipe.tasks),
         folds={name: tuple(Path(os.path.abspath(path)) for path in paths) for name, paths in recipe.folds.items()},
         store=Path(os.path.abspath(recipe.store)) if recipe.store else None,
     )
+    return StudyRecipe.model_validate(with_whole_paths(whole.resolved()))

@@ -1,4 +1,5 @@
-"""A study's recipe for fewer tasks: without those that somebody has no data for, and for a run that learns only some of them."""
+"""A study's recipe before it is checked: without what somebody has no data for, with a grid by dotted names; and what is left of
+settings for a run that learns only some of the tasks."""
 
 from __future__ import annotations
 
@@ -35,6 +36,20 @@ def left_out(values: Mapping[str, Any]) -> dict[str, Any]:
             for mode, settings in result["mode_settings"].items()
         }
     result["models"] = {row: _model(model, gone) for row, model in _kept(result.get("models", {}), gone).items()}
+    return result
+
+
+def flat(grid: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """A grid by dotted names: TOML makes sections of names without quotes, and so does --set."""
+    result: dict[str, Any] = {}
+    for name, values in grid.items():
+        whole = f"{above}{name}".replace('"', "")
+        if isinstance(values, Mapping):
+            result |= flat(values, f"{whole}.")
+        elif isinstance(values, list | tuple):
+            result[whole] = values
+        else:
+            raise ValueError(f"grid: {whole!r} needs a list of the values to try, such as [{values!r}]")
     return result
 
 

@@ -18,7 +18,16 @@ from osler.stages.study.columns import columns_of, size
 from osler.stages.study.config import Refinement, StudyModel, StudyRecipe
 from osler.stages.study.engine import Runner
 from osler.stages.study.narrow import without_turns
-from osler.stages.study.plan_checks import RUNTIME, check_grid, check_modes, check_names, check_readings, check_twin
+from osler.stages.study.paths import with_whole_paths
+from osler.stages.study.plan_checks import (
+    RUNTIME,
+    check_grid,
+    check_modes,
+    check_names,
+    check_readings,
+    check_settings,
+    check_twin,
+)
 from osler.stages.study.spec import Mode, RunSpec
 from osler.tasks.data import TaskData
 
@@ -207,13 +216,14 @@ class _Expansion:
         values = merged(without_turns(settings, others), {"protocols": protocols} if protocols else {})
         for name, value in point.items():
             values = merged(values, _nested(name, value))
+        check_settings(values, where)
         if start.after:
             values.pop("reinitialise", None)  # it was the refinement's; here it would undo it
         if start.fraction < 1:
             values["fraction"] = start.fraction
         train = values.get("train", {})
         runtime = {name: value for name, value in train.items() if name in RUNTIME}
-        kept = {name: value for name, value in train.items() if name not in RUNTIME | {"seed"}}
+        kept = {name: value for name, value in train.items() if name not in RUNTIME}
         values = {name: value for name, value in values.items() if name != "train"} | ({"train": kept} if kept else {})
         digests = tuple(task.artifact.manifest.digest for task in tasks)
         spec = RunSpec(
@@ -224,7 +234,7 @@ class _Expansion:
             task_digests=digests,
             seed=start.seed,
             split=self.recipe.split,
-            settings=_canonical(values),
+            settings=_canonical(with_whole_paths(json.loads(_canonical(values)))),
             point=_canonical(point),
             fraction=start.fraction,
             mode=part.mode,

@@ -79,6 +79,20 @@ def check_grid(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskData]]) -
                 )
 
 
+def check_settings(values: Mapping[str, Any], where: str) -> None:
+    """Fine-tuning has settings that a study gives every run itself; what a recipe says of them would be passed over in silence."""
+    for name in ("model", "tasks", "keep_out", "add_to", "rehearse"):
+        if name in values:
+            raise RecipeError(
+                f"{name!r} is not for the settings of a study's runs",
+                where=where,
+                fix="Name models as models.NAME.model and tasks as tasks, at the top of the recipe",
+            )
+    train = values.get("train")
+    if isinstance(train, Mapping) and "seed" in train:
+        raise RecipeError("'train.seed' is not for the settings of a study's runs", where=where, fix="Give seeds")
+
+
 def check_readings(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskData]], runs: Sequence[RunSpec]) -> None:
     """A column whose heads are decoded in two ways would hold numbers that cannot be compared; the report refuses it, hours later."""
     seen: dict[str, str] = {}

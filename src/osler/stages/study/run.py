@@ -69,7 +69,6 @@ def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = Fals
         made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
         return made.path, missing
     folder = out.with_name(f"{out.name}.so-far")
-    folder.mkdir(parents=True, exist_ok=True)
     write_reports(recipe, schedule.finished(), missing, folder)
     write_json(folder / "choices.json", record(recipe, schedule.decided()))
     return folder, missing
@@ -80,7 +79,9 @@ def _parents(planned: Plan) -> dict[str, str | Artifact]:
     for name, tasks in planned.columns.items():
         for number, task in enumerate(tasks):
             parents[f"task:{name}/{number + 1}" if len(tasks) > 1 else f"task:{name}"] = task.artifact
-    return parents
+    tasks_known = {parent.manifest.digest for parent in parents.values() if isinstance(parent, Artifact)}
+    named = dict.fromkeys(digest for run in planned.runs for digest in run.spec.inputs if digest not in tasks_known)
+    return parents | {f"settings:{number}": digest for number, digest in enumerate(named, start=1)}
 
 
 def _write(recipe: StudyRecipe, schedule: Schedule, work: Workspace) -> None:

@@ -9,6 +9,7 @@ from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table, Value
 from osler.stages.study.cells import Cell, CellKey
 from osler.stages.study.comparisons import draws_for
+from osler.stages.study.edges import MARKS, edge_text
 from osler.stages.study.layouts.common import SPREAD, deviation, mean_value, note, protocol_of, rate_text, seeds_text
 from osler.stages.study.layouts.mulyar2020 import difference
 from osler.stages.study.results import Results
@@ -177,7 +178,8 @@ def choice_table(results: Results) -> Table:
         points = list(dict.fromkeys(run.point for run in cell.runs))
         by_point = {p: [run.dev for run in cell.runs if run.point == p and run.dev is not None] for p in points}
         means = [sum(devs) / len(devs) for devs in by_point.values() if devs]
-        chosen = ", ".join(f"{name} {rate_text(value)}" for name, value in cell.setting.items())
+        marks = {name: f" {MARKS[edge]}" for name, edge in cell.edges.items()}
+        chosen = ", ".join(f"{name} {rate_text(value)}{marks.get(name, '')}" for name, value in cell.setting.items())
         rows.append(
             [
                 cell.key.row,
@@ -202,12 +204,13 @@ def choice_table(results: Results) -> Table:
     heads += [Column("worst on dev", digits=1, scale=100), Column("epoch", digits=1)]
     heads += [Column(results.split, digits=1, scale=100)]
     what = "the single run" if results.choose == "run" else "the configuration with the mean over seeds"
+    beyond = edge_text(edge for cell in cells for edge in cell.edges.items())
     text = note(
         results,
         list(dict.fromkeys(cell.key.column for cell in cells)),
         cells,
         "Means, times 100,",
-        f"Chosen is {what} that is best on dev; the {results.split} split took no part.",
+        f"Chosen is {what} that is best on dev; the {results.split} split took no part. {beyond}".rstrip(),
         stars=False,
     )
     return Table(heads, rows, "What was chosen on dev", text)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from osler.core.errors import OslerError
 from osler.stages.study.config import StudyRecipe
+from osler.stages.study.edges import edges
 from osler.stages.study.plan import Plan, PlannedRun
 from osler.stages.study.spec import Mode, RunSpec
 
@@ -103,6 +104,7 @@ def record(recipe: StudyRecipe, choices: Sequence[Choice]) -> dict[str, Any]:
             {
                 **choice.group._asdict(),
                 "point": json.loads(choice.point),
+                "at_edge": edges(json.loads(choice.point), [json.loads(point) for point, *_ in choice.candidates]),
                 "dev": choice.dev,
                 "runs": list(choice.keys),
                 "candidates": [

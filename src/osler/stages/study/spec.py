@@ -21,6 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from osler.stages.study.paths import without_paths
+
 Mode = Literal["single", "together", "pair", "refine", "twin"]
 """twin: a task alone with as many updates as a run of several tasks gave it."""
 
@@ -67,7 +69,9 @@ class RunSpec:
     def key(self, model_digest: str) -> str:
         """The content address: same model (or refinement), data, settings and seed, same run, whatever it is for."""
         start = self.after or model_digest
-        content: list[Any] = [start, list(self.task_digests), self.seed, self.split, self.settings]
+        # What settings name by path is in `inputs` by its content.
+        settings = json.dumps(without_paths(json.loads(self.settings)), sort_keys=True)
+        content: list[Any] = [start, list(self.task_digests), self.seed, self.split, settings]
         if self.inputs:
             content.append(list(self.inputs))
         if self.equal_to:

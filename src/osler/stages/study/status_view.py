@@ -135,7 +135,9 @@ class StudyView:
         if self._live is not None:
             self._live.update(self._page())
         elif outcome is not None:
-            done = "failed" if outcome.failed else f"done in {duration(outcome.status.seconds)}"
+            # Where dev has to choose first, a run is trained now and, if it is chosen, scored later.
+            verb = "done" if job.score else "trained"
+            done = "failed" if outcome.failed else f"{verb} in {duration(outcome.status.seconds)}"
             why = f": {outcome.status.reason}" if outcome.failed else ""
             console().print(f"  {job.spec.label}: {done}{why}. {summary(self._lines, at_once)}", markup=False)
 
