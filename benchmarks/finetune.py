@@ -34,7 +34,14 @@ def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     from osler.stages.finetune.run import run
     from osler.tasks.data import TaskData
 
-    config = FinetuneTraining(lr=options.lr, warmup=WARMUP, weight_decay=DECAY, seed=options.seed, checkpoint_every=0)
+    config = FinetuneTraining(
+        lr=options.lr,
+        warmup=WARMUP,
+        weight_decay=DECAY,
+        seed=options.seed,
+        checkpoint_every=0,
+        precision=options.precision,
+    )
     recipe = FinetuneRecipe(
         model=str(options.model),
         tasks=(options.task,),
@@ -104,7 +111,7 @@ def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
         weight_decay=DECAY,
         lr_scheduler_type="linear",
         optim="adamw_torch_fused",
-        bf16=cuda,
+        bf16=options.precision == "bf16" or (cuda and options.precision == "auto"),
         use_cpu=not cuda,
         eval_strategy="epoch",
         save_strategy="best",
@@ -166,6 +173,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--overlap", type=int, default=64)
     parser.add_argument("--lr", type=float, default=5e-5)
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto", help="of both sides")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--side", help=argparse.SUPPRESS)

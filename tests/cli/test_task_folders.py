@@ -29,3 +29,9 @@ def test_a_task_without_its_files_says_how_to_get_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="osler tasks prepare bc5cdr-chem --from DIR"):
         task_folders([Path("bc5cdr-chem")])
+
+
+def test_a_slip_in_a_name_is_seen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"no task of this name\. Did you mean ncbi-disease\?$"):
+        task_folders([Path("ncbi-disese")])

@@ -6,7 +6,7 @@ import torch
 from osler.core.config import validate
 from osler.core.errors import RecipeError
 from osler.train.config import TrainConfig
-from osler.train.precision import Autocast, choose_device
+from osler.train.precision import Autocast, choose_device, cpu_computes_bf16
 
 
 def test_the_papers_settings_can_be_written():
@@ -47,11 +47,21 @@ def test_where_and_how_often_do_not_change_the_identity():
     assert TrainConfig(seed=2).identity() != plain.identity()
 
 
-def test_bf16_is_for_gpus():
+def test_bf16_on_a_cpu_is_for_those_that_have_it_and_only_on_request(monkeypatch):
     cpu = torch.device("cpu")
+    monkeypatch.setattr("osler.train.precision.cpu_computes_bf16", lambda: True)
     assert not Autocast(TrainConfig(), cpu).enabled
-    with pytest.raises(RecipeError, match="needs a GPU"):
+    with Autocast(TrainConfig(precision="bf16"), cpu).context():
+        assert torch.nn.Linear(4, 4)(torch.ones(1, 4)).dtype == torch.bfloat16
+    monkeypatch.setattr("osler.train.precision.cpu_computes_bf16", lambda: False)
+    with pytest.raises(RecipeError, match="no instructions for it"):
         Autocast(TrainConfig(precision="bf16"), cpu)
+
+
+def test_what_a_cpu_says_of_itself(monkeypatch):
+    for names, computes in (({"avx512_f": True, "avx512_bf16": False}, False), ({"amx_bf16": True}, True), ({}, False)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=names: found, raising=False)
+        assert cpu_computes_bf16() is computes
 
 
 def test_a_missing_gpu_is_said(monkeypatch):

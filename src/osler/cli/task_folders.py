@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from osler.core.errors import InputError
+from osler.core.errors import InputError, nearest
 
 ROOT = Path("tasks")
 """Where prepared tasks are looked for, and put: below the current folder."""
@@ -20,7 +20,12 @@ def _folder(given: Path, data: Path | None, dry_run: bool) -> Path:
     from osler.tasks.catalogue import card_paths, load_card
 
     name = str(given)
-    if given.exists() or name not in card_paths():
+    if given.exists():
+        return given
+    if name not in card_paths():
+        likely = nearest(name, card_paths()) if len(given.parts) == 1 else None
+        if likely:
+            raise InputError(f"{name}: no such folder, and no task of this name", fix=f"Did you mean {likely}?")
         return given
     folder = ROOT / name
     if folder.exists():

@@ -78,9 +78,9 @@ class Artifact:
             raise _too_new(path, manifest.format_version)
         if kind is not None and manifest.kind != kind:
             raise ArtifactError(
-                f"this is a {manifest.kind} artifact, not a {kind}",
+                f"this artifact is of the kind {manifest.kind}, not {kind}",
                 where=path,
-                fix=f"Give the folder of a {kind}{_maker(kind)}",
+                fix=f"Give a folder of the kind {kind}{_maker(kind)}",
             )
         for name in manifest.files:
             if not (path / name).is_file():
@@ -201,7 +201,7 @@ def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact |
     artifact = Artifact.open(out)
     if artifact.manifest.kind != kind or artifact.manifest.identity != identity:
         raise OutputError(
-            f"a {artifact.manifest.kind} made from another recipe or other inputs is there",
+            f"an artifact of the kind {artifact.manifest.kind} is there that was made from another recipe or other inputs",
             where=out,
             fix="Choose another --out, or replace it with --force",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -26,15 +26,25 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank) if name == "cuda" else torch.device(name)
 
 
+def cpu_computes_bf16() -> bool:
+    """Whether this CPU has instructions for products of bf16 numbers: those of x86, AMX or Arm."""
+    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older releases of torch cannot tell
+    return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
 class Autocast:
     """The mixed precision of a run; enter `context()` around every forward pass."""
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         on_gpu = device.type == "cuda"
-        if config.precision == "bf16" and not on_gpu:
-            raise RecipeError("precision = 'bf16' needs a GPU: on a CPU it is slower", fix="Set precision to 'auto'")
-        self.enabled = on_gpu and (
-            config.precision == "bf16" or (config.precision == "auto" and torch.cuda.is_bf16_supported())
+        if config.precision == "bf16" and not on_gpu and not cpu_computes_bf16():
+            raise RecipeError(
+                "precision = 'bf16', but this CPU has no instructions for it and would be many times slower",
+                fix="Set precision to 'auto'",
+            )
+        # On a CPU `auto` is fp32, so that the same recipe gives the same numbers on all of them.
+        self.enabled = config.precision == "bf16" or (
+            config.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
         )
         self._device = device
 

@@ -99,6 +99,12 @@ def test_all_that_is_there_is_prepared_and_the_rest_is_named(tmp_path, workers):
     assert again == {"bc5cdr": "reused", "bc5cdr-chem": "reused"}
 
 
+def test_a_missing_source_is_told_before_any_worker_starts(tmp_path):
+    todo = [Job(name, None, tmp_path / "out" / name) for name in ("bc5cdr", "jnlpba")]
+    with pytest.raises(InputError, match="no such file or folder"):
+        list(run_all(tmp_path / "missing", todo, workers=2))
+
+
 def test_the_command_prepares_all_and_says_what_it_did_not_find(tmp_path):
     cdr(tmp_path / "from")
     arguments = ["tasks", "prepare", "--all", "--from", str(tmp_path / "from"), "--out", str(tmp_path / "out")]

@@ -71,6 +71,10 @@ def run_all(
             for job in todo:
                 yield _prepare(job, tree, source, anywhere, force)
         return
+    with SourceTree.open(
+        source
+    ):  # a fault of it is told here: in a worker, which opens it too, it would only break the pool
+        pass
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_open, initargs=(source,)) as pool:
         for future in as_completed([pool.submit(_work, job, source, anywhere, force) for job in todo]):
