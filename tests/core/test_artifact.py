@@ -169,7 +169,8 @@ def test_a_folder_of_something_else_is_not_overwritten(tmp_path):
 
 
 def test_two_writers_do_not_meet(tmp_path):
-    with locked(tmp_path / ".a.lock"), pytest.raises(OutputError, match="another osler process"):
+    out = tmp_path / "a"
+    with locked(tmp_path / ".a.lock", out), pytest.raises(OutputError, match=f"{out}: another osler process"):
         make(tmp_path / "a")
 
 

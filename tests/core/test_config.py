@@ -64,6 +64,7 @@ def test_override_values_are_toml_or_plain_text(override, expected):
         ("[[items]]\nnmae = 'x'", ["unknown key 'items.0.nmae'", "did you mean 'name'", "'items.0.name' is missing"]),
         ("[optional]\nrtae = 1", ["did you mean 'rate'"]),
         ("[train]\nsteps = 'many'", ["'train.steps'", "valid integer"]),
+        ("zzzzz = 1\nyyyyy = 2", ["unknown key 'zzzzz'; unknown key 'yyyyy'; valid keys: title"]),
         ("zzzzz = 1", ["valid keys: title"]),
     ],
 )

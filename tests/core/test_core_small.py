@@ -116,5 +116,6 @@ def test_errors_say_where_what_and_how():
     error = OslerError("broken", where="a.txt:3", fix="Mend it")
     assert str(error) == "a.txt:3: broken. Mend it."
     assert error.exit_code == 2
+    assert str(OslerError("unknown", fix="Did you mean a?")) == "unknown. Did you mean a?"
     assert nearest("tagging", ["taging", "other"]) == "taging"
     assert nearest("zzz", ["abc"]) is None

@@ -46,5 +46,5 @@ class BundleSpec(Recipe):
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise ArtifactError(f"{place}: {first['msg']}", where=path, fix="Make the bundle again") from None
+            place = "".join(f"{part}: " for part in first["loc"])
+            raise ArtifactError(f"damaged: {place}{first['msg']}", where=path, fix="Make the bundle again") from None

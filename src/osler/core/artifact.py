@@ -146,7 +146,7 @@ def produce(
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     lock = out.with_name(f".{out.name}.lock")
-    with locked(lock):
+    with locked(lock, out):
         # Another process may have finished it while this one waited to look.
         existing = _existing(out, kind, identity, force=force)
         if existing is not None:

@@ -114,7 +114,9 @@ def validate(kind: type[R], values: Mapping[str, Any], *, where: str) -> R:
         return kind.model_validate(dict(values))
     except ValidationError as error:
         lines = [_explain(kind, details) for details in error.errors()]
-        problem = "; ".join(dict.fromkeys(lines))
+        # A recipe of another kind has many keys that are unknown here: what would be known is said once.
+        hints = dict.fromkeys(hint for _, hint in lines if hint)
+        problem = "; ".join([*dict.fromkeys(line for line, _ in lines), *hints])
         raise RecipeError(problem, where=where, fix="Correct the recipe, or override with --set key=value") from None
 
 
@@ -152,20 +154,21 @@ def _assign(values: dict[str, Any], keys: list[str], value: Any, *, where: str) 
     here[last] = value
 
 
-def _explain(kind: type[BaseModel], details: ErrorDetails) -> str:
+def _explain(kind: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
+    """What is wrong, and a hint that several mistakes may share."""
     location = details["loc"]
     place = ".".join(str(part) for part in location) or "recipe"
     if details["type"] == "extra_forbidden":
         owner = _owner(kind, location[:-1])
         close = nearest(str(location[-1]), owner.model_fields) if owner else None
-        hint = (
-            f"did you mean {close!r}?" if close else f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
-        )
-        return f"unknown key {place!r}; {hint}"
+        if close:
+            return f"unknown key {place!r}, did you mean {close!r}?", ""
+        return f"unknown key {place!r}", f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
     if details["type"] == "missing":
-        return f"{place!r} is missing"
+        return f"{place!r} is missing", ""
     message = details["msg"].removeprefix("Value error, ")
-    return f"{place!r}: {message[:1].lower()}{message[1:]}"
+    # What the recipe as a whole gets wrong says by itself what it is about.
+    return (message if not location else f"{place!r}: {message[:1].lower()}{message[1:]}"), ""
 
 
 def _owner(kind: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:

@@ -23,9 +23,8 @@ class OslerError(Exception):
         self.where = str(where) if where is not None else None
         self.fix = fix.rstrip(".") if fix else None
         place = f"{self.where}: " if self.where else ""
-        stop = "" if self.fix and self.fix.endswith("?") else "."
-        remedy = f". {self.fix}{stop}" if self.fix else "."
-        super().__init__(f"{place}{self.problem}{remedy}")
+        sentences = [part if part.endswith("?") else f"{part}." for part in (self.problem, self.fix) if part]
+        super().__init__(place + " ".join(sentences))
 
 
 class RecipeError(OslerError):

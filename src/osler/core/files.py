@@ -72,8 +72,8 @@ def remove_tree(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path` for the duration, or say that another process works there."""
+def locked(path: Path, target: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path` for the duration, or say that another process writes `target`."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = open(path, "a")  # noqa: SIM115 - closed in the finally below, after the lock
@@ -83,7 +83,7 @@ def locked(path: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise OutputError(
                 "another osler process is writing here",
-                where=path.parent,
+                where=target,
                 fix="Wait for it to end, or choose another --out",
             ) from error
         yield

@@ -78,6 +78,7 @@ def test_failed_runs_are_named_kept_out_of_the_way_and_retried_on_request(task, 
     assert len(runner.done()) == 2
     made = run(both, tmp_path / "study", runner=runner, retry_failed=True)
     assert len(runner.done()) == 4
+    assert not folder.exists()  # the whole study has all of it
     assert report(both, tmp_path / "study", runner=runner) == (made.path, [])
 
 

@@ -49,7 +49,7 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
     counts: Counter[str] = Counter()
     work = out.with_name(f".{out.name}.partial")
     lock = out.with_name(f".{out.name}.lock")
-    with locked(lock), writing(out):
+    with locked(lock, out), writing(out):
         # What a killed run left is of no use: the input is read again from its start.
         remove_tree(work)
         work.mkdir(parents=True)

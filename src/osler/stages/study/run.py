@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.files import write_json
+from osler.core.files import remove_tree, write_json
 from osler.stages.study.config import StudyRecipe
 from osler.stages.study.engine import Engine, InlineEngine, Job, Outcome, Runner
 from osler.stages.study.home import remember
@@ -50,7 +50,9 @@ def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False, 
         _do(recipe, schedule, runner)
         _write(recipe, schedule, work)
 
-    return produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
+    made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
+    remove_tree(_so_far(out))
+    return made
 
 
 def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False) -> tuple[Path, Sequence[RunSpec]]:
@@ -67,11 +69,17 @@ def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = Fals
             _write(recipe, schedule, work)
 
         made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
+        remove_tree(_so_far(out))
         return made.path, missing
-    folder = out.with_name(f"{out.name}.so-far")
+    folder = _so_far(out)
     write_reports(recipe, schedule.finished(), missing, folder)
     write_json(folder / "choices.json", record(recipe, schedule.decided()))
     return folder, missing
+
+
+def _so_far(out: Path) -> Path:
+    """Where the tables of a study go that is not complete; there is none beside a whole one, which has more."""
+    return out.with_name(f"{out.name}.so-far")
 
 
 def _parents(planned: Plan) -> dict[str, str | Artifact]:
