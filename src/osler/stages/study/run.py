@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,9 +50,7 @@ def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False, 
         _do(recipe, schedule, runner)
         _write(recipe, schedule, work)
 
-    made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
-    remove_tree(_so_far(out))
-    return made
+    return _made(recipe, planned, out, build, force=force)
 
 
 def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False) -> tuple[Path, Sequence[RunSpec]]:
@@ -68,17 +66,24 @@ def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = Fals
         def build(work: Workspace) -> None:
             _write(recipe, schedule, work)
 
-        made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
-        remove_tree(_so_far(out))
-        return made.path, missing
+        return _made(recipe, planned, out, build, force=force).path, missing
     folder = _so_far(out)
     write_reports(recipe, schedule.finished(), missing, folder)
     write_json(folder / "choices.json", record(recipe, schedule.decided()))
     return folder, missing
 
 
+def _made(
+    recipe: StudyRecipe, planned: Plan, out: Path, build: Callable[[Workspace], None], *, force: bool
+) -> Artifact:
+    """The whole study; tables of what was done so far go, for it has all of them."""
+    made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
+    remove_tree(_so_far(out))
+    return made
+
+
 def _so_far(out: Path) -> Path:
-    """Where the tables of a study go that is not complete; there is none beside a whole one, which has more."""
+    """Where the tables of a study go that is not complete."""
     return out.with_name(f"{out.name}.so-far")
 
 
