@@ -202,3 +202,9 @@ def test_a_full_disk_is_one_clear_error_and_nothing_counts_as_whole(tmp_path):
     assert "cannot write" in done.stdout
     assert not (tmp_path / "a").exists()
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 10_000
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, a file system that takes no files")
+def test_a_place_that_takes_no_files_is_one_clear_error():
+    with pytest.raises(OutputError, match="cannot write"):
+        produce(Path("/proc/osler-test"), kind="any", recipe=Recipe(), parents={}, build=lambda _: None)

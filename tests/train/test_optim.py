@@ -35,6 +35,20 @@ def test_matrices_decay_and_vectors_do_not():
     assert {group.weight_decay for group in everything} == {0.1}
 
 
+@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+def test_weights_decay_apart_from_the_gradient(name):
+    """Added to the gradient, as torch's Adam and Adamax do, the decay would take a whole step where the gradient is small."""
+    module = Toy()
+    before = weights(module)
+    optimiser = Optimiser(module, config(optimizer=name, lr=0.01, weight_decay=0.1))
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step(GOOD)
+    after = weights(module)
+    torch.testing.assert_close(after["embedding.weight"], before["embedding.weight"] * (1 - 0.01 * 0.1))
+    torch.testing.assert_close(after["norm.bias"], before["norm.bias"])
+
+
 def test_tied_parameters_are_optimised_once():
     module = Toy()
     module.copy = nn.Linear(16, 16)

@@ -76,7 +76,10 @@ def locked(path: Path, target: Path) -> Iterator[None]:
     """Hold an exclusive lock on `path` for the duration, or say that another process writes `target`."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(path, "a")  # noqa: SIM115 - closed in the finally below, after the lock
+        try:
+            handle = open(path, "a")  # noqa: SIM115 - closed in the finally below, after the lock
+        except FileNotFoundError as error:  # the folder is there: a file system, such as /proc, that takes no files
+            raise OutputError("cannot write: no file can be made here", where=target, fix="Choose another --out") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,10 @@
 Weight decay acts on matrices; biases, norms and other vectors are spared unless the recipe says otherwise. Every
 trainable parameter is in exactly one group: a head left out would never learn, and nothing else would tell. Muon trains
 the matrices of numbered layers, and AdamW all else beside it.
+
+Every optimiser decays weights apart from the gradient, as the papers' own do (BertAdam, mt-dnn's Adamax). Torch's Adam
+and Adamax add the decay to the gradient instead; both then divide by the gradient's size, and where that is small the
+decay is all that is left: it takes a full step against every weight. docs/decisions.md has what that did to an encoder.
 """
 
 from __future__ import annotations
@@ -28,19 +32,33 @@ def _adamw(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.optim
     return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
 
 
-def _adam(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
-    return torch.optim.Adam(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
+class _Adamax(torch.optim.Adamax):
+    """Torch's, with the decay apart from the gradient, which torch offers for Adam alone."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        decays = [group["weight_decay"] for group in self.param_groups]
+        try:
+            for group, decay in zip(self.param_groups, decays, strict=True):
+                group["weight_decay"] = 0.0
+                for parameter in group["params"]:
+                    if decay and parameter.grad is not None:
+                        parameter.mul_(1 - group["lr"] * decay)
+            return super().step(closure)
+        finally:
+            for group, decay in zip(self.param_groups, decays, strict=True):
+                group["weight_decay"] = decay
 
 
 def _adamax(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
-    return torch.optim.Adamax(groups, lr=config.lr, betas=config.betas, eps=config.eps)
+    return _Adamax(groups, lr=config.lr, betas=config.betas, eps=config.eps)
 
 
 def _muon(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
     return Muon(groups, lr=config.lr)
 
 
-OPTIMISERS: dict[str, Builder] = {"adamw": _adamw, "adam": _adam, "adamax": _adamax, "muon": _muon}
+OPTIMISERS: dict[str, Builder] = {"adamw": _adamw, "adam": _adamw, "adamax": _adamax, "muon": _muon}
 
 # Those that take `found_inf`, by which torch.amp.GradScaler makes fused optimisers leave out a step on the device.
 _SKIP_ON_DEVICE = ("adamw", "adam", "muon")
