@@ -8,10 +8,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from encoders import preset_encoder
 
 from osler.core.errors import ArtifactError, InputError
 from osler.nn import probe
-from osler.nn.encoder import Encoder, fresh_encoder, load_encoder, preset_encoder
+from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
 from osler.nn.packing import pack
 from osler.nn.probe import honours_registration
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 import torch
+from encoders import preset_encoder
 
 from osler.core.errors import RecipeError
-from osler.nn.encoder import preset_encoder
 from osler.nn.flops import flops_per_token
 from osler.nn.packing import pack
 from osler.nn.presets import PRESETS, find_preset, preset_config

@@ -79,7 +79,9 @@ def locked(path: Path, target: Path) -> Iterator[None]:
         try:
             handle = open(path, "a")  # noqa: SIM115 - closed in the finally below, after the lock
         except FileNotFoundError as error:  # the folder is there: a file system, such as /proc, that takes no files
-            raise OutputError("cannot write: no file can be made here", where=target, fix="Choose another --out") from error
+            raise OutputError(
+                "cannot write: no file can be made here", where=target, fix="Choose another --out"
+            ) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

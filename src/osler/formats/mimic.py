@@ -32,6 +32,7 @@ _COLUMNS = [
     "ISERROR",
     "TEXT",
 ]
+HEADER = (",".join(f'"{column}"' for column in _COLUMNS) + "\n").encode()
 _META = {
     "SUBJECT_ID": "patient",
     "HADM_ID": "admission",
@@ -82,7 +83,7 @@ class Mimic:
         """Write one table with the official columns."""
         losses: Counter[str] = Counter()
         with output_file(path) as stream:
-            stream.write((",".join(f'"{column}"' for column in _COLUMNS) + "\n").encode())
+            stream.write(HEADER)
             for record in records:
                 if (document := only_documents(record, losses)) is None:
                     continue
@@ -90,13 +91,14 @@ class Mimic:
                 losses[META] += len(document.meta.keys() - set(_META.values()))
                 cells = {key: document.meta.get(name, "") for key, name in _META.items()}
                 cells |= {"ROW_ID": document.id, "TEXT": document.text}
-                row = (_quoted(cells.get(column, "")) for column in _COLUMNS)
-                stream.write((",".join(row) + "\n").encode())
+                stream.write(line(cells))
         return Loss(+losses)
 
 
-def _quoted(cell: str) -> str:
-    return cell if cell.isdigit() or not cell else '"' + cell.replace('"', '""') + '"'
+def line(cells: dict[str, str]) -> bytes:
+    """A row by its columns, as the table has it: numbers bare, text in quotes, empty cells empty."""
+    row = (cells.get(column, "") for column in _COLUMNS)
+    return (",".join(c if c.isdigit() or not c else '"' + c.replace('"', '""') + '"' for c in row) + "\n").encode()
 
 
 FORMAT = Mimic()

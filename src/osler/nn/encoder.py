@@ -11,7 +11,6 @@ from torch import Tensor
 from osler.nn.folders import load_config, load_model, without_pooler
 from osler.nn.initial import seeded
 from osler.nn.packing import Packed
-from osler.nn.presets import preset_config
 from osler.nn.quiet import quiet
 from osler.nn.runner import Mode, PackedModule
 
@@ -29,36 +28,6 @@ def load_encoder(source: str | Path, *, mode: Mode | None = None) -> Encoder:
     from transformers import AutoModel
 
     return Encoder(load_model(AutoModel, source), mode)
-
-
-def preset_encoder(
-    name: str,
-    *,
-    vocab_size: int,
-    pad_token_id: int,
-    max_length: int = 512,
-    bos_token_id: int | None = None,
-    eos_token_id: int | None = None,
-    dropout: float | None = None,
-    seed: int,
-    mode: Mode | None = None,
-) -> Encoder:
-    """Make an encoder of a preset size with random weights, in evaluation mode like a loaded one."""
-    from transformers import AutoModel
-
-    auto: Any = AutoModel
-    config = preset_config(
-        name,
-        vocab_size=vocab_size,
-        pad_token_id=pad_token_id,
-        max_length=max_length,
-        bos_token_id=bos_token_id,
-        eos_token_id=eos_token_id,
-        dropout=dropout,
-    )
-    with seeded(seed, "encoder"), quiet():
-        model = auto.from_config(config, **without_pooler(auto, config))
-    return Encoder(model.eval(), mode)
 
 
 def fresh_encoder(source: str | Path, *, seed: int, mode: Mode | None = None) -> Encoder:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from encoders import preset_encoder
 from safetensors.numpy import load_file, save_file
 
 from osler.bundle.spec import BundleSpec
 from osler.core.errors import ArtifactError, RecipeError
-from osler.nn.encoder import preset_encoder
 from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.run import run
 from osler.stages.finetune.config import FinetuneRecipe

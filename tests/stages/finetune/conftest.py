@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from encoders import preset_encoder
 
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.formats.registry import get_format
-from osler.nn.encoder import preset_encoder
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.text.document import Document, Span

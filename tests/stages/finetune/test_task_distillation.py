@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from encoders import preset_encoder
 
 from osler.bundle.bundle import Bundle
 from osler.bundle.infer import run_heads
 from osler.bundle.spec import BundleSpec
 from osler.core.errors import ArtifactError, RecipeError
-from osler.nn.encoder import preset_encoder
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
 from osler.stages.finetune.batches import TaskBatch

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from encoders import preset_encoder
 
 from osler.cli.runner import LocalRunner
 from osler.core.artifact import Artifact
-from osler.nn.encoder import preset_encoder
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.config import StudyRecipe

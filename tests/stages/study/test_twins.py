@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from encoders import preset_encoder
 from typer.testing import CliRunner
 
 from osler.cli.main import app
 from osler.core.config import validate
 from osler.core.errors import OslerError, RecipeError
 from osler.core.files import write_json
-from osler.nn.encoder import preset_encoder
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.config import StudyRecipe

@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from osler.clinic.dice import Dice
+from osler.formats.mimic import HEADER, line
 from osler.formats.output import output_file
 from osler.tasks.synthesis.base import Distribution, Order, Package, Tally
 from osler.tasks.synthesis.clinical import clinic_notes
@@ -14,19 +15,6 @@ from osler.tasks.synthesis.placeholders import deidentified
 from osler.text.document import Document
 
 _FILE = "NOTEEVENTS.csv"
-_COLUMNS = [
-    "ROW_ID",
-    "SUBJECT_ID",
-    "HADM_ID",
-    "CHARTDATE",
-    "CHARTTIME",
-    "STORETIME",
-    "CATEGORY",
-    "DESCRIPTION",
-    "CGID",
-    "ISERROR",
-    "TEXT",
-]
 _CATEGORIES = {
     "discharge summary": ("Discharge summary", "Report"),
     "admission note": ("Physician ", "Physician Resident Admission Note"),
@@ -62,12 +50,6 @@ def _row(note: Document, number: int, dice: Dice, patients: dict[str, int]) -> t
     return cells, Document(cells["ROW_ID"], text)
 
 
-def _line(cells: dict[str, str]) -> str:
-    """Numbers bare, text in quotes, empty cells empty."""
-    row = (cells.get(column, "") for column in _COLUMNS)
-    return ",".join(c if c.isdigit() or not c else '"' + c.replace('"', '""') + '"' for c in row) + "\n"
-
-
 def make(order: Order, folder: Path) -> Tally:
     """Write the table; notes marked as errors are in it but not counted, since readers drop them."""
     tally = Tally()
@@ -75,10 +57,10 @@ def make(order: Order, folder: Path) -> Tally:
 
     def rows() -> Iterator[Document]:
         with output_file(folder / _FILE) as stream:
-            stream.write((",".join(f'"{column}"' for column in _COLUMNS) + "\n").encode())
+            stream.write(HEADER)
             for number, note in enumerate(clinic_notes(order.n, order.seed, "train"), start=1):
                 cells, document = _row(note, number, dice, patients)
-                stream.write(_line(cells).encode())
+                stream.write(line(cells))
                 if "ISERROR" not in cells:
                     yield document
 
