@@ -126,6 +126,14 @@ def test_half_written_ones_are_ignored_and_removed(tmp_path):
     assert not partial.exists()
 
 
+def test_one_that_a_kill_kept_from_being_dropped_goes_when_the_run_goes_on(tmp_path):
+    for step in (1, 2, 3):
+        Checkpoints(tmp_path, keep=3).save(checkpoint(step))
+    store = Checkpoints(tmp_path, keep=2)
+    assert store.newest().name == "step-0000000003"
+    assert [path.name for path in store.paths()] == ["step-0000000002", "step-0000000003"]
+
+
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("osler.train.checkpoint.FORMAT", 2)
     path = Checkpoints(tmp_path, keep=1).save(checkpoint(1))

@@ -66,8 +66,7 @@ class Checkpoints:
             except BaseException:
                 remove_tree(partial)
                 raise
-            for old in self.paths()[: -self._keep]:
-                remove_tree(old)
+            self._drop_old()
         return target
 
     def paths(self) -> list[Path]:
@@ -77,17 +76,22 @@ class Checkpoints:
         return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
 
     def newest(self) -> Path | None:
-        """The newest whole checkpoint; removes half-written ones, and damaged ones newer than it, with a log line."""
+        """The newest whole checkpoint. Removes what a kill left, half-written or one too many, and damaged newer ones with a log line."""
         if self.folder.is_dir():
             for leftover in self.folder.glob(".step-*.partial"):
                 remove_tree(leftover)
         for path in reversed(self.paths()):
             problem = _problem(path)
             if problem is None:
+                self._drop_old()
                 return path
             log.event("checkpoint.damaged", level=logging.WARNING, path=path, problem=problem)
             remove_tree(path)
         return None
+
+    def _drop_old(self) -> None:
+        for old in self.paths()[: -self._keep]:
+            remove_tree(old)
 
     def load(self, path: Path) -> Checkpoint:
         """Read a checkpoint that `newest` found whole."""
