@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 import torch._dynamo  # which optimisers load when first used; here once, rather than in every child
 import torch.utils.tensorboard
+from killing import die_at_call
 from train_toys import Toy, ToySource, config
 
 from osler.train.checkpoint import module_tensors
@@ -47,25 +48,12 @@ def work(folder: Path) -> None:
     (folder / "final.bin").write_bytes(final)
 
 
-def die_at_call(function: str, call: int) -> None:
-    """Make this process kill itself just before the n-th call of a function of `os`."""
-    real, count = getattr(os, function), [0]
-
-    def counted(*arguments, **options):
-        count[0] += 1
-        if count[0] == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-
-    setattr(os, function, counted)
-
-
 def child(folder: Path, trap: tuple[str, int] | None) -> int:
     pid = os.fork()
     if pid == 0:
         try:
             if trap:
-                die_at_call(*trap)
+                die_at_call(os, *trap)
             work(folder)
         except BaseException as error:
             print("child failed:", repr(error), file=sys.stderr, flush=True)

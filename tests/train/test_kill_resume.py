@@ -12,7 +12,7 @@ from osler.train.trackers import read_history
 def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
     worker = Path(__file__).with_name("killed_worker.py")
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(worker.parents[1])}
     done = subprocess.run(
         [sys.executable, str(worker), str(straight), str(broken)],
         capture_output=True,

@@ -35,19 +35,18 @@ def _adamw(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.optim
 class _Adamax(torch.optim.Adamax):
     """Torch's, with the decay apart from the gradient, which torch offers for Adam alone."""
 
+    def __init__(self, groups: Iterable[dict[str, Any]], **settings: Any) -> None:
+        super().__init__(
+            [{**group, "decay": group["weight_decay"], "weight_decay": 0.0} for group in groups], **settings
+        )
+
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        decays = [group["weight_decay"] for group in self.param_groups]
-        try:
-            for group, decay in zip(self.param_groups, decays, strict=True):
-                group["weight_decay"] = 0.0
-                for parameter in group["params"]:
-                    if decay and parameter.grad is not None:
-                        parameter.mul_(1 - group["lr"] * decay)
-            return super().step(closure)
-        finally:
-            for group, decay in zip(self.param_groups, decays, strict=True):
-                group["weight_decay"] = decay
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.mul_(1 - group["lr"] * group["decay"])
+        return super().step(closure)
 
 
 def _adamax(groups: Iterable[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from killing import die_at_call
 from transformers import AutoTokenizer
 
 from osler.clinic.raw import raw_texts
@@ -52,15 +53,7 @@ def killed(recipe: PretrainRecipe, out: Path, module: object, function: str, cal
     """Run in a child process that dies by SIGKILL just before the n-th call of a function."""
     child = os.fork()
     if child == 0:
-        real, count = getattr(module, function), [0]
-
-        def counted(*arguments, **options):
-            count[0] += 1
-            if count[0] == call:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*arguments, **options)
-
-        setattr(module, function, counted)
+        die_at_call(module, function, call)
         torch.set_num_threads(1)  # the threads of the parent are not here
         try:
             stage.run(recipe, out)

@@ -71,9 +71,8 @@ def run_all(
             for job in todo:
                 yield _prepare(job, tree, source, anywhere, force)
         return
-    with SourceTree.open(
-        source
-    ):  # a fault of it is told here: in a worker, which opens it too, it would only break the pool
+    # A fault of the source is told here: in a worker, which opens it too, it would only break the pool.
+    with SourceTree.open(source):
         pass
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_open, initargs=(source,)) as pool:
