@@ -12,6 +12,7 @@ from osler.metrics.correlation import decomposed_pearson, pearson, spearman
 from osler.metrics.decomposed import Decomposed
 from osler.metrics.deid import score_deid
 from osler.metrics.hoc import score_hoc
+from osler.metrics.ranking import score_ranking
 from osler.metrics.relations import score_relations
 from osler.metrics.spans import score_spans
 from osler.metrics.tokens import score_tokens
@@ -102,9 +103,15 @@ def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[
 def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
     scores = score_multilabel([r.labels for r in gold], [r.labels for r in predicted], labels=card.labels)
     abstracts = score_hoc([r.labels for r in gold], [r.labels for r in predicted])
-    metrics = _averages(scores) | {"accuracy": scores.accuracy, "hoc_f1": abstracts.f1}
+    ranking = score_ranking([r.labels for r in gold], [_ranked(r) for r in predicted])
+    metrics = _averages(scores) | {"accuracy": scores.accuracy, "hoc_f1": abstracts.f1, "map": ranking.value}
     details = {**scores.as_dict(), "by_document": abstracts.as_dict()}
-    decomposed = {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro"), "hoc_f1": abstracts.decomposed_f1()}
+    decomposed = {
+        "f1": scores.f1("micro"),
+        "macro_f1": scores.f1("macro"),
+        "hoc_f1": abstracts.decomposed_f1(),
+        "map": ranking,
+    }
     return metrics, details, decomposed
 
 
@@ -126,6 +133,13 @@ _SCORERS = {
 def _averages(scores: Any) -> dict[str, float]:
     micro = scores.micro
     return {"f1": micro.f1, "precision": micro.precision, "recall": micro.recall, "macro_f1": scores.macro_f1}
+
+
+def _ranked(record: Record) -> list[str]:
+    """Labels by the probability that is noted of them; equal ones as they stand, which is the order of what was rounded."""
+    prefix = "score:"
+    noted = {key.removeprefix(prefix): float(p) for key, p in record.meta.items() if key.startswith(prefix)}
+    return sorted(noted, key=noted.__getitem__, reverse=True) or list(record.labels)
 
 
 def _documents(records: Sequence[Record]) -> list[Document]:

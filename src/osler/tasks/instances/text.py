@@ -16,9 +16,9 @@ from osler.tasks.instances.document import document_windows
 from osler.tasks.instances.sentences import sentences_of
 from osler.text.document import Document, Record, TextPair
 
-_MANY_LABELS = 100
+_NOTED = 100
 _WORTH_NOTING = 0.01
-"""Of so many labels (codes of a terminology) only those with at least this probability are noted, for most have next to none."""
+"""Of more labels than that (codes of a terminology) those with this probability are noted and no fewer than so many, for a ranking."""
 
 
 class TextBuilder(Builder):
@@ -147,12 +147,13 @@ class MultiLabelBuilder(TextBuilder):
         return np.asarray(outputs.max(axis=0))
 
     def predicted(self, record: Record, output: np.ndarray) -> Record:
-        """Every label more probable than not; in the metadata the probability of all labels, for whoever draws the line elsewhere."""
+        """Every label more probable than not; in the metadata probabilities, best first, for whoever ranks or draws the line elsewhere."""
         probabilities = 1.0 / (1.0 + np.exp(-output))
-        found = list(zip(self.card.labels, probabilities, strict=True))
-        least = _WORTH_NOTING if len(found) > _MANY_LABELS else 0.0
-        scores = {**record.meta, **{f"score:{label}": f"{p:.4f}" for label, p in found if p >= least}}
-        return record.with_(labels=tuple(label for label, p in found if p > 0.5), value=None, meta=scores)
+        noted = max(_NOTED, int((probabilities >= _WORTH_NOTING).sum()))
+        best = np.argsort(-output, kind="stable")[:noted]
+        scores = {f"score:{self.card.labels[i]}": f"{probabilities[i]:.4f}" for i in best}
+        labels = tuple(label for label, p in zip(self.card.labels, probabilities, strict=True) if p > 0.5)
+        return record.with_(labels=labels, value=None, meta={**record.meta, **scores})
 
 
 class RegressionBuilder(TextBuilder):
