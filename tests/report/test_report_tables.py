@@ -39,6 +39,16 @@ def test_cells_are_shown_with_their_uncertainty() -> None:
     assert shown_rows(Table([Column("x", 1)], [[-0.26]]))[0][0].text == "−0.3"
 
 
+def test_an_interval_that_excludes_zero_does_not_seem_to_hold_it() -> None:
+    rows = [
+        [Value(-0.02, low=-0.0361, high=-0.0004)],
+        [Value(0.02, low=0.0, high=0.03)],
+        [Value(0.02, low=1e-9, high=0.03)],
+    ]
+    shown = [row[0].plain for row in shown_rows(Table([Column("x", 1, 100)], rows))]
+    assert shown == ["−2.0 [−3.6, −0.04]", "2.0 [0.0, 3.0]", "2.0 [0.0000, 3.0]"]
+
+
 def test_ties_as_shown_are_both_best() -> None:
     best = [[cell.best for cell in row] for row in shown_rows(TABLE)]
     assert [row[1] for row in best] == [True, True, False]

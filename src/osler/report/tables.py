@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from numbers import Integral, Real
 from typing import Literal
@@ -190,8 +190,17 @@ def _spread(cell: Value, column: Column) -> str:
     if cell.std is not None:
         return f"± {_number(cell.std, column)}"
     if cell.low is not None and cell.high is not None:
-        return f"[{_number(cell.low, column)}, {_number(cell.high, column)}]"
+        return f"[{_bound(cell.low, column)}, {_bound(cell.high, column)}]"
     return ""
+
+
+def _bound(value: float, column: Column) -> str:
+    """With more digits where it is not zero but would be shown so: an interval that excludes zero must not seem to hold it."""
+    text = _number(value, column)
+    for digits in range(column.digits + 1, column.digits + 4):
+        if value and not text.strip("−0."):
+            text = _number(value, replace(column, digits=digits))
+    return text
 
 
 def _number(value: float, column: Column) -> str:
