@@ -227,17 +227,17 @@ def test_labels_of_long_documents_are_pooled_over_windows(tokens):
 
 
 def test_thousands_of_labels_are_noted_best_first_so_that_they_can_be_ranked(tokens):
-    codes = tuple(f"C{n:03}" for n in range(250))
+    codes = tuple(f"C{n:03}" for n in range(400))
     coding = card("multilabel", labels=codes, protocols={"p": {"metric": "map"}})
     gold = Document("d", TEXT, labels=("C007", "C200"))
     builder = make_builder(coding, None, tokens, 64, 0)
-    outputs = np.linspace(-9.0, -12.0, 250)
+    outputs = np.linspace(-9.0, -12.0, 400)
     outputs[200], outputs[7] = -8.0, -11.99
     (found,) = builder.decode([gold], builder.build([gold], gold=False).instances, [outputs])
     assert found.labels == ()
-    assert len(found.meta) == 100
+    assert len(found.meta) == 300
     assert next(iter(found.meta)) == "score:C200"
-    # C007 stands beyond the hundredth place. Probabilities are rounded to equal ones; the order is of those before.
+    # C007 stands beyond the three hundredth place. Probabilities are rounded to equal ones; the order is of those before.
     assert score(coding, coding.protocols["p"], [gold], [found]).main == pytest.approx((1 + 0) / 2)
     assert score(coding, coding.protocols["p"], [gold.with_(labels=("C003",))], [found]).main == pytest.approx(1 / 5)
 

@@ -16,7 +16,7 @@ from osler.tasks.instances.document import document_windows
 from osler.tasks.instances.sentences import sentences_of
 from osler.text.document import Document, Record, TextPair
 
-_NOTED = 100
+_NOTED = 300
 _WORTH_NOTING = 0.01
 """Of more labels than that (codes of a terminology) those with this probability are noted and no fewer than so many, for a ranking."""
 
