@@ -21,6 +21,7 @@ from osler.tasks.instances.document import document_windows
 from osler.tasks.scoring import Scored, score
 from osler.tasks.tokens import Tokens, copy_tokenizer
 from osler.text.document import Document, Record, Relation, Span, number_spans
+from osler.text.label_scores import noted_scores, score_key
 
 
 class Bundle:
@@ -166,9 +167,7 @@ def _joined(result: Document, found: Record, head: str) -> Document:
     spans = (*result.spans, *(replace(span, id="", attributes={"head": head}) for span in found.spans))
     labels = (*result.labels, *(f"{head}:{label}" for label in found.labels))
     meta = dict(result.meta)
-    for key, value in found.meta.items():
-        if key.startswith("score:"):
-            meta[f"score:{head}:{key.removeprefix('score:')}"] = value
+    meta |= {score_key(f"{head}:{label}"): text for label, text in noted_scores(found).items()}
     if found.value is not None:
         meta[f"value:{head}"] = f"{found.value:.4f}"
     return result.with_(spans=spans, labels=labels, meta=meta)

@@ -196,10 +196,10 @@ def _spread(cell: Value, column: Column) -> str:
 
 def _bound(value: float, column: Column) -> str:
     """With more digits where it is not zero but would be shown so: an interval that excludes zero must not seem to hold it."""
-    text = _number(value, column)
-    for digits in range(column.digits + 1, column.digits + 4):
-        if value and not text.strip("−0."):
-            text = _number(value, replace(column, digits=digits))
+    for more in range(4):
+        text = _number(value, replace(column, digits=column.digits + more))
+        if not value or text.strip("−0."):
+            break
     return text
 
 

@@ -18,6 +18,7 @@ from osler.metrics.spans import score_spans
 from osler.metrics.tokens import score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.text.document import Document, Record, Relation
+from osler.text.label_scores import noted_scores
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,10 @@ def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[
 
 
 def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
-    scores = score_multilabel([r.labels for r in gold], [r.labels for r in predicted], labels=card.labels)
-    abstracts = score_hoc([r.labels for r in gold], [r.labels for r in predicted])
-    ranking = score_ranking([r.labels for r in gold], [_ranked(r) for r in predicted])
+    wanted, found = [r.labels for r in gold], [r.labels for r in predicted]
+    scores = score_multilabel(wanted, found, labels=card.labels)
+    abstracts = score_hoc(wanted, found)
+    ranking = score_ranking(wanted, [_ranked(r) for r in predicted])
     metrics = _averages(scores) | {"accuracy": scores.accuracy, "hoc_f1": abstracts.f1, "map": ranking.value}
     details = {**scores.as_dict(), "by_document": abstracts.as_dict()}
     decomposed = {
@@ -137,8 +139,7 @@ def _averages(scores: Any) -> dict[str, float]:
 
 def _ranked(record: Record) -> list[str]:
     """Labels by the probability that is noted of them; equal ones as they stand, which is the order of what was rounded."""
-    prefix = "score:"
-    noted = {key.removeprefix(prefix): float(p) for key, p in record.meta.items() if key.startswith(prefix)}
+    noted = {label: float(text) for label, text in noted_scores(record).items()}
     return sorted(noted, key=noted.__getitem__, reverse=True) or list(record.labels)
 
 

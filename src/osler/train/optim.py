@@ -43,9 +43,9 @@ class _Adamax(torch.optim.Adamax):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    parameter.mul_(1 - group["lr"] * group["decay"])
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if moved and group["decay"]:
+                torch._foreach_mul_(moved, 1 - group["lr"] * group["decay"])
         return super().step(closure)
 
 

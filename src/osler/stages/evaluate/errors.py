@@ -12,6 +12,7 @@ from osler.stages.evaluate.matching import matched
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import in_text_order
 from osler.text.document import Document, Record
+from osler.text.label_scores import score_key
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _labels(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record])
 
 def _label_score(record: Record, label: str) -> float | None:
     """The confidence in a label of a whole record, which predictions carry in their metadata."""
-    text = record.meta.get(f"score:{label}")
+    text = record.meta.get(score_key(label))
     return float(text) if text is not None else None
 
 

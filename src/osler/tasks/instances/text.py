@@ -15,10 +15,12 @@ from osler.tasks.instances.base import Builder, Built, Instance, softmax
 from osler.tasks.instances.document import document_windows
 from osler.tasks.instances.sentences import sentences_of
 from osler.text.document import Document, Record, TextPair
+from osler.text.label_scores import score_key, score_text
 
 _NOTED = 300
+"""So many labels are noted with their probability: enough for a ranking of the codes of a terminology."""
 _WORTH_NOTING = 0.01
-"""Of more labels than that (codes of a terminology) those with this probability are noted and no fewer than so many, for a ranking."""
+"""A label with this probability is noted whatever its rank."""
 
 
 class TextBuilder(Builder):
@@ -126,8 +128,9 @@ class ClassificationBuilder(TextBuilder):
         """The most probable label, its probability as `score` in the metadata."""
         probabilities = softmax(output)
         best = int(probabilities.argmax())
-        scores = {**record.meta, f"score:{self.card.labels[best]}": f"{probabilities[best]:.4f}"}
-        return record.with_(labels=(self.card.labels[best],), value=None, meta=scores)
+        label = self.card.labels[best]
+        scores = {score_key(label): score_text(probabilities[best])}
+        return record.with_(labels=(label,), value=None, meta={**record.meta, **scores})
 
 
 class MultiLabelBuilder(TextBuilder):
@@ -151,7 +154,7 @@ class MultiLabelBuilder(TextBuilder):
         probabilities = 1.0 / (1.0 + np.exp(-output))
         noted = max(_NOTED, int((probabilities >= _WORTH_NOTING).sum()))
         best = np.argsort(-output, kind="stable")[:noted]
-        scores = {f"score:{self.card.labels[i]}": f"{probabilities[i]:.4f}" for i in best}
+        scores = {score_key(self.card.labels[i]): score_text(probabilities[i]) for i in best}
         labels = tuple(label for label, p in zip(self.card.labels, probabilities, strict=True) if p > 0.5)
         return record.with_(labels=labels, value=None, meta={**record.meta, **scores})
 
