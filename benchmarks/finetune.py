@@ -29,10 +29,10 @@ WARMUP, DECAY = 0.1, 0.01
 
 def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     """What `osler finetune` and `osler evaluate` run."""
-    from osler.bundle.bundle import Bundle
+    from osler.artifacts.bundle import Bundle
+    from osler.artifacts.task_folder import TaskFolder
     from osler.stages.finetune.config import FinetuneRecipe, FinetuneTraining
     from osler.stages.finetune.run import run
-    from osler.tasks.data import TaskData
 
     config = FinetuneTraining(
         lr=options.lr,
@@ -54,7 +54,7 @@ def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     began = time.perf_counter()
     run(recipe, folder / "bundle")
     trained = time.perf_counter() - began
-    task = TaskData.open(options.task)
+    task = TaskFolder.open(options.task)
     return {
         "train_seconds": trained,
         "f1": Bundle.load(folder / "bundle").evaluate(task.card.name, task.read("test")).main,
@@ -66,14 +66,16 @@ def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     import torch
     import transformers
 
-    from osler.tasks.builders import make_builder
-    from osler.tasks.data import TaskData
+    from osler.artifacts.task_folder import TaskFolder
+    from osler.tasks.instances.base import make_builder
     from osler.tasks.scoring import score
-    from osler.tasks.tokens import Tokens
+    from osler.text.subwords import SubwordTokenizer
 
     began = time.perf_counter()
-    task = TaskData.open(options.task)
-    builder = make_builder(task.card, task.card.protocol, Tokens.load(options.model), options.length, options.overlap)
+    task = TaskFolder.open(options.task)
+    builder = make_builder(
+        task.card, task.card.protocol, SubwordTokenizer.load(options.model), options.length, options.overlap
+    )
     protocol = task.card.protocol_named(task.card.protocol)
     records = {split: task.read(split) for split in ("train", "dev", "test")}
     instances = {split: builder.build(found, gold=split == "train").instances for split, found in records.items()}

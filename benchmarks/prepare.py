@@ -22,7 +22,7 @@ NAMES = ["CDR_TrainingSet.PubTator.txt", "CDR_DevelopmentSet.PubTator.txt", "CDR
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run
 started = time.perf_counter()
 artifact = run(PrepareRecipe(task="bc5cdr", source=Path(sys.argv[1])), Path(sys.argv[2]))

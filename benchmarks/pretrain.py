@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from interleave import Meeting, Side, interleave
 
+from osler.artifacts.token_shards import TokenisedDocuments
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator
-from osler.stages.pretrain.documents import TokenisedDocuments
-from osler.stages.pretrain.stream import PieceStream
-from osler.stages.pretrain.tokens import tokenise
+from osler.stages.pretrain.data import PieceStream
+from osler.stages.pretrain.tokenise import tokenise
 
 LENGTH = 512
 BEGIN, PAD, END = 0, 1, 2
@@ -68,7 +68,7 @@ def make_tokenizer(folder: Path, size: int) -> list[str]:
     """Learn a byte-level BPE of exactly `size` entries from made-up words; those that it keeps whole."""
     from osler.stages.vocab.algorithms.bpe import train
     from osler.stages.vocab.config import VocabRecipe
-    from osler.stages.vocab.folder import write_folder
+    from osler.stages.vocab.run import write_folder
 
     syllables = [onset + vowel for onset in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
     numbers = generator(0, "lexicon").choice(100**3, size=size + size // 4, replace=False)
@@ -261,7 +261,7 @@ def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     import torch
     import transformers
 
-    from osler.nn.flops import flops_per_token
+    from osler.nn.cost import flops_per_token
     from osler.nn.presets import preset_config
 
     cuda = torch.cuda.is_available()
@@ -358,7 +358,7 @@ def main() -> None:
     if options.side == "peak":
         import torch
 
-        from osler.train.peak import matmul_peak
+        from osler.train.precision import matmul_peak
 
         return print(matmul_peak("cuda" if torch.cuda.is_available() else "cpu", seconds=1.0))
     with ExitStack() as stack:

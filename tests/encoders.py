@@ -6,17 +6,15 @@ from typing import Any
 
 from transformers import AutoModel
 
-from osler.nn.encoder import Encoder
-from osler.nn.folders import without_pooler
-from osler.nn.initial import seeded
+from osler.nn.encoder import PackedEncoder
+from osler.nn.folders import quiet, seeded, without_pooler
 from osler.nn.presets import preset_config
-from osler.nn.quiet import quiet
 
 
-def preset_encoder(name: str, *, vocab_size: int, pad_token_id: int, seed: int, **shape: Any) -> Encoder:
+def preset_encoder(name: str, *, vocab_size: int, pad_token_id: int, seed: int, **shape: Any) -> PackedEncoder:
     """An encoder of a preset size, in evaluation mode like a loaded one."""
     auto: Any = AutoModel
     config = preset_config(name, vocab_size=vocab_size, pad_token_id=pad_token_id, **shape)
     with seeded(seed, "encoder"), quiet():
         model = auto.from_config(config, **without_pooler(auto, config))
-    return Encoder(model.eval())
+    return PackedEncoder(model.eval())

@@ -13,9 +13,7 @@ from typer.testing import CliRunner, Result
 from osler.cli.main import app
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, UnknownNameError
 from osler.formats.registry import FORMATS, get_format
-from osler.stages.convert.config import ConvertRecipe
-from osler.stages.convert.holds import capabilities
-from osler.stages.convert.run import Conversion, run
+from osler.stages.prepare.convert import Conversion, ConvertRecipe, capabilities, run
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 NOTE = Document(

@@ -14,10 +14,9 @@ from osler.cli.main import app
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError
 from osler.formats.registry import get_format
 from osler.formats.sources import SourceTree
+from osler.stages.prepare.survey import LanguageCount, plan_splits
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
-from osler.tasks.discover.language import LanguageCount
-from osler.tasks.discover.splits import plan_splits
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 
@@ -110,9 +109,9 @@ def test_without_splits_dev_and_test_are_carved_out_and_share_nothing(tmp_path: 
     card, done = card_of(source, tmp_path)
     assert "carved out of train" in done.stderr
     assert (card.counts["train"].documents, card.counts["dev"].documents, card.counts["test"].documents) == (14, 2, 4)
-    from osler.tasks.data import TaskData
+    from osler.artifacts.task_folder import TaskFolder
 
-    data = TaskData.open(tmp_path / "task")
+    data = TaskFolder.open(tmp_path / "task")
     ids = [record.id for split in data.splits for record in data.read(split)]
     assert len(ids) == len(set(ids)) == 20
 
@@ -153,9 +152,9 @@ def test_the_kind_is_seen_in_tables(
 
 def test_pairs_with_one_premise_stay_together(tmp_path: Path) -> None:
     card_of(written("jsonl", pairs(40, labels=("yes",)), tmp_path / "d.jsonl"), tmp_path)
-    from osler.tasks.data import TaskData
+    from osler.artifacts.task_folder import TaskFolder
 
-    data = TaskData.open(tmp_path / "task")
+    data = TaskFolder.open(tmp_path / "task")
     seen = [{record.first for record in data.read(split)} for split in data.splits]  # type: ignore[union-attr]
     assert sum(map(len, seen)) == len(set.union(*seen)) == 20
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.cli.task_folders import task_folders
+from osler.cli.prepare import task_folders
 from osler.core.errors import InputError
 
 

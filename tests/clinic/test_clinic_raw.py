@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from osler.clinic import abstracts, raw_texts
+from osler.clinic import abstracts
 from osler.clinic.labels import DDI_LABELS, ENTITY_LABELS, LANGUAGES, RELATION_ARGUMENTS, Language
-from osler.clinic.raw import KINDS, mojibake, raw_kind, raw_original
+from osler.clinic.raw import KINDS, mojibake, raw_kind, raw_original, raw_texts
 
 BOTH = pytest.mark.parametrize("language", LANGUAGES)
 

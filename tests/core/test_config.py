@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from osler.core.config import LEFT_OUT, Recipe, load_recipe, runtime
+from osler.core.config import LEFT_OUT, Recipe, find_recipe, load_recipe, runtime
 from osler.core.errors import RecipeError
-from osler.core.recipes import find_recipe
 
 
 class Inner(Recipe):

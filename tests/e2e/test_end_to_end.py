@@ -178,7 +178,7 @@ def test_the_encoder_loads_with_stock_automodel_and_one_head_with_equal_logits(o
     import torch
     from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForTokenClassification, AutoTokenizer
 
-    from osler.bundle.bundle import Bundle
+    from osler.artifacts.bundle import Bundle
     from osler.nn.packing import pack
 
     bundle = Bundle.load(demo / "bundle", "cpu")

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from osler.clinic.labels import PHI_LABELS
 from osler.core.errors import InputError, UnknownNameError
-from osler.metrics.deid import score_deid
-from osler.metrics.phi_labels import MAPS, categories, phi_labels
+from osler.metrics.deid import MAPS, categories, phi_labels, score_deid
 from osler.text.document import Document, Span
 
 TEXT = "Ana Ruiz, seen 12/03/2020 by Dr. Vega in Soria. Has asthma."

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from osler.core.errors import InputError
-from osler.metrics.decomposed import mean_of, mean_over_parts
 from osler.metrics.ranks import chi_square_tail, rank_test, studentized_range
+from osler.metrics.scores import mean_of, mean_over_parts
 from osler.metrics.significance import bootstrap_interval
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from osler.core.errors import InputError
-from osler.metrics.relations import score_relations
+from osler.metrics.spans import score_relations
 from osler.text.document import Document, Relation, Span
 
 TEXT = "warfarin with aspirin caused bleeding"

@@ -9,7 +9,7 @@ from scipy import stats
 from osler.core.errors import InputError
 from osler.metrics.classification import score_classes
 from osler.metrics.correlation import decomposed_pearson, pearson
-from osler.metrics.decomposed import Decomposed, mean_of
+from osler.metrics.scores import Decomposed, mean_of
 from osler.metrics.significance import bootstrap_interval, holm, mean_interval, paired_bootstrap, summarise
 from osler.metrics.spans import score_spans
 from osler.text.document import Document, Span

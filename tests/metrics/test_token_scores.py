@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from osler.metrics.tokens import score_token_tags, score_tokens
+from osler.metrics.spans import score_token_tags, score_tokens
 from osler.text.document import Document, Span
 from osler.text.words import words
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from osler.nn.encoder import Encoder
+from osler.nn.encoder import PackedEncoder
 from osler.nn.heads import HEADS
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
@@ -139,7 +139,7 @@ def test_words_of_a_chain_cannot_be_weighed():
 
 
 def test_every_parameter_changes_in_one_step_and_a_saved_chain_is_the_same(tiny, tmp_path):
-    model = MultiHeadModel(Encoder(tiny.model("roberta")))
+    model = MultiHeadModel(PackedEncoder(tiny.model("roberta")))
     model.add_head("ner", "crf", 5, seed=1, labels=BIO)
     batch = pack(tiny.sequences(6, 2, 4, 3), pad_id=1, total=18)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -166,7 +166,7 @@ def test_a_chain_has_no_stock_model(tiny, tmp_path):
     from osler.core.errors import InputError
     from osler.nn.export import to_hf
 
-    model = MultiHeadModel(Encoder(tiny.model("roberta")))
+    model = MultiHeadModel(PackedEncoder(tiny.model("roberta")))
     model.add_head("ner", "crf", 5, seed=1, labels=BIO)
     with pytest.raises(InputError, match="no stock model for a crf head"):
         to_hf(model, "ner", None, tmp_path / "x")

@@ -8,17 +8,9 @@ import pytest
 import torch
 
 from osler.core.errors import RecipeError
-from osler.nn.distillation import (
-    SoftTargets,
-    frozen,
-    misalignment,
-    projection_between,
-    real_positions,
-    soft_loss,
-)
+from osler.nn.distillation import SoftTargets, frozen, misalignment, projection_between, real_positions, soft_loss
 from osler.nn.heads import HEADS
-from osler.nn.layer_subset import evenly_spaced, of_layers
-from osler.nn.mlm import MaskedLM
+from osler.nn.mlm import MaskedLM, evenly_spaced, of_layers
 from osler.nn.packing import pack
 
 LN2, LN3 = math.log(2), math.log(3)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from osler.nn.dropout import HashedDropout, hash_dropout, hashed_dropout
+from osler.nn.layers import HashedDropout, hash_dropout, hashed_dropout
 
 
 def test_a_share_is_dropped_and_the_rest_scaled_up():

@@ -11,10 +11,9 @@ import torch
 from encoders import preset_encoder
 
 from osler.core.errors import ArtifactError, InputError
-from osler.nn import probe
-from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
+from osler.nn import encoder as probe
+from osler.nn.encoder import PackedEncoder, fresh_encoder, honours_registration, load_encoder
 from osler.nn.packing import pack
-from osler.nn.probe import honours_registration
 
 PACKED = ["bert", "roberta", "xlm-roberta", "camembert", "electra", "modernbert", "distilbert", "albert"]
 PADDED = ["deberta-v2", "mpnet"]
@@ -38,7 +37,7 @@ def stock(tiny, kind):
 
 @pytest.fixture
 def encoder(stock, kind):
-    encoder = Encoder(copy.deepcopy(stock))
+    encoder = PackedEncoder(copy.deepcopy(stock))
     assert encoder.mode == ("packed" if kind in PACKED else "padded")
     return encoder
 
@@ -92,7 +91,7 @@ def test_gradients_are_those_of_padded_rows(tiny, stock, encoder):
 @pytest.mark.parametrize("kind", ["bert", "electra", "deberta-v2"])
 def test_token_types_reach_the_model(tiny, kind):
     stock = tiny.model(kind)
-    encoder = Encoder(copy.deepcopy(stock))
+    encoder = PackedEncoder(copy.deepcopy(stock))
     (ids,) = tiny.sequences(12)
     types = np.array([0] * 5 + [1] * 7)
     found = encoder(pack([ids[:4], ids], token_types=[types[:4], types], pad_id=0))[4:]
@@ -106,7 +105,7 @@ def test_token_types_reach_the_model(tiny, kind):
 def test_token_types_are_dropped_where_the_model_has_one_type(tiny, kind):
     stock = tiny.model(kind)
     (ids,) = tiny.sequences(6)
-    found = Encoder(copy.deepcopy(stock))(pack([ids], token_types=[[0, 0, 0, 1, 1, 1]], pad_id=1))
+    found = PackedEncoder(copy.deepcopy(stock))(pack([ids], token_types=[[0, 0, 0, 1, 1, 1]], pad_id=1))
     close(found, tiny.alone(stock, [ids]))
 
 
@@ -142,9 +141,9 @@ def test_padded_on_request_keeps_attention_dropout(tiny):
 
     batch = pack(tiny.sequences(20, 11), pad_id=0)
     model = BertModel(config, add_pooling_layer=False).train()
-    packed = Encoder(model)
+    packed = PackedEncoder(model)
     assert torch.equal(packed(batch), packed(batch))
-    padded = Encoder(model, mode="padded")
+    padded = PackedEncoder(model, mode="padded")
     assert padded.mode == "padded"
     assert not torch.allclose(padded(batch), padded(batch))
     # The first encoder must not go on with an attention that knows no borders.
@@ -154,13 +153,13 @@ def test_padded_on_request_keeps_attention_dropout(tiny):
 
 def test_packed_on_request_is_refused_where_it_would_leak(tiny):
     with pytest.raises(ValueError, match="MPNetModel cannot run packed"):
-        Encoder(tiny.model("mpnet"), mode="packed")
+        PackedEncoder(tiny.model("mpnet"), mode="packed")
 
 
 @pytest.mark.parametrize(("kind", "length"), [("roberta", 64), ("bert", 66), ("modernbert", 66), ("mpnet", 64)])
 @torch.no_grad()
 def test_max_length_is_what_the_model_takes(tiny, kind, length):
-    encoder = Encoder(tiny.model(kind))
+    encoder = PackedEncoder(tiny.model(kind))
     assert (encoder.max_length, encoder.hidden_size, encoder.vocab_size) == (length, 32, 120)
     assert encoder(pack(tiny.sequences(length), pad_id=1)).shape == (length, 32)
     with pytest.raises(ValueError, match=f"takes {length}"):
@@ -185,14 +184,14 @@ def test_saved_encoder_is_a_stock_folder_and_loads_again(tiny, tmp_path, encoder
 
 @torch.no_grad()
 def test_half_precision_weights_load_in_float32(tiny, tmp_path):
-    encoder = Encoder(tiny.model("roberta"))
+    encoder = PackedEncoder(tiny.model("roberta"))
     encoder.model.bfloat16()
     encoder.save(tmp_path)
     assert {parameter.dtype for parameter in load_encoder(tmp_path).parameters()} == {torch.float32}
 
 
 def test_a_fresh_encoder_has_the_shape_and_none_of_the_weights(tiny, tmp_path):
-    encoder = Encoder(tiny.model("electra").bfloat16())
+    encoder = PackedEncoder(tiny.model("electra").bfloat16())
     encoder.save(tmp_path)
     fresh, again, other = (fresh_encoder(tmp_path, seed=seed) for seed in (1, 1, 2))
     trained = encoder.float().state_dict()
@@ -208,7 +207,7 @@ def test_a_fresh_encoder_has_the_shape_and_none_of_the_weights(tiny, tmp_path):
 def broken(folder, how):
     folder.mkdir()
     weights = folder / "model.safetensors"
-    Encoder(preset_encoder("small", vocab_size=50, pad_token_id=1, seed=0).model).save(folder)
+    PackedEncoder(preset_encoder("small", vocab_size=50, pad_token_id=1, seed=0).model).save(folder)
     if how == "no config":
         (folder / "config.json").unlink()
     elif how == "config is not JSON":
@@ -263,7 +262,7 @@ def test_a_wrong_name_is_told(tmp_path):
 
 
 def test_a_hub_name_is_read_from_the_local_cache(tiny, tmp_path, monkeypatch):
-    Encoder(tiny.model("bert")).save(tmp_path)
+    PackedEncoder(tiny.model("bert")).save(tmp_path)
     asked = {}
 
     def snapshot(name, allow_patterns):

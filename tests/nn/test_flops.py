@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from osler.nn.flops import flops_per_token
+from osler.nn.cost import flops_per_token
 from osler.nn.presets import preset_config
 
 

@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from osler.nn.encoder import Encoder
+from osler.nn.encoder import PackedEncoder
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
 
@@ -34,7 +34,7 @@ def stock(request, tiny):
 def test_packed_equals_each_alone(tiny, stock, static):
     sequences = tiny.sequences(40, 1, 17, 30)
     expected = tiny.alone(stock, sequences)
-    encoder = Encoder(copy.deepcopy(stock)).cuda()
+    encoder = PackedEncoder(copy.deepcopy(stock)).cuda()
     shape = {"total": 160, "max_sequences": 12, "max_length": 64} if static else {}
     batch = pack(sequences, pad_id=encoder.config.pad_token_id, **shape).to("cuda")
     with torch.autocast("cuda", torch.bfloat16):
@@ -47,13 +47,13 @@ def test_packed_equals_each_alone(tiny, stock, static):
 @torch.no_grad()
 def test_float32_is_exact(tiny, stock):
     sequences = tiny.sequences(40, 1, 17, 30)
-    found = Encoder(copy.deepcopy(stock)).cuda()(pack(sequences, pad_id=1).to("cuda"))
+    found = PackedEncoder(copy.deepcopy(stock)).cuda()(pack(sequences, pad_id=1).to("cuda"))
     torch.testing.assert_close(found.cpu(), tiny.alone(stock, sequences), rtol=0, atol=1e-3)
 
 
 @torch.no_grad()
 def test_sequences_do_not_see_each_other(tiny, stock):
-    encoder = Encoder(stock).cuda().bfloat16()
+    encoder = PackedEncoder(stock).cuda().bfloat16()
     sequences = tiny.sequences(23, 8, 31)
     before = encoder(pack(sequences, pad_id=1).to("cuda"))
     sequences[1] = sequences[1][::-1].copy()

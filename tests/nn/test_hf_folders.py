@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from osler.core.errors import InputError
-from osler.nn.encoder import Encoder
+from osler.nn.encoder import PackedEncoder
 from osler.nn.export import to_hf
 from osler.nn.heads import HEADS
 from osler.nn.heads.base import SequenceHead
@@ -22,7 +22,7 @@ TOLERANCE = 1e-4
 
 
 def build(tiny, architecture, kind, count, **more):
-    model = MultiHeadModel(Encoder(tiny.model(architecture)))
+    model = MultiHeadModel(PackedEncoder(tiny.model(architecture)))
     head = model.add_head("task", kind, count, seed=0, **more)
     with torch.no_grad():
         for parameter in head.parameters():

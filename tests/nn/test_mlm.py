@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from osler.core.errors import ArtifactError, InputError
-from osler.nn.encoder import Encoder, load_encoder
+from osler.nn.encoder import PackedEncoder, load_encoder
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
 
@@ -89,7 +89,7 @@ def test_saved_model_is_a_stock_folder(tiny, stock, tmp_path):
 
 
 def test_an_encoder_folder_without_the_head_is_refused(tiny, tmp_path):
-    Encoder(tiny.model("roberta")).save(tmp_path)
+    PackedEncoder(tiny.model("roberta")).save(tmp_path)
     with pytest.raises(ArtifactError, match="weights of RobertaForMaskedLM are missing, lm_head"):
         MaskedLM.load(tmp_path)
 

@@ -9,14 +9,14 @@ import torch
 from transformers import DistilBertConfig, ModernBertConfig, RobertaConfig
 
 from osler.core.errors import ArtifactError, OutputError, RecipeError
-from osler.nn.encoder import Encoder
+from osler.nn.encoder import PackedEncoder
 from osler.nn.multihead import MultiHeadModel, own_dropout
 from osler.nn.packing import pack
 
 
 @pytest.fixture
 def model(tiny):
-    model = MultiHeadModel(Encoder(tiny.model("roberta")))
+    model = MultiHeadModel(PackedEncoder(tiny.model("roberta")))
     model.add_head("ner", "tagging", 3, seed=1, labels=["O", "B-X", "I-X"], settings={"scheme": "BIO"})
     model.add_head("nli_2", "classification", 3, seed=1, labels=["e", "n", "c"], dropout=0.2)
     model.add_head("topics", "multilabel", 4, seed=1)
@@ -88,13 +88,13 @@ def test_every_parameter_is_in_the_optimiser_and_changes_after_one_step(model, b
 
 
 def test_a_head_does_not_depend_on_the_others(tiny, model):
-    alone = MultiHeadModel(Encoder(tiny.model("roberta")))
+    alone = MultiHeadModel(PackedEncoder(tiny.model("roberta")))
     alone.add_head("topics", "multilabel", 4, seed=1)
     for name, value in alone.head("topics").state_dict().items():
         assert torch.equal(value, model.head("topics").state_dict()[name])
     alone.add_head("subjects", "multilabel", 4, seed=1)
     assert not torch.equal(alone.head("subjects").dense.weight, alone.head("topics").dense.weight)
-    other = MultiHeadModel(Encoder(tiny.model("roberta")))
+    other = MultiHeadModel(PackedEncoder(tiny.model("roberta")))
     other.add_head("topics", "multilabel", 4, seed=2)
     assert not torch.equal(other.head("topics").dense.weight, alone.head("topics").dense.weight)
 
@@ -104,7 +104,7 @@ def test_a_head_does_not_depend_on_the_others(tiny, model):
 def test_saved_model_loads_again_and_its_encoder_is_stock(tiny, batch, tmp_path, kind):
     from transformers import AutoModel
 
-    model = MultiHeadModel(Encoder(tiny.model(kind)))
+    model = MultiHeadModel(PackedEncoder(tiny.model(kind)))
     model.add_head("ner", "tagging", 3, seed=1, labels=["O", "B-X", "I-X"], settings={"scheme": "BIO", "t": [0.5]})
     model.add_head("similarity-a", "regression", 1, seed=1, dropout=0.3)
     expected = model.eval()(batch)
@@ -156,7 +156,7 @@ def test_mistakes_with_heads_are_told(model, batch):
 
 
 def test_a_head_follows_its_encoder_to_its_precision(tiny, batch):
-    encoder = Encoder(tiny.model("roberta"))
+    encoder = PackedEncoder(tiny.model("roberta"))
     encoder.bfloat16()
     model = MultiHeadModel(encoder)
     model.add_head("ner", "tagging", 3, seed=0)

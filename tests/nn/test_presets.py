@@ -8,7 +8,7 @@ import torch
 from encoders import preset_encoder
 
 from osler.core.errors import RecipeError
-from osler.nn.flops import flops_per_token
+from osler.nn.cost import flops_per_token
 from osler.nn.packing import pack
 from osler.nn.presets import PRESETS, find_preset, preset_config
 

@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 from osler.core.errors import InputError
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
-from osler.nn.pieces import origins
 from osler.nn.vocabulary import CLOSED, PaddedDecoder, set_dropout, with_vocabulary
+from osler.text.subwords import origins
 
 KINDS = ["bert", "roberta", "camembert", "electra", "modernbert", "distilbert", "albert", "mpnet", "deberta-v2"]
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]

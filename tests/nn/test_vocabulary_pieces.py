@@ -5,7 +5,7 @@ import json
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from osler.nn.pieces import Inventory, Piece, origins
+from osler.text.subwords import Inventory, VocabularyEntry, origins
 
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -52,14 +52,14 @@ def made_of(old: Tokenizer, new: Tokenizer, token: str) -> list[str]:
 @pytest.mark.parametrize(
     ("tokenizer", "token", "piece"),
     [
-        (byte_level(), "Ġfever", Piece(True, b"fever")),
-        (byte_level(), "Ã", Piece(False, b"\xc3")),
-        (byte_level(), "Ġ", Piece(True, b"")),
-        (wordpiece("fever", "##itis", "."), "fever", Piece(True, b"fever")),
-        (wordpiece("fever", "##itis", "."), "##itis", Piece(False, b"itis")),
-        (wordpiece("fever", "##itis", "."), ".", Piece(False, b".")),
-        (unigram("▁fever", "itis", "▁caf", "é"), "▁fever", Piece(True, b"fever")),
-        (unigram("▁fever", "itis", "▁caf", "é"), "itis", Piece(False, b"itis")),
+        (byte_level(), "Ġfever", VocabularyEntry(True, b"fever")),
+        (byte_level(), "Ã", VocabularyEntry(False, b"\xc3")),
+        (byte_level(), "Ġ", VocabularyEntry(True, b"")),
+        (wordpiece("fever", "##itis", "."), "fever", VocabularyEntry(True, b"fever")),
+        (wordpiece("fever", "##itis", "."), "##itis", VocabularyEntry(False, b"itis")),
+        (wordpiece("fever", "##itis", "."), ".", VocabularyEntry(False, b".")),
+        (unigram("▁fever", "itis", "▁caf", "é"), "▁fever", VocabularyEntry(True, b"fever")),
+        (unigram("▁fever", "itis", "▁caf", "é"), "itis", VocabularyEntry(False, b"itis")),
     ],
 )
 def test_what_a_token_stands_for(tokenizer, token, piece):

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from osler.artifacts.run import RunSpec
 from osler.cli.main import app
-from osler.cli.runner import LocalRunner
 from osler.core.artifact import Artifact
-from osler.core.config import load_recipe
+from osler.core.config import load_recipe, shipped_recipe
 from osler.core.errors import RecipeError
-from osler.core.recipes import shipped_recipe
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.study.config import StudyRecipe
 from osler.stages.study.plan import expand
-from osler.stages.study.spec import RunSpec
+from osler.stages.study.recipe import StudyRecipe
+from osler.stages.study.runner import LocalRunner
 
 MINE = "models.mine.model=encoder"
 WADA_ROWS = ("BlueBERT-P", "BlueBERT-P+M", "BioBERT", "ouBioBERT")

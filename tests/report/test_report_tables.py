@@ -8,8 +8,17 @@ import pytest
 from lxml import html
 
 from osler.core.errors import InputError
-from osler.report.latex import latex_table
-from osler.report.tables import Column, Table, Value, alignments, csv_table, html_table, markdown_table, shown_rows
+from osler.report.tables import (
+    Column,
+    Table,
+    Value,
+    alignments,
+    csv_table,
+    html_table,
+    latex_table,
+    markdown_table,
+    shown_rows,
+)
 
 TABLE = Table(
     [

@@ -6,9 +6,8 @@ import pytest
 from lxml import etree
 
 from osler.core.errors import InputError
-from osler.report.graph import Edge, EdgeKind, directed_graph
-from osler.report.learning_plot import CurvePoint, learning_curves
-from osler.report.rank_plot import critical_difference
+from osler.report.diagrams import Edge, EdgeKind, critical_difference, directed_graph
+from osler.report.plots import CurvePoint, learning_curves
 from osler.report.tables import Column, Table, shown_rows
 
 KINDS = {"nothing": EdgeKind("grey", 0.8), "hurts": EdgeKind("vermilion", dashed=True), "helps": EdgeKind("green")}

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.cli.main import app
 from osler.core.errors import ArtifactError
 from osler.formats.registry import get_format
-from osler.stages.prepare.config import PrepareRecipe
-from osler.stages.prepare.run import run
+from osler.stages.prepare.check import check
+from osler.stages.prepare.run import PrepareRecipe, run
 from osler.tasks.catalogue import load_card
-from osler.tasks.check import check
-from osler.tasks.data import TaskData
 from osler.text.document import Document, Span
 
 CARD = """
@@ -42,14 +41,14 @@ def note(number: int, extra: str = "") -> Document:
     return Document(f"n{number}", text, (Span.at(at, at + 7, "Drug", id="T1"), Span.at(at, at + 4, "Other", id="T2")))
 
 
-def prepared(tmp_path: Path, name: str, train: list[Document], test: list[Document], more: str = "") -> TaskData:
+def prepared(tmp_path: Path, name: str, train: list[Document], test: list[Document], more: str = "") -> TaskFolder:
     folder = tmp_path / name
     for split, notes in (("train", train), ("test", test)):
         get_format("brat").write(notes, folder / "files" / split)
     card = folder / "card.toml"
     card.write_text(CARD.format(name=name, more=more))
     run(PrepareRecipe(task=str(card), source=folder / "files"), folder / "task")
-    return TaskData.open(folder / "task")
+    return TaskFolder.open(folder / "task")
 
 
 PINNED = """
@@ -132,7 +131,7 @@ def test_the_folds_of_a_corpus_are_added_up(tmp_path):
     tasks = []
     for fold in range(1, 11):
         run(PrepareRecipe(task="euadr", source=tmp_path, fold=fold), tmp_path / "out" / str(fold))
-        tasks.append(TaskData.open(tmp_path / "out" / str(fold)))
+        tasks.append(TaskFolder.open(tmp_path / "out" / str(fold)))
     report = check(tasks)
     (total,) = (task for task in report.tasks if task.task == "euadr (all folds)")
     lines = {line.number: (line.here, line.paper) for line in total.lines}
@@ -147,7 +146,7 @@ def test_files_that_osler_made_up_are_said_to_be_and_not_held_against_the_paper(
 
     synthesize(SynthesizeRecipe(task="mednli", n=10), tmp_path / "files")
     run(PrepareRecipe(task="mednli", source=tmp_path / "files"), tmp_path / "task")
-    (report,) = check([TaskData.open(tmp_path / "task")]).tasks
+    (report,) = check([TaskFolder.open(tmp_path / "task")]).tasks
     assert report.synthetic
     assert report.sound
     assert {line.verdict for line in report.lines} == {"synthetic"}

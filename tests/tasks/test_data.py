@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from osler.artifacts.task_folder import read_records, write_records
 from osler.core.errors import ArtifactError
-from osler.tasks.data import read_records, write_records
 from osler.text.document import Document
 
 

@@ -12,9 +12,9 @@ from osler.core.errors import InputError, RecipeError
 from osler.formats.registry import get_format
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
-from osler.tasks.narrow import Narrow
+from osler.tasks.records import Narrow
 from osler.tasks.sources import open_source
-from osler.tasks.sources.find import FilesMissingError
+from osler.tasks.sources.files import FilesMissingError
 from osler.text.document import Document, Record, Span
 
 CDR = ["CDR_TrainingSet.PubTator.txt", "CDR_DevelopmentSet.PubTator.txt", "CDR_TestSet.PubTator.txt"]

@@ -7,14 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from osler.tasks.builders import make_builder
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
-from osler.tasks.instances.base import IGNORED
-from osler.tasks.instances.options import HeadOptions
-from osler.tasks.instances.viterbi import best_path, marginals
-from osler.tasks.tokens import Tokens
+from osler.tasks.instances.base import IGNORED, HeadOptions, make_builder
+from osler.tasks.instances.tagging import best_path, marginals
 from osler.text.document import Document, Relation, Span
+from osler.text.subwords import SubwordTokenizer
 from osler.text.tags import Scheme, label_set, transitions
 
 TAGS = label_set(["X", "Y"], Scheme.BIO)
@@ -23,8 +21,8 @@ TEXT = "He was given aspirin 81 mg for chest pain."
 
 
 @pytest.fixture(scope="module")
-def tokens(tokenizer_folder) -> Tokens:
-    return Tokens.load(tokenizer_folder)
+def tokens(tokenizer_folder) -> SubwordTokenizer:
+    return SubwordTokenizer.load(tokenizer_folder)
 
 
 def enumerated(scores: np.ndarray, steps: np.ndarray) -> dict[tuple[int, ...], float]:

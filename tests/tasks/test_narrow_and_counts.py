@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from osler.tasks.card import Kind
 from osler.tasks.catalogue import load_card
-from osler.tasks.counts import Tally, overlapping
-from osler.tasks.narrow import Narrow
+from osler.tasks.records import Narrow, RecordCounts, overlapping
 from osler.text.document import Document, Relation, Span, TextPair
 
 TEXT = "Aspirin blocks COX1 and COX2 ."
@@ -97,7 +96,7 @@ def test_counts_name_only_what_a_kind_can_have():
     document = Document("1", TEXT, (*SPANS, Span(((0, 2), (4, 6)), "VERB", "T5")), (Relation("r", "T1", "T2", "R1"),))
     numbers = {}
     for kind in (Kind.TAGGING, Kind.RELATION, Kind.MULTILABEL, Kind.CLASSIFICATION):
-        tally = Tally(kind)
+        tally = RecordCounts(kind)
         tally.add(document.with_(labels=("x", "y")))
         numbers[kind] = tally.as_dict()
     assert numbers[Kind.TAGGING] == {

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
-from osler.tasks.builders import make_builder
 from osler.tasks.card import Kind
 from osler.tasks.catalogue import all_cards, load_card
-from osler.tasks.instances.sentences import joined, sentences_of
+from osler.tasks.instances.base import joined, make_builder, sentences_of
 from osler.tasks.scoring import score
-from osler.tasks.tokens import Tokens
 from osler.text.document import Document, Relation, Span, TextPair
+from osler.text.subwords import SubwordTokenizer
 
 CARDS = all_cards()
 TAGGING = load_card("bc5cdr-chem")
@@ -20,12 +19,12 @@ TEXT = "He took aspirin and warfarin daily. Ibuprofen was stopped ."
 
 
 @pytest.fixture(scope="module")
-def tokens(tokenizer_folder) -> Tokens:
-    return Tokens.load(tokenizer_folder)
+def tokens(tokenizer_folder) -> SubwordTokenizer:
+    return SubwordTokenizer.load(tokenizer_folder)
 
 
 @pytest.fixture(scope="module")
-def characters() -> Tokens:
+def characters() -> SubwordTokenizer:
     """A tokenizer that cuts every letter apart: as unlike the other as can be."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -36,7 +35,7 @@ def characters() -> Tokens:
     )
     tokenizer.train_from_iterator([TEXT], trainer)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    return Tokens(tokenizer)
+    return SubwordTokenizer(tokenizer)
 
 
 def mention(text: str, name: str) -> Span:

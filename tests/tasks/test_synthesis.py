@@ -16,7 +16,7 @@ from osler.core.errors import RecipeError, UnknownNameError
 from osler.formats.base import configure
 from osler.formats.registry import detect_formats, get_format
 from osler.formats.sources import SourceTree
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.synthesize.config import SynthesizeRecipe
 from osler.stages.synthesize.run import plan, run

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from osler.artifacts.task_folder import read_records, write_records
 from osler.core.errors import RecipeError, UnknownNameError
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import all_cards, load_card
-from osler.tasks.data import read_records, write_records
 from osler.tasks.scoring import score
 from osler.text.document import Document, Relation, Span, TextPair
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from osler.stages.prepare.everything import Outcome, jobs, run_all
+from osler.artifacts.task_folder import TaskFolder
+from osler.stages.prepare.check import Report, check
+from osler.stages.prepare.run import PrepareOutcome, jobs, run_all
 from osler.tasks.catalogue import all_cards, load_card
-from osler.tasks.check import Report, check
-from osler.tasks.data import TaskData
 from osler.tasks.instances.relation import RelationBuilder
 
 pytestmark = pytest.mark.realdata
@@ -60,7 +60,7 @@ DEFECTS["codiesp-p"] = DEFECTS["codiesp"]
 
 
 @pytest.fixture(scope="module")
-def outcomes(data_dir, tmp_path_factory) -> dict[str, Outcome]:
+def outcomes(data_dir, tmp_path_factory) -> dict[str, PrepareOutcome]:
     out = tmp_path_factory.mktemp("tasks")
     return {outcome.job.name: outcome for outcome in run_all(data_dir, jobs(out))}
 
@@ -69,7 +69,7 @@ def outcomes(data_dir, tmp_path_factory) -> dict[str, Outcome]:
 def report(outcomes) -> Report:
     """Everything but folds 3 to 10, which would only make the check slower."""
     wanted = [o for o in outcomes.values() if o.status == "made" and o.job.fold in (None, 1, 2)]
-    return check([TaskData.open(outcome.job.out) for outcome in sorted(wanted, key=lambda o: o.job.name)])
+    return check([TaskFolder.open(outcome.job.out) for outcome in sorted(wanted, key=lambda o: o.job.name)])
 
 
 def test_all_public_tasks_are_made_and_the_others_are_said_to_be_missing(outcomes):
@@ -126,7 +126,7 @@ def test_known_copies_across_and_within_tasks_are_found(report):
 
 def test_candidate_pairs_of_ddi_are_the_official_ones_and_those_of_chemprot_near_the_benchmarks(outcomes):
     def candidates(task: str, protocol: str) -> list[int]:
-        data = TaskData.open(outcomes[task].job.out)
+        data = TaskFolder.open(outcomes[task].job.out)
         builder = RelationBuilder(data.card, data.card.protocol_named(protocol), None, 512, 0)
         return [sum(1 for d in data.stream(split) for _ in builder.candidates(d)) for split in ("train", "dev", "test")]
 
@@ -137,7 +137,7 @@ def test_candidate_pairs_of_ddi_are_the_official_ones_and_those_of_chemprot_near
 
 
 def test_hoc_has_the_abstracts_that_blue_counts(outcomes):
-    data = TaskData.open(outcomes["hoc"].job.out)
+    data = TaskFolder.open(outcomes["hoc"].job.out)
     assert sum(bool(d.labels) for split in data.splits for d in data.stream(split)) == 1580
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from osler.text.align import covered, first_subwords, subwords_of_words, trim_offsets, word_of_subword
-from osler.text.words import words
+from osler.text.words import covered, first_subwords, subwords_of_words, trim_offsets, word_of_subword, words
 
 TEXT = (
     "El niño de 5 años 👩\u200d⚕\ufe0f tomó 2,5mg/kg de ibuprofeno.\r\n"

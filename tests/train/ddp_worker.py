@@ -13,7 +13,7 @@ from train_toys import Toy, ToySource, config
 
 from osler.train.checkpoint import module_tensors
 from osler.train.loop import train
-from osler.train.selection import BestOf
+from osler.train.stats import BestOf
 
 STEPS, HEADS = 14, ["a", "b"]
 

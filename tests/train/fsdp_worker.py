@@ -16,11 +16,10 @@ from torch import nn
 from train_toys import LABELS, VOCABULARY, ToySource, config
 
 from osler.train.checkpoint import module_tensors
-from osler.train.distributed import World
 from osler.train.loop import train
-from osler.train.selection import BestOf
-from osler.train.sharded import Sharded
+from osler.train.parallel import Sharded, World
 from osler.train.source import Batch, LossOutput
+from osler.train.stats import BestOf
 
 STEPS, WIDTH = 14, 16
 

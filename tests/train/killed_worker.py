@@ -21,7 +21,7 @@ from train_toys import Toy, ToySource, config
 
 from osler.train.checkpoint import module_tensors
 from osler.train.loop import train
-from osler.train.selection import BestOf
+from osler.train.stats import BestOf
 
 STEPS = 100
 SETTINGS = {"checkpoint_every": 4, "eval_every": 6, "log_every": 3, "warmup": 0.1, "keep": 2}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.core.errors import RecipeError
-from osler.train.batching import packed_batches, padded_batches
+from osler.train.source import packed_batches, padded_batches
 
 BOTH = pytest.mark.parametrize("cut", [packed_batches, padded_batches])
 

@@ -12,7 +12,7 @@ from osler.core.errors import ArtifactError
 from osler.core.seeding import snapshot
 from osler.train.checkpoint import Checkpoint, Checkpoints, load_module, module_tensors
 from osler.train.loop import train
-from osler.train.selection import BestOf
+from osler.train.stats import BestOf
 
 
 def checkpoint(step, value=0.0):

@@ -14,8 +14,7 @@ from two_processes import assert_same_run, notes, run_by_two
 from osler.core.config import validate
 from osler.core.errors import RecipeError
 from osler.train.config import TrainConfig
-from osler.train.distributed import World
-from osler.train.sharded import Sharded, layers
+from osler.train.parallel import Sharded, World, layers
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from osler.train.trackers import read_history
+from osler.train.stats import read_history
 
 
 def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):

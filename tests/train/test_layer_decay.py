@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from train_toys import config
 
-from osler.train.depth import BEHIND, EMBEDDINGS, count_layers, depths
-from osler.train.optim import OPTIMISERS, Optimiser
+from osler.train.optim import BEHIND, EMBEDDINGS, OPTIMISERS, Optimiser, count_layers, depths
 
 
 class Stack(nn.Module):

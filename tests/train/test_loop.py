@@ -14,8 +14,8 @@ from train_toys import Toy, ToySource, config, same, weights
 from osler.core.errors import ArtifactError, OslerError, OutputError, RecipeError
 from osler.train.checkpoint import Checkpoints
 from osler.train.loop import train
-from osler.train.selection import BestOf
 from osler.train.source import Batch, LossOutput
+from osler.train.stats import BestOf
 
 
 def losses(result):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from osler.train.meters import Meter
+from osler.train.stats import Meter
 
 
 def test_rates_leave_out_pauses():

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 from train_toys import config, same
 
-from osler.train.muon import Muon, orthogonal
-from osler.train.optim import Optimiser, parameter_groups
+from osler.train.optim import Muon, Optimiser, orthogonal, parameter_groups
 
 
 class Layers(nn.Module):

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from train_toys import Toy, ToySource, config, same, weights
 
 from osler.core.errors import RecipeError
-from osler.train.budget import Budget
-from osler.train.distributed import World
+from osler.train.config import Budget
 from osler.train.loop import train
-from osler.train.pace import ClockPace, StepPace
+from osler.train.parallel import World
+from osler.train.schedule import ClockPace, StepPace
 
 
 @pytest.mark.parametrize(

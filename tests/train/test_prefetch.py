@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from osler.train.prefetch import prefetch
+from osler.train.source import prefetch
 
 
 def test_order_is_that_of_the_indices_and_loading_runs_ahead():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.train.schedules import SCHEDULES, constant, linear, warmup_steps, wsd
+from osler.train.schedule import SCHEDULES, constant, linear, warmup_steps, wsd
 
 TABLE = [
     # schedule, total, warm-up, decay, final, factors of every step

@@ -6,7 +6,7 @@ from train_toys import Toy, ToySource, config, same, weights
 
 from osler.core.errors import OslerError
 from osler.train.loop import train
-from osler.train.tally import Tally
+from osler.train.stats import StepSums
 
 
 class Spiky(ToySource):
@@ -51,7 +51,7 @@ def test_what_is_usual_survives_a_checkpoint(tmp_path):
 
 
 def test_a_lasting_change_is_believed_in_the_end():
-    tally = Tally(torch.device("cpu"))
+    tally = StepSums(torch.device("cpu"))
     loss, good = torch.tensor(1.0), torch.tensor(False)
     for _ in range(60):
         tally.add(loss, 1.0, torch.tensor(1.0), good)

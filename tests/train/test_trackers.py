@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from osler.train.trackers import Trackers, read_history
+from osler.train.stats import Trackers, read_history
 
 
 def write(folder, start, steps):
@@ -49,7 +49,7 @@ def test_tensorboard_reads_the_curve_without_what_was_done_again(tmp_path):
 
 
 def test_works_without_tensorboard(tmp_path, monkeypatch):
-    monkeypatch.setattr("osler.train.trackers.available", lambda module: False)
+    monkeypatch.setattr("osler.train.stats.available", lambda module: False)
     write(tmp_path, 0, [1, 2])
     assert len(read_history(tmp_path)) == 2
     assert not (tmp_path / "logs" / "tensorboard").exists()

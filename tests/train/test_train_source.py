@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from osler.train.batching import packed_batches
-from osler.train.distributed import World
 from osler.train.mixing import mix
-from osler.train.source import Batch, EpochSource, move
+from osler.train.parallel import World
+from osler.train.source import Batch, EpochSource, move, packed_batches
 
 
 def source(sizes, accumulate):

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from osler.train.trackers import read_history
+from osler.train.stats import read_history
 
 # Additions happen in another order: (a + c) + (b + d) for two ranks, ((a + b) + c) + d for one. Weights are of order
 # 0.1 to 1.

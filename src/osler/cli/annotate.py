@@ -28,8 +28,7 @@ def annotate(
 ) -> None:
     """Annotate raw text with every head of a bundle: offsets and scores out."""
     from osler.core.errors import RecipeError
-    from osler.stages.serve.config import AnnotateRecipe
-    from osler.stages.serve.run import plan, run, stream
+    from osler.stages.serve.annotate import AnnotateRecipe, plan, run, stream
 
     options = {
         "files": files or None,

@@ -68,8 +68,7 @@ def perform(
 
 def resolve(kind: type[Recipe], recipe: str | None, sets: Sequence[str] | None, options: Mapping[str, Any]) -> Recipe:
     """The recipe of a command: its file, its options, its overrides."""
-    from osler.core.config import load_recipe
-    from osler.core.recipes import find_recipe
+    from osler.core.config import find_recipe, load_recipe
 
     return load_recipe(kind, find_recipe(recipe) if recipe else None, sets or (), options)
 

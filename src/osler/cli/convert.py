@@ -11,7 +11,7 @@ import typer
 from osler.cli.common import DryRunOption, ForceOption, RecipeOption, SetOption, announce, resolve
 
 if TYPE_CHECKING:
-    from osler.stages.convert.run import Conversion
+    from osler.stages.prepare.convert import Conversion
 
 
 def convert(
@@ -36,8 +36,7 @@ def convert(
 ) -> None:
     """Convert any format to any other; what the target cannot hold is counted and said."""
     from osler.core.errors import RecipeError
-    from osler.stages.convert.config import ConvertRecipe
-    from osler.stages.convert.run import plan, run
+    from osler.stages.prepare.convert import ConvertRecipe, plan, run
 
     if list_formats:
         _list()
@@ -77,7 +76,7 @@ def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from osler.stages.convert.holds import capabilities
+    from osler.stages.prepare.convert import capabilities
 
     table = Table("format", "what it is", "written as", "holds", box=None, header_style="bold", pad_edge=False)
     for found in capabilities():

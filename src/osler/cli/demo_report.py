@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from osler.bundle.spec import BundleSpec
+from osler.artifacts.bundle import BundleSpec
 from osler.core.artifact import Artifact
 from osler.formats.registry import get_format
 from osler.report.page import Page

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, perform
-from osler.cli.task_folders import task_folders
+from osler.cli.prepare import task_folders
 from osler.core.errors import RecipeError
 
 
@@ -38,8 +38,7 @@ def evaluate(
     dry_run: DryRunOption = False,
 ) -> None:
     """Score a bundle: predictions with offsets and scores, metrics under a named protocol, errors on request."""
-    from osler.stages.evaluate.config import EvaluateRecipe
-    from osler.stages.evaluate.run import plan, run
+    from osler.stages.evaluate.run import EvaluateRecipe, plan, run
 
     for task, folder in _folders(task_folders(tasks) or [], out):
         options = {

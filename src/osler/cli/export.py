@@ -21,8 +21,7 @@ def export(
     dry_run: DryRunOption = False,
 ) -> None:
     """Turn one head into a stock Hugging Face folder."""
-    from osler.stages.export.config import ExportRecipe
-    from osler.stages.export.run import plan, run
+    from osler.stages.serve.export import ExportRecipe, plan, run
 
     options = {"bundle": bundle, "to": to, "head": head}
     perform(ExportRecipe, plan, run, recipe=recipe, sets=sets, options=options, out=out, force=force, dry_run=dry_run)

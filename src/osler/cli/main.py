@@ -8,20 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from osler import __version__
-from osler.cli import (
-    annotate,
-    convert,
-    corpus,
-    demo,
-    distill,
-    evaluate,
-    export,
-    finetune,
-    pretrain,
-    study,
-    tasks,
-    vocab,
-)
+from osler.cli import annotate, convert, corpus, demo, evaluate, export, finetune, pretrain, study, tasks, vocab
+from osler.cli import pretrain as distill
 from osler.cli.common import guarded
 
 _FLOW = (

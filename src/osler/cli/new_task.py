@@ -11,7 +11,7 @@ import typer
 from osler.cli.common import DryRunOption, ForceOption, RecipeOption, SetOption, announce, resolve
 
 if TYPE_CHECKING:
-    from osler.tasks.discover.run import Discovery
+    from osler.stages.prepare.discover import Discovery
 
 
 def new(
@@ -32,7 +32,7 @@ def new(
     """Write a card for your own data: labels, counts and splits are discovered, and you edit the rest."""
     from osler.core.errors import OutputError
     from osler.core.files import write_atomic
-    from osler.tasks.discover.run import DiscoverRecipe, discover
+    from osler.stages.prepare.discover import DiscoverRecipe, discover
 
     options = {"name": name, "source": source, "format": format, "kind": kind}
     resolved = resolve(DiscoverRecipe, recipe, sets, options)

@@ -53,9 +53,9 @@ def show(
 def _open(task: str, split: str, source: Path | None) -> tuple[TaskCard, Iterator[Record]]:
     """The card and the records of a split: of a prepared folder, or straight from where the card reads them."""
     if Path(task).is_dir():
-        from osler.tasks.data import TaskData, read_records
+        from osler.artifacts.task_folder import TaskFolder, read_records
 
-        data = TaskData.open(Path(task))
+        data = TaskFolder.open(Path(task))
         if split not in data.splits:
             raise _no_split(task, split, data.splits)
         return data.card, read_records(data.artifact.path / f"{split}.parquet")
@@ -72,7 +72,7 @@ def _open(task: str, split: str, source: Path | None) -> tuple[TaskCard, Iterato
 
 def _straight(card: TaskCard, split: str, source: Path | None) -> Iterator[Record]:
     """The records of a split as `osler tasks prepare` would write them."""
-    from osler.tasks.narrow import Narrow
+    from osler.tasks.records import Narrow
     from osler.tasks.sources import open_source
 
     narrow = Narrow(card)

@@ -8,10 +8,43 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from osler.cli.common import DryRunOption, ForceOption, OutOption, SetOption, announce, finish, perform, resolve
-from osler.cli.study_pairwise import pairwise_study
 
 if TYPE_CHECKING:
-    from osler.stages.study.config import StudyRecipe
+    from osler.stages.study.recipe import StudyRecipe
+
+
+def in_pairs(recipe: StudyRecipe) -> StudyRecipe:
+    """The recipe with each task alone and in a pair with every other, and nothing else."""
+    from osler.core.errors import RecipeError
+
+    if len(recipe.tasks) < 2:
+        raise RecipeError("pairs need at least two tasks", fix="Name more tasks in the recipe")
+    return recipe.changed(modes=("single", "pairs"), fractions=())
+
+
+def pairwise_study(
+    recipe: Annotated[str, typer.Argument(help="A study recipe: a path, or a shipped one.")],
+    out: OutOption = Path("runs/pairwise"),
+    workers: Annotated[int | None, typer.Option("--workers", help="Runs at the same time; 0 chooses.")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="local, or ray for a cluster (RAY_ADDRESS).")] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")] = False,
+    sets: SetOption = None,
+    force: ForceOption = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Which task helps which: a matrix, a graph and suggested groups, by a stated rule (pairwise.html, pairwise.json)."""
+    from osler.cli.common import announce, finish, resolve
+    from osler.stages.study.recipe import StudyRecipe
+    from osler.stages.study.run import plan, run
+    from osler.stages.study.runner import LocalRunner
+
+    whole = resolve(StudyRecipe, recipe, sets, {"workers": workers, "engine": engine})
+    assert isinstance(whole, StudyRecipe)
+    pairs = in_pairs(whole)
+    announce(plan(pairs, out), dry_run=dry_run)
+    if not dry_run:
+        finish(run(pairs, out, runner=LocalRunner(), force=force, retry_failed=retry_failed))
+
 
 app = typer.Typer(help="Models x tasks x seeds to a table with honest uncertainty.", no_args_is_help=True)
 
@@ -41,9 +74,9 @@ def run_study(
     """Do every run that is not done yet, then write table, plots and page."""
     from functools import partial
 
-    from osler.cli.runner import LocalRunner
-    from osler.stages.study.config import StudyRecipe
+    from osler.stages.study.recipe import StudyRecipe
     from osler.stages.study.run import plan, run
+    from osler.stages.study.runner import LocalRunner
 
     do = partial(run, runner=LocalRunner(), retry_failed=retry_failed)
     perform(
@@ -69,10 +102,10 @@ def resume_study(
     dry_run: DryRunOption = False,
 ) -> None:
     """Go on with a study by the recipe that lies beside its runs."""
-    from osler.cli.runner import LocalRunner
     from osler.core.errors import InputError
-    from osler.stages.study.home import recall
+    from osler.stages.study.progress import recall
     from osler.stages.study.run import plan, run
+    from osler.stages.study.runner import LocalRunner
 
     found = recall(study)
     if found is None:
@@ -92,14 +125,13 @@ def study_status(
 ) -> None:
     """Say which runs are done, running, waiting or failed, why they failed, and how long the rest will take."""
     from osler.core.console import console
-    from osler.stages.study.home import lines, planned_lines
-    from osler.stages.study.status_view import failures, states_table, summary
+    from osler.stages.study.progress import failures, lines, planned_lines, states_table, summary
 
     recipe, place = _study(study, out, sets)
     if recipe is None:
         found = lines(place)
     else:
-        from osler.cli.runner import LocalRunner
+        from osler.stages.study.runner import LocalRunner
 
         found = planned_lines(recipe, place, LocalRunner())
     console().print(states_table(found))
@@ -117,9 +149,9 @@ def report_study(
     force: ForceOption = False,
 ) -> None:
     """Make the tables of what is done; what is missing is marked and nothing is run."""
-    from osler.cli.runner import LocalRunner
     from osler.core.console import console
     from osler.stages.study.run import report
+    from osler.stages.study.runner import LocalRunner
 
     recipe, place = _study(study, out, sets, whole=True)
     assert recipe is not None
@@ -138,8 +170,8 @@ def _study(study: str, out: Path, sets: list[str] | None, *, whole: bool = False
     The recipe of one that was begun is only read where it is needed (`whole`): its list of runs says the same, quicker.
     """
     from osler.core.errors import InputError
-    from osler.stages.study.config import StudyRecipe
-    from osler.stages.study.home import recall
+    from osler.stages.study.progress import recall
+    from osler.stages.study.recipe import StudyRecipe
 
     begun = recall(Path(study))
     if begun is not None:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from osler.cli import new_task, show_task, synthesize, tasks_check, tasks_prepare
+from osler.cli import new_task, show_task, synthesize, tasks_check
+from osler.cli import prepare as tasks_prepare
 
 app = typer.Typer(help="The tasks a model can be taught, and their data.", no_args_is_help=True)
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from osler.tasks.check import Report, TaskReport
-    from osler.tasks.data import TaskData
-    from osler.tasks.leakage import Overlap
+    from osler.artifacts.task_folder import TaskFolder
+    from osler.stages.prepare.check import Report, TaskReport
+    from osler.tasks.leakage import SharedRecords
 
 
 def check(
@@ -31,7 +31,7 @@ def check(
     import json
 
     from osler.core.files import write_atomic
-    from osler.tasks.check import check as run
+    from osler.stages.prepare.check import check as run
 
     report = run(_tasks(folders), leakage=leakage)
     if json_file is not None:
@@ -46,10 +46,10 @@ def check(
         raise typer.Exit(1)
 
 
-def _tasks(folders: Sequence[Path]) -> list[TaskData]:
+def _tasks(folders: Sequence[Path]) -> list[TaskFolder]:
+    from osler.artifacts.task_folder import TaskFolder
     from osler.core.artifact import MANIFEST, Artifact
     from osler.core.errors import ArtifactError
-    from osler.tasks.data import TaskData
 
     found = []
     for folder in folders:
@@ -61,7 +61,7 @@ def _tasks(folders: Sequence[Path]) -> list[TaskData]:
         if not inside:
             raise ArtifactError("no task folder here", where=folder, fix="Make one with `osler tasks prepare`")
         found += inside
-    return [TaskData.open(path) for path in found]
+    return [TaskFolder.open(path) for path in found]
 
 
 def _show(report: Report, leakage: bool) -> None:
@@ -128,7 +128,7 @@ def _notes(task: TaskReport) -> list[str]:
     return notes
 
 
-def _overlaps(title: str, items: Sequence[Overlap]) -> Table:
+def _overlaps(title: str, items: Sequence[SharedRecords]) -> Table:
     from rich.table import Table
 
     table = Table("records of", "also in", title=title, title_justify="left", box=None, header_style="bold")

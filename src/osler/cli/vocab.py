@@ -21,7 +21,7 @@ from osler.cli.common import (
 from osler.core.errors import RecipeError
 
 if TYPE_CHECKING:
-    from osler.stages.vocab.comparison import Comparison
+    from osler.stages.vocab.figures import TokenizerComparison
 
 app = typer.Typer(help="A corpus to a vocabulary.", no_args_is_help=True)
 _TERMS_ON_SCREEN = 10
@@ -96,7 +96,7 @@ def compare(
     finish(artifact)
 
 
-def _print(found: Comparison) -> None:
+def _print(found: TokenizerComparison) -> None:
     from rich.console import Console
 
     from osler.report.terminal import table_rich

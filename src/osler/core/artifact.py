@@ -25,6 +25,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 LOGS = "logs"
 _IDENTITY = "identity.json"
+_TRAINED = "export.json"
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,24 @@ class Workspace:
         folder = self.path / LOGS
         folder.mkdir(exist_ok=True)
         return folder
+
+    def finish_training(self) -> None:
+        """Note that every file of the trained model is written, then drop the checkpoints it was made from."""
+        write_json(self.logs / _TRAINED, self.counts)
+        remove_tree(self.path / "checkpoints")
+
+    def training_is_finished(self) -> bool:
+        """Whether an earlier process got as far as `finish_training`; its counts are restored.
+
+        Also true for the other processes of a torchrun once the first one has moved the folder into place.
+        """
+        note = self.path / LOGS / _TRAINED
+        if not note.is_file():
+            return not self.path.exists()
+        self.counts.update(json.loads(note.read_text(encoding="utf-8")))
+        if self.main:
+            remove_tree(self.path / "checkpoints")
+        return True
 
 
 def identity_of(kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> str:

@@ -1,8 +1,7 @@
 """Recipes: typed, frozen settings read from TOML, with `--set a.b=c` on top.
 
-An unknown key is refused with the nearest valid name, a wrong value with its place and what it should be. The resolved recipe
-is saved with every artifact, and its `identity` (all that can change a result, and nothing else) decides whether an artifact
-can be reused.
+Unknown keys are rejected with the nearest valid name. The resolved recipe is saved with every artifact, and its `identity`
+(every value that can change a result) decides whether an artifact can be reused.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, get_args
 
@@ -189,3 +189,30 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         if found:
             return found
     return None
+
+
+@cache
+def recipes_folder() -> Path:
+    """The folder with the shipped recipes."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "recipes", package.parents[1] / "recipes"):
+        if folder.is_dir():
+            return folder
+    raise RecipeError("the shipped recipes are missing from this installation", fix="Install osler again")
+
+
+def find_recipe(name: str | Path) -> Path:
+    """A recipe by the path of its file, or by its name below the shipped recipes (`demo/pretrain` or `demo/pretrain.toml`)."""
+    return Path(name) if Path(name).is_file() else shipped_recipe(name)
+
+
+def shipped_recipe(name: str | Path) -> Path:
+    """A shipped recipe by its name, whatever lies in the current folder."""
+    path = Path(name)
+    shipped = recipes_folder() / path.with_suffix(".toml")
+    if shipped.is_file():
+        return shipped
+    known = [item.relative_to(recipes_folder()).with_suffix("").as_posix() for item in recipes_folder().rglob("*.toml")]
+    close = nearest(str(path.with_suffix("")), known)
+    fix = f"Did you mean {close!r}?" if close else "Give a path, or a shipped recipe such as 'demo/pretrain'"
+    raise RecipeError("no such recipe", where=path, fix=fix)

@@ -22,7 +22,7 @@ def console() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
 
 
-class Bar:
+class ProgressBar:
     """One progress bar."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
@@ -40,7 +40,7 @@ class Bar:
 
 
 @contextmanager
-def progress(description: str, total: float | None = None, *, training: bool = False) -> Iterator[Bar]:
+def progress(description: str, total: float | None = None, *, training: bool = False) -> Iterator[ProgressBar]:
     """A progress bar with time left; silent where standard error is no terminal.
 
     That of a `training` run leaves the room to its status (see `training_status`), which says the time left itself.
@@ -68,7 +68,7 @@ def progress(description: str, total: float | None = None, *, training: bool = F
     short = (TextColumn("{task.description}"), BarColumn(bar_width=16), MofNCompleteColumn(), status)
     columns = short if training else everything
     with Progress(*columns, console=console(), transient=True, disable=not console().is_terminal) as bars:
-        yield Bar(bars, bars.add_task(description, total=total, status=""))
+        yield ProgressBar(bars, bars.add_task(description, total=total, status=""))
 
 
 def training_status(

@@ -1,4 +1,4 @@
-"""Whole files or none: atomic writes, content hashes and locks."""
+"""Files: atomic writes, content hashes, locks, and errors for damaged Parquet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from osler.core.errors import OutputError, writing
+from osler.core.errors import ArtifactError, OutputError, writing
+from osler.core.extras import require
 
 _CHUNK = 1 << 20
 
@@ -94,3 +95,17 @@ def locked(path: Path, target: Path) -> Iterator[None]:
         yield
     finally:
         handle.close()
+
+
+@contextmanager
+def undamaged(
+    path: Path,
+    problem: str = "this file of the corpus is damaged",
+    fix: str = "Make the corpus again with --force",
+) -> Iterator[None]:
+    """Around reading a file that osler wrote: name it where it is damaged. The library's own message may quote its content."""
+    arrow = require("pyarrow", "corpus")
+    try:
+        yield
+    except (arrow.ArrowException, OSError) as error:
+        raise ArtifactError(problem, where=path, fix=fix) from error

@@ -72,7 +72,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FormatProblem:
     """One defect: its kind, where it is and what is wrong, without the text."""
 
     kind: Kind
@@ -85,7 +85,7 @@ class Problems:
 
     def __init__(self, keep: int = 100) -> None:
         self.counts: Counter[str] = Counter()
-        self.examples: list[Problem] = []
+        self.examples: list[FormatProblem] = []
         self._keep = keep
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class Problems:
         """Take note of one defect; `fix` is for the strict reader, which raises here."""
         self.counts[kind] += 1
         if len(self.examples) < self._keep:
-            self.examples.append(Problem(kind, where, detail))
+            self.examples.append(FormatProblem(kind, where, detail))
 
 
 class _Strict(Problems):

@@ -23,13 +23,15 @@ from osler.formats.output import (
     META,
     RELATIONS,
     RENAMED,
+    TITLE_LENGTH,
     flattened,
+    joined,
     only_documents,
     output_file,
+    parted,
     unheld,
 )
 from osler.formats.sources import Source, SourceTree, opened
-from osler.formats.titles import TITLE_LENGTH, joined, parted
 from osler.text.document import Document, Record
 
 _ABSTRACTS = re.compile(r"(.*)_abstracts(_gs)?\.tsv", re.IGNORECASE)

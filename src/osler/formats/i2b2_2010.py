@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from osler.formats.base import Loss, Once, Problems, strict_unless
-from osler.formats.draft import Draft
+from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, OutputFolder, only_documents, unheld
-from osler.formats.pairing import pair_files
 from osler.formats.sources import Source, SourceTree, opened
 from osler.formats.tokens import TOKENS, respaced
 from osler.text.document import Document, Fragment, Record, Span

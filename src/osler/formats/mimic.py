@@ -14,9 +14,8 @@ from typing import Literal
 
 from osler.core.errors import InputError
 from osler.formats.base import Loss, Problems, strict_unless
-from osler.formats.csv_rows import csv_rows
 from osler.formats.output import META, only_documents, output_file, unheld
-from osler.formats.sources import Source, opened
+from osler.formats.sources import Source, csv_rows, opened
 from osler.text.document import Document, Record
 
 _COLUMNS = [

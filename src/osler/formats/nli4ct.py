@@ -18,9 +18,8 @@ from typing import Any, Literal
 
 from osler.core.errors import InputError
 from osler.formats.base import Loss, Once, Problems, checked_text, strict_unless
-from osler.formats.json_files import read_object
 from osler.formats.output import LABELS, META, OutputFolder, only_pairs, unheld
-from osler.formats.sources import Source, opened
+from osler.formats.sources import Source, opened, read_object
 from osler.text.document import Record, TextPair
 
 _META = {

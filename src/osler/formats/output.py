@@ -1,4 +1,4 @@
-"""Writing files: whole or not at all, names that any file system takes, and counting what a format cannot hold."""
+"""Write files atomically, with portable names, and count what a format cannot hold."""
 
 from __future__ import annotations
 
@@ -119,3 +119,24 @@ def flattened(text: str, unwanted: str, losses: Counter[str]) -> str:
         losses[CHARACTERS] += count
         text = text.translate({ord(character): " " for character in unwanted})
     return text
+
+
+TITLE_LENGTH = "title_length"
+
+
+def joined(title: str, abstract: str) -> tuple[str, dict[str, str]]:
+    """The text, and the meta that tells where its title ends."""
+    return (f"{title} {abstract}", {TITLE_LENGTH: str(len(title))}) if abstract else (title, {})
+
+
+def parted(document: Document, losses: Counter[str]) -> tuple[str, str, str]:
+    """The text as single lines can hold it, its title and its abstract.
+
+    The title ends where it was read to end, else at the first line break, else with the text.
+    """
+    text = flattened(document.text, "\n\r\t", losses)
+    known = document.meta.get(TITLE_LENGTH, "")
+    end = int(known) if known.isdigit() else document.text.find("\n")
+    if not (0 < end < len(text) - 1 and text[end] == " "):
+        end = len(text)
+    return text, text[:end], text[end + 1 :]

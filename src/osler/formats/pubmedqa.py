@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from osler.formats.base import Loss, Problems, checked_text, strict_unless
-from osler.formats.json_files import read_object
 from osler.formats.output import LABELS, META, only_pairs, output_file, unheld
-from osler.formats.sources import Source, opened
+from osler.formats.sources import Source, opened, read_object
 from osler.text.document import Record, TextPair
 
 _META = {"LABELS": "sections", "YEAR": "year", "LONG_ANSWER": "long_answer", "MESHES": "mesh"}

@@ -20,9 +20,20 @@ from typing import Literal
 
 from osler.formats.base import Loss, Once, Problems, strict_unless
 from osler.formats.draft import Draft
-from osler.formats.output import ATTRIBUTES, META, RELATIONS, RENAMED, flattened, only_documents, output_file, unheld
+from osler.formats.output import (
+    ATTRIBUTES,
+    META,
+    RELATIONS,
+    RENAMED,
+    TITLE_LENGTH,
+    flattened,
+    joined,
+    only_documents,
+    output_file,
+    parted,
+    unheld,
+)
 from osler.formats.sources import Source, SourceTree, opened
-from osler.formats.titles import TITLE_LENGTH, joined, parted
 from osler.text.document import Document, Record, Relation
 
 _TEXT = re.compile(r"([^|\t]*)\|([ta])\|(.*)", re.DOTALL)

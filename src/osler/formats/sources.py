@@ -1,26 +1,16 @@
-"""Where input comes from: one view on files, folders and archives, however they are packed.
-
-`SourceTree.open(path)` gives the files below a path under virtual names with "/" between the parts. An archive (.zip,
-.tar and compressed tar) counts as a folder, also inside another archive; a compressed file (.gz, .xz, .bz2) goes by
-its name without that suffix. Nothing is unpacked to disk beside anonymous temporary files; member names that point
-outside, links, and archives that grow out of proportion are refused. Hidden files and the `__MACOSX` folders some
-archives carry are not listed.
-
-Text is UTF-8, strictly. `text` returns every character of a file as it stands, a byte order mark and carriage returns
-included, because stand-off offsets count them (MEDDOCAN counts its marks). `lines` serves files that are themselves
-read line by line (annotations, tables): there a leading mark and the line ends, "\\n" or "\\r\\n", are dropped. Only
-"\\n" ends a line.
-"""
+"""Read files, folders and archives through one view, however they are packed."""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import fnmatch
 import io
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from osler.core.errors import InputError
 from osler.formats.archives import LIMITS, Entry, Limits, scan
@@ -141,3 +131,45 @@ Source = Path | str | SourceTree
 def opened(source: Source) -> AbstractContextManager[SourceTree]:
     """A tree to read from: the one given, left open for its owner, or one opened here and closed after use."""
     return nullcontext(source) if isinstance(source, SourceTree) else SourceTree.open(source)
+
+
+# The csv module's own limit, 128 KiB, is shorter than a long discharge summary.
+_FIELD_LIMIT = 1 << 30
+
+
+def csv_rows(tree: SourceTree, name: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Yield every row that is not empty; line breaks inside quotes are kept as they are."""
+    csv.field_size_limit(_FIELD_LIMIT)
+    lines = (line for _, line in tree.lines(name, keep_ends=True))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    number = 1
+    try:
+        for row in reader:
+            if row:
+                yield number, row
+            number = reader.line_num + 1
+    except csv.Error:
+        where = tree.where(name, number)
+        raise InputError("the table cannot be read from here on", where=where, fix="Check its quotes") from None
+
+
+def read_object(tree: SourceTree, name: str) -> dict[str, Any]:
+    """The object a JSON file consists of; a key that occurs twice is refused."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise InputError("a key occurs twice in one object", where=tree.where(name), fix="Remove the copy")
+        return found
+
+    text = tree.text(name).removeprefix("\ufeff")
+    try:
+        data = json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        place = tree.where(name, error.lineno)
+        raise InputError(f"not JSON at column {error.colno}", where=place, fix="Check that the file is whole") from None
+    except RecursionError:
+        raise InputError("JSON nested too deep: refused", where=tree.where(name)) from None
+    if not isinstance(data, dict):
+        raise InputError("not a JSON object", where=tree.where(name), fix="Check that it is the right file")
+    return data

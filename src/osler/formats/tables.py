@@ -16,9 +16,8 @@ from typing import Literal
 
 from osler.core.errors import InputError
 from osler.formats.base import Loss, Problems, checked_text, strict_unless
-from osler.formats.csv_rows import csv_rows
 from osler.formats.output import LABELS, VALUES, flattened, output_file, unheld
-from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.sources import Source, SourceTree, csv_rows, opened
 from osler.text.document import Document, Record, TextPair
 
 _KNOWN = {
@@ -33,7 +32,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFormat:
     """A table of texts; the options name the columns where they are not the usual ones."""
 
     name: str
@@ -147,5 +146,5 @@ class Table:
         return (self.delimiter.join(quoted) + "\n").encode()
 
 
-CSV = Table("csv", "CSV with a header: texts or pairs, labels, values", (".csv",), ",")
-TSV = Table("tsv", "TSV with a header, no quoting: texts or pairs, labels, values", (".tsv",), "\t")
+CSV = TableFormat("csv", "CSV with a header: texts or pairs, labels, values", (".csv",), ",")
+TSV = TableFormat("tsv", "TSV with a header, no quoting: texts or pairs, labels, values", (".tsv",), "\t")

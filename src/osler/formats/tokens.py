@@ -11,9 +11,8 @@ from collections import Counter
 from dataclasses import replace
 
 from osler.formats.output import RELATIONS, RESPACED
-from osler.text.align import covered
 from osler.text.document import Document, Fragment, Span
-from osler.text.words import Range, words
+from osler.text.words import Range, covered, words
 
 TOKENS = {"tokens": "blanks"}
 _TOKEN = re.compile(r"[^ \t\r\n]+")

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osler.core.errors import InputError
-from osler.metrics.decomposed import Decomposed, mean_of
-from osler.metrics.prf import FloatArray
-from osler.metrics.scores import Scores, score_sets
+from osler.metrics.scores import Decomposed, FloatArray, Scores, mean_of, score_sets
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from osler.core.errors import InputError
-from osler.metrics.decomposed import Decomposed
-from osler.metrics.prf import FloatArray, ratio
+from osler.metrics.scores import Decomposed, FloatArray, ratio
 
 
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from osler.core.errors import InputError
-from osler.metrics.decomposed import Decomposed
-from osler.metrics.prf import FloatArray, ratio
+from osler.metrics.scores import Decomposed, FloatArray, ratio
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from osler.core.errors import InputError
-from osler.metrics.decomposed import Decomposed, share
+from osler.metrics.scores import Decomposed, share
 
 
 def average_precision(gold: Collection[str], ranked: Sequence[str]) -> float:

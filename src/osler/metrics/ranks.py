@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from osler.core.errors import InputError
-from osler.metrics.prf import FloatArray
+from osler.metrics.scores import FloatArray
 
 
 @dataclass(frozen=True)

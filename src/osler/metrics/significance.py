@@ -15,8 +15,7 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.core.seeding import generator
-from osler.metrics.decomposed import Decomposed, mean_of
-from osler.metrics.prf import FloatArray
+from osler.metrics.scores import Decomposed, FloatArray, mean_of
 
 _CELLS = 4_000_000  # draws are made in blocks of at most this many document indices: 32 MB
 
@@ -31,7 +30,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairedComparison:
     """Two systems, their difference (first minus second) with its interval, and a two-sided p-value."""
 
     first: float
@@ -92,7 +91,7 @@ def paired_bootstrap(
     resamples: int = 10_000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Comparison:
+) -> PairedComparison:
     """Compare two systems on the same documents.
 
     The p-value is twice the smaller share of draws at or beyond zero, counting the observed one, so it is never 0.
@@ -105,7 +104,7 @@ def paired_bootstrap(
     smaller = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
     p_value = min(1.0, 2 * (smaller + 1) / (resamples + 1))
     a, b = _mean_value(one), _mean_value(other)
-    return Comparison(a, b, a - b, low, high, p_value)
+    return PairedComparison(a, b, a - b, low, high, p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, kl_div, log_softmax, logsigmoid
 
 from osler.core.errors import RecipeError
+from osler.nn.folders import seeded
 from osler.nn.heads.base import IGNORED, Head, total
-from osler.nn.initial import seeded
 from osler.nn.packing import Packed
 
 M = TypeVar("M", bound=nn.Module)

@@ -11,13 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from osler.core.errors import InputError
-from osler.nn.folders import save_model
+from osler.nn.encoder import Layout
+from osler.nn.folders import quiet, save_model, seeded
 from osler.nn.heads.base import Head
-from osler.nn.initial import seeded
-from osler.nn.layout import Layout
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
-from osler.nn.quiet import quiet
 
 _PROBLEMS = {
     "classification": "single_label_classification",

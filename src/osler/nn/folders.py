@@ -1,4 +1,4 @@
-"""Model folders: what may be read (safetensors, never pickle, never code) and how failures are told."""
+"""Hugging Face model folders: safetensors only, never pickle, never remote code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,36 @@ from safetensors import SafetensorError
 
 from osler.core.errors import ArtifactError, InputError, writing
 from osler.core.files import fingerprint
-from osler.nn.quiet import quiet
+from osler.core.seeding import derive
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings and progress bars of transformers for the duration."""
+    from transformers.utils import logging as transformers_logging
+
+    logging: Any = transformers_logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def seeded(seed: int, *keys: str | int) -> Iterator[None]:
+    """Draw from torch's CPU generator as if it were fresh for (seed, keys), and leave it as it was."""
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(derive(seed, *keys))
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 _OS_ERROR = re.compile(r"os error (\d+)")

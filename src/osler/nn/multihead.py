@@ -1,8 +1,4 @@
-"""One encoder, many named heads, one pass.
-
-On disk a model is a stock Hugging Face encoder folder plus `heads.json` (what each head is) and `heads.safetensors`
-(their weights, keys "name.parameter").
-"""
+"""One encoder, many named heads, one pass."""
 
 from __future__ import annotations
 
@@ -20,19 +16,43 @@ from torch import Tensor, nn
 
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import write_atomic, write_json
-from osler.nn.encoder import Encoder, load_encoder
+from osler.nn.encoder import Mode, PackedEncoder, load_encoder
+from osler.nn.folders import seeded
 from osler.nn.heads import HEADS
 from osler.nn.heads.base import Head
-from osler.nn.initial import seeded
 from osler.nn.packing import Packed
-from osler.nn.runner import Mode
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Which outputs of the joint head a corpus's O stands for, and which its own other tags are, in its own order."""
+
+    outside: Tensor
+    own: Tensor
+
+    @classmethod
+    def of(cls, own: Sequence[str], joint: Sequence[str]) -> Partial:
+        """For a corpus whose tags are `own`, O first, of a head whose tags are `joint`."""
+        place = {tag: number for number, tag in enumerate(joint)}
+        missing = [tag for tag in own if tag not in place]
+        if missing or own[0] != joint[0]:
+            raise RecipeError(f"the joint head has no output for the tag {(missing or [own[0]])[0]}")
+        kept = [place[tag] for tag in own[1:]]
+        outside = [number for number in range(len(joint)) if number not in set(kept)]
+        return cls(torch.tensor(outside), torch.tensor(kept))
+
+    def narrowed(self, logits: Tensor) -> Tensor:
+        """Logits [T, own tags] whose distribution is that of the joint head with all that is not the corpus's own added up as O."""
+        outside = logits.float().index_select(-1, self.outside).logsumexp(-1, keepdim=True)
+        return torch.cat([outside, logits.float().index_select(-1, self.own)], dim=-1)
+
 
 _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True)
-class HeadSpec:
+class HeadArguments:
     """What makes a head again; `settings` is for whoever decodes it (tag scheme, thresholds) and is kept as it is."""
 
     kind: str
@@ -56,11 +76,11 @@ def own_dropout(config: Any, kind: str) -> float:
 class MultiHeadModel(nn.Module):
     """An encoder whose hidden states several heads read."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: PackedEncoder) -> None:
         super().__init__()
         self.encoder = encoder
         self.heads = nn.ModuleDict()
-        self.specs: dict[str, HeadSpec] = {}
+        self.specs: dict[str, HeadArguments] = {}
         self.train(encoder.training)
 
     def add_head(
@@ -84,7 +104,7 @@ class MultiHeadModel(nn.Module):
             raise RecipeError(f"there is a head {name!r} already", fix="Give each head a name of its own")
         if labels and len(labels) != num_labels:
             raise ValueError(f"head {name!r} has {num_labels} outputs but {len(labels)} labels")
-        spec = HeadSpec(kind, num_labels, tuple(labels), dropout, dict(settings or {}))
+        spec = HeadArguments(kind, num_labels, tuple(labels), dropout, dict(settings or {}))
         with seeded(seed, "head", name):
             head: Head = HEADS.get(kind)(self.encoder.hidden_size, num_labels, dropout)
         head.name_outputs(spec.labels)
@@ -135,7 +155,7 @@ class MultiHeadModel(nn.Module):
         """Add the heads that `save` wrote; there must be none yet."""
         self._load_heads(folder, _read_specs(folder / "heads.json"))
 
-    def _load_heads(self, folder: Path, specs: Mapping[str, HeadSpec]) -> None:
+    def _load_heads(self, folder: Path, specs: Mapping[str, HeadArguments]) -> None:
         for name, spec in specs.items():
             self.add_head(name, seed=0, **asdict(spec))
         path = folder / "heads.safetensors"
@@ -149,7 +169,7 @@ class MultiHeadModel(nn.Module):
             ) from error
 
 
-def _read_specs(path: Path) -> dict[str, HeadSpec]:
+def _read_specs(path: Path) -> dict[str, HeadArguments]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version, heads = int(content["format"]), content["heads"]
@@ -157,7 +177,7 @@ def _read_specs(path: Path) -> dict[str, HeadSpec]:
             raise ArtifactError(
                 f"the heads have format {version}, this osler reads up to {_FORMAT}", where=path, fix="Upgrade osler"
             )
-        return {name: HeadSpec(**{**spec, "labels": tuple(spec["labels"])}) for name, spec in heads.items()}
+        return {name: HeadArguments(**{**spec, "labels": tuple(spec["labels"])}) for name, spec in heads.items()}
     except FileNotFoundError as error:
         raise ArtifactError(
             "no heads.json here", where=path.parent, fix="Give the folder of a fine-tuned model"

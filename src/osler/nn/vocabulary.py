@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, linear, pad
 
 from osler.core.errors import InputError
-from osler.nn.initial import seeded
-from osler.nn.pieces import Origins
-from osler.nn.quiet import quiet
+from osler.nn.folders import quiet, seeded
+from osler.text.subwords import Origins
 
 MULTIPLE = 64
 CLOSED = -1e4

@@ -21,7 +21,7 @@ _UNSAID = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class NoteSegment:
     """A run of characters of one mention, as one element; the first of a mention bears its name as an anchor."""
 
     anchor: str
@@ -40,8 +40,8 @@ class Token:
     """A step through the text: some characters, or the opening or closing of a piece."""
 
     text: str = ""
-    opens: Piece | None = None
-    closes: Piece | None = None
+    opens: NoteSegment | None = None
+    closes: NoteSegment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def tokens(
     borders = sorted({0, len(document.text), *(run.start for run in runs), *(run.end for run in runs)})
     open_runs: list[int] = []
     started: set[int] = set()
-    pieces: dict[int, Piece] = {}
+    pieces: dict[int, NoteSegment] = {}
     for here, after in zip(borders, [*borders[1:], len(document.text)], strict=True):
         # Close all down to the outermost run that ends here; those above it that go on are opened again.
         ending = [depth for depth, index in enumerate(open_runs) if runs[index].end == here]
@@ -183,7 +183,7 @@ def _piece(
     *,
     first: bool,
     last: bool,
-) -> Piece:
+) -> NoteSegment:
     span = document.spans[run.span]
     parts = len(span.fragments)
     said = (v for k, v in span.attributes.items() if k in beside or (k in _UNSAID and v != _UNSAID[k]))
@@ -191,7 +191,7 @@ def _piece(
     if parts > 1:
         chip += f" {run.part + 1}/{parts}"
     whole = last and run.part == parts - 1
-    return Piece(
+    return NoteSegment(
         anchor=f"{name}-s{run.span}",
         span=span,
         colour=colours[span.label],

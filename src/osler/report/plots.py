@@ -1,15 +1,99 @@
-"""The plots of a report, each as the text of an SVG."""
+"""Plots as SVG text: the same data give the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from osler.core.errors import InputError
 from osler.core.extras import require
-from osler.report.colours import dark_text_on
-from osler.report.svg import GRID, INK, SERIES, draw_svg, legend, series_colour
+from osler.report.colours import HUES, dark_text_on
+
+INK, _MUTED, GRID = "#1b2431", "#586475", "#e3e7eb"
+_DARK = {INK: "#e4e8ed", _MUTED: "#9ba7b5", GRID: "#2f3944"}
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
+SERIES = ("blue", "vermilion", "green", "orange", "purple", "sky", "grey")
+
+
+def series_colour(index: int) -> str:
+    """The colour of the series with this number."""
+    return "#{:02x}{:02x}{:02x}".format(*HUES[SERIES[index % len(SERIES)]])
+
+
+def legend(axes: Any, entries: int) -> None:
+    """Put the names of the series above the plot, where they cover no data, in as many columns as there is room for."""
+    longest = max(len(name) for name in axes.get_legend_handles_labels()[1])
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=max(1, min(entries, 4, 84 // (longest + 6))),
+        frameon=False,
+        borderaxespad=0.2,
+        handlelength=1.9,
+    )
+
+
+def _style() -> AbstractContextManager[None]:
+    style: AbstractContextManager[None] = require("matplotlib", "report").rc_context(
+        {
+            "axes.axisbelow": True,
+            "axes.edgecolor": _MUTED,
+            "axes.labelcolor": _MUTED,
+            "axes.linewidth": 0.8,
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "axes.titlelocation": "left",
+            "axes.titlesize": 11.5,
+            "axes.titleweight": "bold",
+            "font.family": "DejaVu Sans",
+            "font.size": 9.5,
+            "legend.fontsize": 9.5,
+            "legend.labelcolor": INK,
+            "svg.fonttype": "none",
+            "svg.hashsalt": "osler",
+            "text.color": INK,
+            "text.parse_math": False,
+            "xtick.color": _MUTED,
+            "xtick.labelcolor": _MUTED,
+            "ytick.color": _MUTED,
+            "ytick.labelcolor": INK,
+        }
+    )
+    return style
+
+
+def draw_svg(draw: Callable[[Any], None], size: tuple[float, float], title: str, described: str) -> str:
+    """Draw on fresh axes of this size in inches and return the SVG."""
+    figures = require("matplotlib.figure", "report")
+    with _style():
+        figure = figures.Figure(figsize=size, layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        if title:
+            figure.suptitle(title, x=0.012, ha="left", fontsize=11.5, fontweight="bold")
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _finished(buffer.getvalue(), described)
+
+
+def _finished(svg: str, described: str) -> str:
+    """Drop the XML preamble, use the reader's font, and add the description and the rules for a dark scheme."""
+    body = svg[svg.index("<svg") :].replace("'DejaVu Sans'", _FONT)
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    rules = "".join(
+        f'[style*="{what}: {light}"]{{{what}:{dark} !important}}'
+        for light, dark in _DARK.items()
+        for what in ("fill", "stroke")
+    )
+    style = f"<style>@media screen and (prefers-color-scheme:dark){{{rules}}}</style>"
+    head, rest = body.split(">", 1)
+    return f'{head} role="img"><desc>{escape(described, quote=False)}</desc>{style}{rest}'.strip() + "\n"
+
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
@@ -205,3 +289,54 @@ def _plain_numbers(axis: Any) -> None:
 def _said(bar: Bar) -> str:
     interval = f" ({bar.low:.3g} to {bar.high:.3g})" if bar.low is not None and bar.high is not None else ""
     return f"{bar.value:.3g}{interval}"
+
+
+_learning_plot_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A value at a place, with its interval where there is one."""
+
+    x: float
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def learning_curves(series: Mapping[str, Sequence[CurvePoint]], *, xlabel: str, ylabel: str, title: str = "") -> str:
+    """Lines through points with upright intervals, a little apart so that they do not cover each other; x is logarithmic."""
+    known = sorted({point.x for points in series.values() for point in points})
+    if not known:
+        raise InputError("a learning curve needs at least one point")
+
+    def draw(axes: Any) -> None:
+        for index, (name, points) in enumerate(series.items()):
+            shift = 1 + 0.018 * (index - (len(series) - 1) / 2)
+            colour = series_colour(index)
+            xs = [point.x * shift for point in points]
+            axes.plot(
+                xs,
+                [point.value for point in points],
+                label=name,
+                color=colour,
+                marker=_learning_plot_MARKERS[index % len(_learning_plot_MARKERS)],
+                markersize=5,
+                linewidth=1.8,
+            )
+            for x, point in zip(xs, points, strict=True):
+                if point.low is not None and point.high is not None:
+                    axes.plot([x, x], [point.low, point.high], color=colour, linewidth=2.2, alpha=0.55)
+        axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
+        axes.set_xticks(known, [f"{x:g}" for x in known])
+        axes.set_xticks([], minor=True)
+        axes.grid(color=GRID, linewidth=0.8)
+        axes.margins(x=0.06, y=0.08)
+        if len(series) > 1:
+            legend(axes, len(series))
+
+    said = "; ".join(
+        f"{name}: {', '.join(f'{point.value:.4g} at {point.x:g}' for point in points)}"
+        for name, points in series.items()
+    )
+    return draw_svg(draw, (7.6, 3.9), title, f"{ylabel} over {xlabel}. {said}.")

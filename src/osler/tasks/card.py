@@ -1,23 +1,142 @@
-"""A task is a card: a TOML file that says what it is, what its labels mean, where its files come from and how it is scored.
-
-A protocol is a named, versioned way to build instances and to score them. Every number osler prints carries the protocol it was
-made under, because two numbers under different protocols cannot be compared.
-"""
+"""Task cards: TOML files that describe a task, its labels, its files, its splits and how it is scored."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe
 from osler.core.errors import RecipeError, nearest
-from osler.tasks.expectations import Counts, Paper
-from osler.tasks.layout import Source
 from osler.text.tags import Repair, Scheme
 
-__all__ = ["Kind", "Protocol", "Source", "TaskCard"]
+NUMBERS = ("documents", "mentions", "relations", "overlapping", "discontinuous", "assigned")
+
+
+class ExpectedCounts(Recipe):
+    """How many of what; only what is stated is compared."""
+
+    documents: int | None = None
+    """Records: documents, sentences where the corpus has no documents, or pairs."""
+    mentions: int | None = None
+    relations: int | None = None
+    overlapping: int | None = None
+    """Mentions that share characters with another one."""
+    discontinuous: int | None = None
+    assigned: int | None = None
+    """Labels given to records, each record's counted, in a multi-label task."""
+    labels: dict[str, int] = Field(default_factory=dict)
+    """How often a label occurs: on mentions, relations or records, whichever the task predicts."""
+
+    def stated(self) -> dict[str, int]:
+        """Every stated number by name; a label's is named `label:NAME`."""
+        found = {name: value for name in NUMBERS if (value := getattr(self, name)) is not None}
+        return found | {f"label:{label}": count for label, count in self.labels.items()}
+
+
+class Paper(Recipe):
+    """What the literature says. A key is a split, several joined by `+`, or `all`."""
+
+    source: str
+    splits: dict[str, ExpectedCounts] = Field(default_factory=dict)
+    differences: dict[str, str] = Field(default_factory=dict)
+    """Why a number differs here: `train.relations` or just `train` to the reason."""
+
+    def reason(self, split: str, number: str) -> str | None:
+        """The explanation of a difference, if the card has one."""
+        return self.differences.get(f"{split}.{number}") or self.differences.get(split)
+
+
+FOLD = "{fold}"
+
+
+class Key(Recipe):
+    """What identifies the group a record belongs to (a document, a patient, a question)."""
+
+    by: str = Field("id", pattern=r"^(id|text|first|meta:.+|table:.+)$")
+    """The record's id, its text, the first text of a pair, a meta value, or the second column of a table found by its id."""
+    pattern: str = ""
+    """A regular expression with one group that cuts the key out of that, such as the patient out of `123-04`."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _one_group(cls, pattern: str) -> str:
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from None
+        if pattern and groups != 1:
+            raise ValueError("the pattern needs exactly one group, in parentheses")
+        return pattern
+
+
+class Carve(Key):
+    """A split that has no official files: a share of the groups of another split, taken out of it."""
+
+    of: str
+    share: float = Field(gt=0.0, lt=1.0)
+    seed: int = 0
+    method: Literal["drawn", "tail"] = "drawn"
+    """Groups drawn by a hash of seed and key, the same in every task that has them; or the last ones of the file."""
+
+
+class Listed(Key):
+    """A split whose members an official list names, one key a line."""
+
+    file: str
+
+
+class Split(Recipe):
+    """Where the records of one split are."""
+
+    files: tuple[str, ...] = ()
+    """Names of the official files, found in any folder or archive. `*` stands for part of a name, `**` for any folders."""
+    extra: tuple[str, ...] = ()
+    """Files that are read with them where they are there."""
+    where: dict[str, str] = Field(default_factory=dict)
+    """Only records whose meta has these values; "" means that it has none."""
+    listed: Listed | None = None
+    carve: Carve | None = None
+    optional: bool = False
+    """Whether the task can be prepared without this split."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if bool(self.files) == bool(self.carve):
+            raise ValueError("a split has either files or a carve")
+        return self
+
+
+class SourceLayout(Recipe):
+    """Where the records come from. `clinic` is the embedded synthetic clinic, `files` are official files of one format."""
+
+    reader: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the clinic, or of the format."""
+    format: str | None = None
+    folder: tuple[str, ...] = ()
+    """Names of the folder or archive that holds the files, where their own names do not tell the corpus."""
+    splits: dict[str, Split] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.reader == "files" and not (self.format and self.splits):
+            raise ValueError("the reader 'files' needs a format and splits")
+        for name, split in self.splits.items():
+            pool = self.splits.get(split.carve.of) if split.carve else split
+            if pool is None or (split.carve and not pool.files):
+                raise ValueError(f"the split {name!r} is carved out of a split that does not exist or has no files")
+        return self
+
+    def at_fold(self, fold: int) -> SourceLayout:
+        """The files of one fold."""
+        splits = {
+            name: split.model_copy(update={"files": tuple(f.replace(FOLD, str(fold)) for f in split.files)})
+            for name, split in self.splits.items()
+        }
+        return self.model_copy(update={"splits": splits})
 
 
 class Kind(StrEnum):
@@ -86,12 +205,12 @@ class TaskCard(Recipe):
     distribution: tuple[str, ...] = ()
     """The names of the files and archives as they are given out."""
     notes: tuple[str, ...] = ()
-    source: Source
+    source: SourceLayout
     known_problems: dict[str, dict[str, int]] = Field(default_factory=dict)
     """Split to kind of defect to how many of them the official files have; more than that is refused."""
     tolerated: tuple[str, ...] = ()
     """Kinds of defect that are counted and never refused, where their number in the official files is not known."""
-    counts: dict[str, Counts] = Field(default_factory=dict)
+    counts: dict[str, ExpectedCounts] = Field(default_factory=dict)
     """What the official files hold, by split, as osler reads them."""
     paper: Paper | None = None
     protocol: str

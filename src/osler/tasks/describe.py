@@ -6,8 +6,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from osler.tasks.card import Kind, TaskCard
-from osler.tasks.expectations import Counts
+from osler.tasks.card import ExpectedCounts, Kind, TaskCard
 
 _KINDS = {
     Kind.TAGGING: "Tagging",
@@ -122,7 +121,7 @@ def _splits(card: TaskCard) -> Iterator[str]:
         yield f"{name}: {origin}{numbers}"
 
 
-def _numbers(counts: Counts | None) -> str:
+def _numbers(counts: ExpectedCounts | None) -> str:
     stated = {} if counts is None else counts.stated()
     shown = [f"{count:,} {name}" for name, count in stated.items() if not name.startswith("label:")]
     return f" ({', '.join(shown)})" if shown else ""

@@ -142,7 +142,7 @@ class _Runs:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class SharedRecords:
     """How many records of one split (`of`) are, by each kind of evidence, also in another (`within`)."""
 
     of: str
@@ -154,7 +154,7 @@ class Overlap:
 
 def overlaps(
     prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[str, str]], index: Index | None = None
-) -> list[Overlap]:
+) -> list[SharedRecords]:
     """Count the records of the first of each pair that are in the second too; pairs without any are left out."""
     wanted: dict[str, set[str]] = defaultdict(set)
     for of, within in pairs:
@@ -171,7 +171,7 @@ def overlaps(
             for kind, names in (("ids", index.same_id), ("texts", index.same_text), ("near", index.near)):
                 for within in names(item) & others:
                     counts[within][kind] += 1
-        found += [Overlap(of, name, c["ids"], c["texts"], c["near"]) for name, c in sorted(counts.items())]
+        found += [SharedRecords(of, name, c["ids"], c["texts"], c["near"]) for name, c in sorted(counts.items())]
     return found
 
 

@@ -9,13 +9,11 @@ from typing import Any
 from osler.core.errors import RecipeError
 from osler.metrics.classification import score_classes, score_multilabel
 from osler.metrics.correlation import decomposed_pearson, pearson, spearman
-from osler.metrics.decomposed import Decomposed
 from osler.metrics.deid import score_deid
 from osler.metrics.hoc import score_hoc
 from osler.metrics.ranking import score_ranking
-from osler.metrics.relations import score_relations
-from osler.metrics.spans import score_spans
-from osler.metrics.tokens import score_tokens
+from osler.metrics.scores import Decomposed
+from osler.metrics.spans import score_relations, score_spans, score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.text.document import Document, Record, Relation
 from osler.text.label_scores import noted_scores

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from osler.core.errors import InputError
-from osler.text.align import covered
 from osler.text.document import Span
-from osler.text.words import Range
+from osler.text.words import Range, covered
 
 OUTSIDE = "O"
 

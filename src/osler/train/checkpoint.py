@@ -1,8 +1,4 @@
-"""Checkpoints of everything a run needs to go on as if it had never stopped: safetensors and JSON, no pickle.
-
-A checkpoint is a folder `step-N`. It is written as `.step-N.partial` with the checksums of its files, synced to disk
-and renamed: a half-written one never looks whole, and a damaged one is noticed and passed over for the one before it.
-"""
+"""Checkpoints of everything a run needs to resume exactly: safetensors and JSON, written in the background."""
 
 from __future__ import annotations
 
@@ -10,9 +6,10 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +181,63 @@ def _sync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class CheckpointWriter:
+    """Takes a copy of a checkpoint now and writes it while training goes on."""
+
+    def __init__(self, checkpoints: Checkpoints, device: torch.device) -> None:
+        self._checkpoints = checkpoints
+        self._device = device
+        self._pinned: dict[str, torch.Tensor] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._writing: Future[Path] | None = None
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Begin to write a checkpoint; its tensors may change once this returns (but for `best`, which nobody changes)."""
+        self.wait()
+        copy = replace(
+            checkpoint,
+            model=self._copies("model", checkpoint.model),
+            optimizer=self._copies("optimizer", checkpoint.optimizer),
+        )
+        copied = self._mark()
+
+        def write() -> Path:
+            copied()
+            return self._checkpoints.save(copy)
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="osler-checkpoint")
+        self._writing = self._pool.submit(write)
+
+    def wait(self) -> None:
+        """Wait until the checkpoint is on disk; raises what went wrong there."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def close(self) -> None:
+        """End the thread, after the checkpoint at hand."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+            self._pool = None
+
+    def _copies(self, part: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: self._copy(f"{part}/{name}", tensor) for name, tensor in tensors.items()}
+
+    def _copy(self, key: str, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type != "cuda":
+            return tensor.detach().clone(memory_format=torch.contiguous_format)
+        buffer = self._pinned.get(key)
+        if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
+            buffer = self._pinned[key] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return buffer.copy_(tensor.detach(), non_blocking=True)
+
+    def _mark(self) -> Callable[[], None]:
+        """A function that waits until the copies asked for so far are made."""
+        if self._device.type != "cuda":
+            return lambda: None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return event.synchronize

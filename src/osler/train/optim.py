@@ -1,16 +1,8 @@
-"""Optimisers and their parameter groups.
-
-Weight decay acts on matrices; biases, norms and other vectors are spared unless the recipe says otherwise. Every
-trainable parameter is in exactly one group: a head left out would never learn, and nothing else would tell. Muon trains
-the matrices of numbered layers, and AdamW all else beside it.
-
-Every optimiser decays weights apart from the gradient, as the papers' own do (BertAdam, mt-dnn's Adamax). Torch's Adam
-and Adamax add the decay to the gradient instead; both then divide by the gradient's size, and where that is small the
-decay is all that is left: it takes a full step against every weight. docs/decisions.md has what that did to an encoder.
-"""
+"""Optimisers, parameter groups and layer-wise learning rates."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,11 +11,97 @@ import torch
 from torch import nn
 
 from osler.core.errors import ArtifactError
-from osler.train.depth import BEHIND, count_layers, depths
-from osler.train.muon import Muon
 
 if TYPE_CHECKING:
     from osler.train.config import TrainConfig
+
+EMBEDDINGS = -1
+"""The depth of the embeddings: below layer 0."""
+
+BEHIND = math.inf
+"""The depth of what stands behind the last layer."""
+
+
+def depths(module: nn.Module) -> dict[str, float]:
+    """The layer of every parameter by name; heads (below `heads`) and other things without a layer are behind all of them."""
+    tables = {name for name, part in module.named_modules() if isinstance(part, nn.Embedding)}
+    return {name: _depth(name, tables) for name, _ in module.named_parameters()}
+
+
+def count_layers(known: Mapping[str, float]) -> int:
+    """How many numbered layers there are."""
+    return int(max((depth for depth in known.values() if depth != BEHIND), default=EMBEDDINGS)) + 1
+
+
+def _depth(name: str, tables: set[str]) -> float:
+    path = name.split(".")
+    if "heads" in path:
+        return BEHIND
+    number = next((int(part) for part in path if part.isdigit()), None)
+    if number is not None:
+        return number
+    named = any(part.startswith("embedding") or part.endswith("embeddings") for part in path)
+    return EMBEDDINGS if named or name.rpartition(".")[0] in tables else BEHIND
+
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_ROUNDS = 5
+
+
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum, orthogonalised; weight decay apart from it as in AdamW."""
+
+    def __init__(self, params: Iterable[Any], lr: float, momentum: float = 0.95, weight_decay: float = 0.0) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    found_inf: torch.Tensor | None = None
+    """Set before `step`: more than 0 leaves everything as it was, the contract of torch's fused optimisers."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Update all matrices that have a gradient."""
+        for group in self.param_groups:
+            by_shape: dict[tuple[torch.Size, torch.device], list[torch.Tensor]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    by_shape.setdefault((parameter.shape, parameter.device), []).append(parameter)
+            for parameters in by_shape.values():
+                self._update(parameters, group)
+
+    def _update(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
+        for parameter in parameters:
+            if not self.state[parameter]:
+                self.state[parameter]["momentum"] = torch.zeros_like(parameter)
+        buffers = [self.state[parameter]["momentum"] for parameter in parameters]
+        gradients = torch.stack([parameter.grad for parameter in parameters])  # type: ignore[misc]
+        before = torch.stack(buffers)
+        after = before.lerp(gradients, 1 - group["momentum"])
+        direction = orthogonal(gradients.lerp(after, group["momentum"]))
+        # A matrix of r x c with orthonormal rows or columns has entries of about 1/sqrt(max(r, c)); AdamW's are about 0.2.
+        step = group["lr"] * 0.2 * math.sqrt(max(parameters[0].shape))
+        kept = 1 - group["lr"] * group["weight_decay"]
+        weights = torch.stack(parameters)
+        moved = weights * kept - step * direction.to(weights.dtype)
+        if self.found_inf is not None:
+            bad = self.found_inf > 0
+            after, moved = torch.where(bad, before, after), torch.where(bad, weights, moved)
+        torch._foreach_copy_(buffers, list(after.unbind()))
+        torch._foreach_copy_(parameters, list(moved.unbind()))
+
+
+def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
+    """Matrices [n, r, c] with singular values near 1 and the same singular vectors: a quintic Newton-Schulz iteration."""
+    a, b, c = _COEFFICIENTS
+    work = matrices.bfloat16() if matrices.is_cuda else matrices.float()
+    tall = work.shape[-2] > work.shape[-1]
+    if tall:
+        work = work.mT
+    work = work / work.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(_ROUNDS):
+        gram = work @ work.mT
+        work = torch.baddbmm(work, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), work, beta=a)
+    return work.mT if tall else work
+
 
 Builder = Callable[[Iterable[dict[str, Any]], "TrainConfig"], torch.optim.Optimizer]
 
@@ -64,7 +142,7 @@ _SKIP_ON_DEVICE = ("adamw", "adam", "muon")
 
 
 @dataclass(frozen=True)
-class Group:
+class ParameterGroup:
     """Parameters that share a weight decay, a learning-rate scale and an optimiser, by name."""
 
     names: tuple[str, ...]
@@ -73,7 +151,7 @@ class Group:
     optimizer: str
 
 
-def parameter_groups(module: nn.Module, config: TrainConfig) -> list[Group]:
+def parameter_groups(module: nn.Module, config: TrainConfig) -> list[ParameterGroup]:
     """Sort every trainable parameter into one group; tied parameters count once, under their first name."""
     members: dict[tuple[float, float, str], list[str]] = {}
     rates = _layer_rates(module, config.layer_decay)
@@ -89,7 +167,7 @@ def parameter_groups(module: nn.Module, config: TrainConfig) -> list[Group]:
             else:
                 kind = "adamw"
         members.setdefault((decay, scale, kind), []).append(name)
-    groups = [Group(tuple(names), *shared) for shared, names in members.items()]
+    groups = [ParameterGroup(tuple(names), *shared) for shared, names in members.items()]
     assert sorted(name for group in groups for name in group.names) == sorted(name for name, _ in trainable)
     return groups
 
@@ -174,7 +252,7 @@ class _Inner:
     """One torch optimiser with its groups, and the names of its parameters in its own order."""
 
     def __init__(
-        self, kind: str, groups: list[Group], parameters: Mapping[str, nn.Parameter], config: TrainConfig
+        self, kind: str, groups: list[ParameterGroup], parameters: Mapping[str, nn.Parameter], config: TrainConfig
     ) -> None:
         self.kind = kind
         self.groups = groups

@@ -1,17 +1,88 @@
-"""What the loop is fed: a source of micro-batches whose order is a pure function of the step number.
-
-Because `step` depends on nothing but its index, resuming needs no sampler state, and one process and many see the same
-samples in the same order. `load` runs in a background thread: it must draw its randomness from
-`osler.core.seeding.generator`, never from a global generator.
-"""
+"""Sources of micro-batches whose order depends only on the step number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from itertools import islice
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
+
+from osler.core.errors import RecipeError
+from osler.core.seeding import generator
+
+# Examples are sorted by length within chunks of this many batches: enough to make lengths alike, few enough to keep the
+# company of an example changing from epoch to epoch, also in a small task.
+_CHUNK = 10
+
+
+def packed_batches(
+    lengths: Sequence[int], budget: int, seed: int, epoch: int, max_sequences: int | None = None
+) -> list[list[int]]:
+    """Cut shuffled examples into batches of at most `budget` tokens and `max_sequences` examples."""
+    sizes = _checked(lengths, budget)
+    limit = max_sequences if max_sequences is not None else len(sizes)
+    batches: list[list[int]] = []
+    tokens = budget
+    for index in generator(seed, "batches", epoch).permutation(len(sizes)).tolist():
+        if tokens + sizes[index] > budget or len(batches[-1]) == limit:
+            batches.append([])
+            tokens = 0
+        batches[-1].append(index)
+        tokens += int(sizes[index])
+    return batches
+
+
+def padded_batches(
+    lengths: Sequence[int], budget: int, seed: int, epoch: int, max_sequences: int | None = None
+) -> list[list[int]]:
+    """Cut examples into batches of like length whose padded size, longest times count, is at most `budget` tokens.
+
+    Batches hold at most `max_sequences` examples and come in shuffled order.
+    """
+    sizes = _checked(lengths, budget)
+    if not len(sizes):
+        return []
+    usual = max(1, budget // max(1, int(sizes.mean())))
+    limit = max_sequences if max_sequences is not None else len(sizes)
+    stream = generator(seed, "batches", epoch)
+    shuffled = stream.permutation(len(sizes))
+    chunk = _CHUNK * min(usual, limit)
+    batches: list[list[int]] = []
+    for start in range(0, len(shuffled), chunk):
+        part = shuffled[start : start + chunk]
+        ordered = part[np.argsort(sizes[part], kind="stable")]
+        batches.extend(_cut(ordered.tolist(), sizes, budget, limit))
+    return [batches[index] for index in stream.permutation(len(batches))]
+
+
+def _checked(lengths: Sequence[int], budget: int) -> np.ndarray:
+    """The lengths, none of which is over the budget."""
+    sizes = np.asarray(lengths, dtype=np.int64)
+    longest = int(sizes.max(initial=0))
+    if longest > budget:
+        raise RecipeError(
+            f"a batch may hold {budget} tokens, but one example has {longest}",
+            fix=f"Raise the token budget to {longest} or more, or use shorter windows",
+        )
+    return sizes
+
+
+def _cut(ordered: list[int], sizes: np.ndarray, budget: int, limit: int) -> list[list[int]]:
+    """Fill batches from the longest down, so that each one's first example sets its padded length."""
+    batches: list[list[int]] = []
+    room = 0
+    for index in reversed(ordered):
+        if room == 0:
+            batches.append([])
+            room = min(limit, budget // max(1, int(sizes[index])))
+        batches[-1].append(index)
+        room -= 1
+    return batches
 
 
 @dataclass(frozen=True)
@@ -139,3 +210,24 @@ def _each(payload: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(payload, tuple | list):
         return type(payload)(made)
     return replace(payload, **{part.name: value for part, value in zip(fields(payload), made, strict=True)})
+
+
+T = TypeVar("T")
+
+
+def prefetch(load: Callable[[int], T], indices: Iterable[int], *, depth: int = 2) -> Generator[T]:
+    """Yield `load(index)` for every index in order, up to `depth` loads ahead of the consumer.
+
+    An exception in `load` is raised where its result would have come. Closing the generator ends the thread.
+    """
+    waiting = iter(indices)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="osler-prefetch") as pool:
+        ahead: deque[Future[T]] = deque(pool.submit(load, index) for index in islice(waiting, depth))
+        try:
+            while ahead:
+                ready = ahead.popleft().result()
+                ahead.extend(pool.submit(load, index) for index in islice(waiting, 1))
+                yield ready
+        finally:
+            for future in ahead:
+                future.cancel()

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from osler.core.errors import InputError, OslerError, OutputError
-from osler.stages.corpus import parts
+from osler.stages.corpus import clean as parts
 
 CANARY = "Canaria-Zebedee-4711"
 NOTE = f"{CANARY} was seen in clinic today and went home well."
@@ -147,7 +147,7 @@ def test_output_that_may_not_be_written(build, jsonl, tmp_path: Path, monkeypatc
         raise PermissionError(13, "Permission denied")
 
     path = jsonl([NOTE])
-    monkeypatch.setattr("osler.stages.corpus.tables.os.replace", refuse)
+    monkeypatch.setattr("osler.stages.corpus.clean.os.replace", refuse)
     with pytest.raises(OutputError, match="permission denied"):
         build(path, out=tmp_path / "corpus")
     assert not (tmp_path / "corpus").exists()
@@ -159,7 +159,7 @@ def test_an_input_that_may_not_be_read_is_no_output_error(build, jsonl, monkeypa
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("osler.stages.corpus.streams.open_bytes", refuse)
+    monkeypatch.setattr("osler.stages.corpus.inputs.open_bytes", refuse)
     with pytest.raises(InputError, match=r"notes\.jsonl: cannot be read: Permission denied"):
         build(path)
 
@@ -169,7 +169,7 @@ import sys
 from pathlib import Path
 from osler.core.config import load_recipe
 from osler.core.errors import OslerError
-from osler.stages.corpus import parts
+from osler.stages.corpus import clean as parts
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run
 

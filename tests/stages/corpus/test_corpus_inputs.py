@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from osler.core.errors import InputError
-from osler.stages.corpus.config import Source
+from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.inputs import find_inputs, names_digest
 
 
@@ -19,7 +19,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def _names(*files: Path | str, **options: str) -> list[str]:
-    return [file.name for file in find_inputs([Source(files=files, **options)])]
+    return [file.name for file in find_inputs([CorpusSource(files=files, **options)])]
 
 
 def test_a_folder_is_walked_in_sorted_order_without_hidden_and_foreign_files(tree: Path) -> None:
@@ -35,15 +35,15 @@ def test_a_file_given_twice_is_read_once(tree: Path) -> None:
 
 
 def test_documents_a_file_belong_to_their_folder_and_containers_to_themselves(tree: Path) -> None:
-    files = find_inputs([Source(files=[tree])])
+    files = find_inputs([CorpusSource(files=[tree])])
     assert [file.source_name for file in files] == ["c", "a", "b", "b"]
-    assert {file.source_name for file in find_inputs([Source(files=[tree], name="mine")])} == {"mine"}
+    assert {file.source_name for file in find_inputs([CorpusSource(files=[tree], name="mine")])} == {"mine"}
 
 
 def test_names_are_part_of_what_a_corpus_is_made_of(tree: Path) -> None:
-    before = names_digest(find_inputs([Source(files=[tree])]))
+    before = names_digest(find_inputs([CorpusSource(files=[tree])]))
     (tree / "a" / "1.txt").rename(tree / "a" / "3.txt")
-    assert names_digest(find_inputs([Source(files=[tree])])) != before
+    assert names_digest(find_inputs([CorpusSource(files=[tree])])) != before
 
 
 def test_a_name_that_is_not_utf8_becomes_one(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.core.errors import RecipeError
-from osler.stages.corpus.config import CorpusRecipe, Source
+from osler.stages.corpus.config import CorpusRecipe, CorpusSource
 from osler.stages.corpus.documents import RawDocument
 from osler.stages.corpus.inputs import find_inputs
 from osler.stages.corpus.readers import READERS
@@ -22,7 +22,7 @@ from osler.stages.corpus.readers import READERS
 
 def read(path: Path, size: int = 1 << 30, **options: str) -> list[tuple[int, str | None, str]]:
     """Row, id and text of every document, read in pieces of about `size` bytes."""
-    source = Source(files=[path], **options)
+    source = CorpusSource(files=[path], **options)
     [file] = find_inputs([source])
     reader = READERS.get(file.reader)
     found: list[RawDocument] = []

@@ -16,7 +16,7 @@ SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
 from osler.core.config import load_recipe
-from osler.stages.corpus import parts
+from osler.stages.corpus import clean as parts
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run
 

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from osler.core.artifact import Artifact
-from osler.core.config import load_recipe
+from osler.core.config import find_recipe, load_recipe
 from osler.core.errors import OutputError
-from osler.core.recipes import find_recipe
-from osler.stages.corpus import parts, tables
+from osler.stages.corpus import clean as parts
+from osler.stages.corpus import clean as tables
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import plan
 
@@ -120,7 +120,7 @@ def test_shards_and_row_groups_hold_about_what_was_asked(
     build, jsonl, documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "GROUP_BYTES", 100_000)
-    monkeypatch.setattr("osler.stages.corpus.shards.GROUP_BYTES", 100_000)
+    monkeypatch.setattr("osler.stages.corpus.run.GROUP_BYTES", 100_000)
     texts = [f"{n} " + "word " * 4000 for n in range(140)]
     corpus = build(jsonl(texts), shard_megabytes=1)
     shards = sorted((corpus.path / "shards").iterdir())

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.stages.corpus.duplicates import first_copies
+from osler.stages.corpus.run import first_copies
 
 HALF = st.integers(0, 2) | st.just(2**64 - 1)
 

@@ -5,7 +5,7 @@ import pytest
 from osler.core.config import load_recipe
 from osler.core.errors import RecipeError, UnknownNameError
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.documents import Candidate
+from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters import FILTERS, Filter
 from osler.stages.corpus.filters.length import Length
 
@@ -23,7 +23,7 @@ from osler.stages.corpus.filters.length import Length
     ],
 )
 def test_bounds(options: dict[str, int], text: str, reason: str | None) -> None:
-    assert Length(**options).reason(Candidate(text, len(text.split()), None)) == reason
+    assert Length(**options).reason(RepairedDocument(text, len(text.split()), None)) == reason
 
 
 def _recipe(**filters: object) -> CorpusRecipe:
@@ -42,7 +42,7 @@ class NoDigits(Filter):
 
     most: int = 0
 
-    def reason(self, document: Candidate) -> str | None:
+    def reason(self, document: RepairedDocument) -> str | None:
         return "most" if sum(map(str.isdigit, document.text)) > self.most else None
 
 

@@ -8,7 +8,7 @@ from ftfy.badness import MOJIBAKE_CATEGORIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.stages.corpus.repair import repairer
+from osler.stages.corpus.clean import repairer
 
 REFERENCE = ftfy.TextFixerConfig(
     unescape_html=True,

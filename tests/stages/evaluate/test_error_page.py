@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from osler.stages.evaluate.error_files import write_errors_csv, write_errors_json
 from osler.stages.evaluate.error_page import Heading, write_error_page
+from osler.stages.evaluate.error_tables import write_errors_csv, write_errors_json
 from osler.stages.evaluate.errors import find_errors
 from osler.tasks.card import TaskCard
 from osler.text.document import Document, Relation, Span, TextPair

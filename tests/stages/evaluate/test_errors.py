@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.metrics.spans import score_spans
-from osler.stages.evaluate.errors import find_errors
-from osler.stages.evaluate.findings import Finding, Outcome, confidences, confusions, outcomes
+from osler.stages.evaluate.errors import Finding, MatchOutcome, confidences, confusions, find_errors, outcomes
 from osler.tasks.card import TaskCard
 from osler.tasks.scoring import score
 from osler.text.document import Document, Relation, Span, TextPair
@@ -77,7 +76,7 @@ def test_a_greedy_choice_gives_way_where_one_more_pair_can_be_made():
     gold = document((0, 6, "A"), (8, 10, "A"))
     predicted = document((0, 1, "A"), (1, 10, "A"))
     found = errors_of(card("tagging"), [gold], [predicted]).findings
-    assert [finding.outcome for finding in found] == [Outcome.BOUNDARY, Outcome.BOUNDARY]
+    assert [finding.outcome for finding in found] == [MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY]
     assert told(found)[0][2] == (0, 1, "A")
 
 
@@ -85,7 +84,7 @@ def test_fragments_that_touch_are_the_same_mention_and_the_best_score_counts():
     gold = Document("d", TEXT, (Span(((0, 2), (2, 4)), "A", id="T1"),))
     twice = tuple(Span.at(0, 4, "A", id=f"T{i}", score=s) for i, s in enumerate((0.2, 0.9)))
     (finding,) = errors_of(card("tagging"), [gold], [Document("d", TEXT, twice)]).findings
-    assert finding.outcome is Outcome.CORRECT
+    assert finding.outcome is MatchOutcome.CORRECT
     assert finding.predicted.score == 0.9
 
 
@@ -113,11 +112,11 @@ def test_findings_part_gold_and_predictions_and_add_up_to_the_scorers_numbers(pa
         assert set(answers) == wanted
     counts = outcomes(found)
     scored = score(kind_card, kind_card.protocol_named(), gold, predicted).details["micro"]
-    assert counts[Outcome.CORRECT] == scored["tp"]
-    assert sum(1 for f in found if f.predicted and f.outcome is not Outcome.CORRECT) == scored["fp"]
-    assert sum(1 for f in found if f.gold and f.outcome is not Outcome.CORRECT) == scored["fn"]
+    assert counts[MatchOutcome.CORRECT] == scored["tp"]
+    assert sum(1 for f in found if f.predicted and f.outcome is not MatchOutcome.CORRECT) == scored["fp"]
+    assert sum(1 for f in found if f.gold and f.outcome is not MatchOutcome.CORRECT) == scored["fn"]
     partial = score_spans(gold, predicted, labels=kind_card.labels, match="partial").micro
-    assert counts[Outcome.CORRECT] + counts[Outcome.BOUNDARY] / 2 == partial.tp
+    assert counts[MatchOutcome.CORRECT] + counts[MatchOutcome.BOUNDARY] / 2 == partial.tp
     again = errors_of(
         kind_card, [d.with_(spans=d.spans[::-1]) for d in gold], [d.with_(spans=d.spans[::-1]) for d in predicted]
     )
@@ -141,7 +140,7 @@ def test_relations_by_hand():
         ("invented", ("T3", "T2")),
     ]
     symmetric = card("relation", pairs=(("E", "E"),), symmetric=True)
-    assert outcomes(errors_of(symmetric, [gold], [predicted]).findings)[Outcome.TYPE] == 2
+    assert outcomes(errors_of(symmetric, [gold], [predicted]).findings)[MatchOutcome.TYPE] == 2
 
 
 RELATIONS = st.lists(
@@ -157,7 +156,7 @@ def test_relations_add_up_to_the_scorers_numbers(gold, predicted, symmetric):
     want, have = [related(*gold)], [related(*predicted)]
     found = errors_of(kind_card, want, have).findings
     scored = score(kind_card, kind_card.protocol_named(), want, have).details["micro"]
-    assert outcomes(found)[Outcome.CORRECT] == scored["tp"]
+    assert outcomes(found)[MatchOutcome.CORRECT] == scored["tp"]
     assert sum(1 for f in found if f.predicted) == scored["tp"] + scored["fp"]
     assert sum(1 for f in found if f.gold) == scored["tp"] + scored["fn"]
 
@@ -171,7 +170,7 @@ def test_classes_by_hand():
     gold = [labelled("A"), labelled("A"), labelled("B")]
     predicted = [labelled("A", A=0.9), labelled("B", B=0.8), labelled("B", B=0.6)]
     found = errors_of(kind_card, gold, predicted)
-    assert [f.outcome for f in found.findings] == [Outcome.CORRECT, Outcome.TYPE, Outcome.CORRECT]
+    assert [f.outcome for f in found.findings] == [MatchOutcome.CORRECT, MatchOutcome.TYPE, MatchOutcome.CORRECT]
     assert confusions(found.findings) == {("A", "A"): 1, ("A", "B"): 1, ("B", "B"): 1}
     assert confidences(found.findings) == ([0.9, 0.8, 0.6], [True, False, True])
     assert len(found.wrong) / 3 == pytest.approx(1 - score(kind_card, kind_card.protocol_named(), gold, predicted).main)
@@ -190,7 +189,7 @@ def test_labels_add_up_to_the_scorers_numbers(gold, records, data):
     want, have = [labelled(*sorted(x)) for x in gold], [labelled(*sorted(x)) for x in predicted]
     found = outcomes(errors_of(kind_card, want, have).findings)
     scored = score(kind_card, kind_card.protocol_named(), want, have).details["micro"]
-    assert (found[Outcome.CORRECT], found[Outcome.INVENTED], found[Outcome.MISSED]) == (
+    assert (found[MatchOutcome.CORRECT], found[MatchOutcome.INVENTED], found[MatchOutcome.MISSED]) == (
         scored["tp"],
         scored["fp"],
         scored["fn"],

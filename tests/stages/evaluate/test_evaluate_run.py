@@ -11,16 +11,15 @@ import pytest
 from encoders import preset_encoder
 from safetensors.numpy import load_file, save_file
 
-from osler.bundle.spec import BundleSpec
+from osler.artifacts.bundle import BundleSpec
+from osler.artifacts.task_folder import TaskFolder, read_records
 from osler.core.errors import ArtifactError, RecipeError
-from osler.stages.evaluate.config import EvaluateRecipe
-from osler.stages.evaluate.run import run
+from osler.stages.evaluate.run import EvaluateRecipe, run
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run as finetune
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.tasks.catalogue import load_card
-from osler.tasks.data import TaskData, read_records
 
 SIZES = {"train": 2, "dev": 1, "test": 3}
 PAIRS = {"train": 6, "dev": 6, "test": 12}
@@ -147,12 +146,12 @@ def test_a_decoding_that_the_protocol_does_not_have_is_printed_with_it(
     assert metrics["protocol"] == f"clinic-entities-en/{printed}"
     assert json.loads((made / "errors.json").read_text())["protocol"] == metrics["protocol"]
     assert metrics["protocol"] in (made / "errors.html").read_text()
-    card = TaskData.open(task).card
+    card = TaskFolder.open(task).card
     assert card.protocol_behind(metrics["protocol"]) == card.protocol_named(protocol)
 
 
 def test_a_protocol_with_a_plus_in_its_name_is_found_again(tasks):
-    card = TaskData.open(tasks["clinic-entities-en"]).card
+    card = TaskFolder.open(tasks["clinic-entities-en"]).card
     for read in ("", "free"):
         identifier = card.protocol_id("strict-train+dev", read)
         assert card.protocol_behind(identifier).train_on == ("train", "dev")
@@ -161,7 +160,7 @@ def test_a_protocol_with_a_plus_in_its_name_is_found_again(tasks):
 def test_several_labels_each_have_a_score_also_those_that_are_not_predicted(bundle, tasks, tmp_path):
     task = tasks["clinic-conditions-en"]
     made = run(asked(bundle, task), tmp_path / "ev").path
-    labels, left_out = TaskData.open(task).card.labels, 0
+    labels, left_out = TaskFolder.open(task).card.labels, 0
     for record in read_records(made / "predictions.parquet"):
         scores = {label: float(record.meta[f"score:{label}"]) for label in labels}
         assert set(record.labels) == {label for label, value in scores.items() if value > 0.5}
@@ -197,7 +196,7 @@ def test_the_command_takes_several_tasks_and_shows_no_text(bundle, tasks, tmp_pa
     assert done.exit_code == 0, done.output
     assert done.stdout.split() == ["ev/clinic-entities-en", "ev/clinic-similarity-en"]
     assert "holds the text of documents" in done.output
-    for record in TaskData.open(some[0]).read("test"):
+    for record in TaskFolder.open(some[0]).read("test"):
         for line in record.text.splitlines():
             assert len(line) < 12 or line not in done.output
     page = (tmp_path / "ev" / "clinic-entities-en" / "errors.html").read_text(encoding="utf-8")

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from osler.bundle.bundle import Bundle
-from osler.bundle.infer import run_heads
+from osler.artifacts.bundle import Bundle, run_heads
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
 from osler.core.errors import ArtifactError, RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import _Finetuning, plan, run
-from osler.tasks.data import TaskData
 
 TRAIN = {"lr": 1e-2, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
 
@@ -52,7 +51,7 @@ def outputs(folder: Path, heads: list[str], records) -> dict[str, list[np.ndarra
 
 
 def test_old_heads_say_the_same_to_the_last_bit_and_the_new_one_learns(old, added, tasks):
-    records = TaskData.open(tasks["diseases"]).read("test")
+    records = TaskFolder.open(tasks["diseases"]).read("test")
     before, after = (outputs(folder, ["drugs", "diseases"], records) for folder in (old, added))
     for name in before:
         for one, other in zip(before[name], after[name], strict=True):
@@ -100,16 +99,16 @@ def test_rehearsal_lets_all_learn_on_and_mixes_the_old_tasks_in(old, tasks, tmp_
 
 
 def test_what_a_task_holds_out_is_removed_from_new_and_rehearsed_training_alike(old, tasks, make_task):
-    held = {name: TaskData.open(tasks[name]).read("test") for name in tasks}
-    train = TaskData.open(tasks["tests"]).read("train")
+    held = {name: TaskFolder.open(tasks[name]).read("test") for name in tasks}
+    train = TaskFolder.open(tasks["tests"]).read("train")
     # The new task trains on a test document of an old one, and tests on a training document of another.
-    theirs = TaskData.open(tasks["diseases"]).read("train")[0]
+    theirs = TaskFolder.open(tasks["diseases"]).read("train")[0]
     leaky = make_task(
         "leaky", ["TEST"], seed=9, train=[*train, held["drugs"][0].with_(spans=())], test=[theirs.with_(spans=())]
     )
     given = recipe(leaky, add_to=str(old), rehearse=(tasks["drugs"], tasks["diseases"]))
-    rehearsed = [TaskData.open(path) for path in given.rehearse]
-    state = _Finetuning(given, old, [TaskData.open(leaky)], rehearsed)
+    rehearsed = [TaskFolder.open(path) for path in given.rehearse]
+    state = _Finetuning(given, old, [TaskFolder.open(leaky)], rehearsed)
     assert state.leaked == {"drugs": 0, "diseases": 1, "leaky": 1}
 
 
@@ -122,7 +121,9 @@ def test_a_joint_head_is_rehearsed_by_its_tasks(models, tasks, tmp_path):
     spec = Bundle.load(made.path, "cpu").spec
     assert list(spec.heads) == ["entities", "tests"]
     assert set(made.manifest.counts["batches_trained"]) == {"drugs", "diseases", "tests"}
-    state = _Finetuning(more, first.path, [TaskData.open(tasks["tests"])], [TaskData.open(p) for p in more.rehearse])
+    state = _Finetuning(
+        more, first.path, [TaskFolder.open(tasks["tests"])], [TaskFolder.open(p) for p in more.rehearse]
+    )
     assert state.train_data["drugs"].head == "entities"
     assert state.train_data["drugs"].partial is not None
 

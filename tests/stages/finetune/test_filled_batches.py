@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.stages.finetune.batches import TaskBatches, full_shape
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.objective import MultiTask
+from osler.stages.finetune.model import MultiTask
 from osler.stages.finetune.run import _Finetuning, run
-from osler.tasks.data import TaskData
-from osler.train.batching import packed_batches
 from osler.train.replay import shape_of
+from osler.train.source import packed_batches
 
 
 def recipe(model, *tasks, **more) -> FinetuneRecipe:
@@ -50,7 +50,7 @@ def test_few_shapes_and_little_waste():
 )
 def test_a_filled_batch_has_the_loss_and_the_gradients_of_the_plain_one(model, tasks, more, monkeypatch):
     given = recipe(model, *tasks.values(), **more)
-    state = _Finetuning(given, Path(given.model), [TaskData.open(path) for path in given.tasks])
+    state = _Finetuning(given, Path(given.model), [TaskFolder.open(path) for path in given.tasks])
     batches = TaskBatches(given, state.bundle.model, state.train_data)
     module = MultiTask(state.bundle.model)
     lanes = type(next(iter(batches.lanes.values())))

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import _Finetuning
-from osler.tasks.data import TaskData
 from osler.text.document import Document, Span
 
 
@@ -17,9 +17,9 @@ def note(number: int) -> Document:
     return Document(f"n{number}", text, (Span.at(0, 7, "DRUG", id="T1"),))
 
 
-def task(make_task: Callable[..., Path], name: str, **splits: list[int]) -> TaskData:
+def task(make_task: Callable[..., Path], name: str, **splits: list[int]) -> TaskFolder:
     documents = {split: [note(number) for number in numbers] for split, numbers in splits.items()}
-    return TaskData.open(make_task(name, ["DRUG"], seed=0, **documents))
+    return TaskFolder.open(make_task(name, ["DRUG"], seed=0, **documents))
 
 
 def tiny_model(tokenizer_folder: Path, folder: Path) -> Path:

@@ -12,22 +12,19 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from osler.bundle.bundle import Bundle
-from osler.bundle.spec import BundleSpec
+from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import validate
 from osler.core.errors import MissingExtraError, RecipeError
 from osler.nn.encoder import load_encoder
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
+from osler.stages.finetune.batches import balanced, share
 from osler.stages.finetune.config import FinetuneRecipe, Lora
-from osler.stages.finetune.fractions import share
-from osler.stages.finetune.freezing import freeze
-from osler.stages.finetune.lora import add_adapters, merge_adapters
+from osler.stages.finetune.model import add_adapters, freeze, merge_adapters
 from osler.stages.finetune.run import run
-from osler.stages.finetune.weighting import balanced
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.tasks.data import TaskData
 from osler.tasks.instances.base import Instance
 from osler.text.document import Document
 from osler.train.optim import Optimiser
@@ -93,7 +90,7 @@ def test_chain_and_marks_are_learned_and_kept_in_the_bundle(special):
 
 def test_predict_and_annotate_decode_a_chain_alike_and_only_to_legal_tags(special, tasks):
     loaded = Bundle.load(special, "cpu")
-    gold = TaskData.open(tasks[ENTITIES]).read("dev")
+    gold = TaskFolder.open(tasks[ENTITIES]).read("dev")
     plain = [Document(record.id, record.text) for record in gold]
     with torch.no_grad():  # an untrained chain finds little; steps that begin mentions make it find a lot
         loaded.model.head(ENTITIES).transitions[0, 1:] += 20.0
@@ -111,7 +108,7 @@ def test_predict_and_annotate_decode_a_chain_alike_and_only_to_legal_tags(specia
 def test_relations_by_marks_depend_on_both_arguments(special, tasks):
     loaded = Bundle.load(special, "cpu")
     builder = loaded.builders[TREATMENTS]
-    documents = TaskData.open(tasks[TREATMENTS]).read("train")
+    documents = TaskFolder.open(tasks[TREATMENTS]).read("train")
     instances = builder.build(documents, gold=True).instances
     assert all(len(instance.marks) == 2 for instance in instances)
     assert len(loaded.predict(TREATMENTS, documents)) == len(documents)
@@ -242,7 +239,7 @@ def test_adapters_alone_learn_and_are_merged_into_an_ordinary_bundle(model, task
     ranks = {int(np.linalg.matrix_rank(after[name] - before[name], tol=1e-5)) for name in changed}
     assert max(ranks) <= 4
     AutoModel.from_pretrained(made)
-    assert Bundle.load(made, "cpu").predict(SPECIALTY, TaskData.open(tasks[SPECIALTY]).read("dev"))
+    assert Bundle.load(made, "cpu").predict(SPECIALTY, TaskFolder.open(tasks[SPECIALTY]).read("dev"))
 
 
 @needs_peft

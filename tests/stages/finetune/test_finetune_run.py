@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from osler.bundle.bundle import Bundle
+from osler.artifacts.bundle import Bundle
 from osler.core.errors import RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.text.document import Document
 
@@ -62,9 +62,9 @@ def test_every_head_and_the_encoder_learned(bundle, model):
 
 
 def test_train_plus_dev_is_a_protocol_and_leaves_nothing_to_choose_by(model, tasks, tmp_path):
-    from osler.tasks.data import TaskData
+    from osler.artifacts.task_folder import TaskFolder
 
-    card = TaskData.open(tasks["clinic-entities-en"]).card
+    card = TaskFolder.open(tasks["clinic-entities-en"]).card
     both = card.protocols["strict"].changed(train_on=("train", "dev"))
     values = card.resolved() | {
         "protocols": {"strict": card.protocols["strict"].resolved(), "strict-train+dev": both.resolved()}

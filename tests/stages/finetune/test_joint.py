@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from osler.bundle.bundle import Bundle
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.task_folder import TaskFolder, read_records
 from osler.core.errors import RecipeError
-from osler.nn.partial import Partial
-from osler.stages.evaluate.config import EvaluateRecipe
+from osler.nn.multihead import Partial
+from osler.stages.evaluate.run import EvaluateRecipe
 from osler.stages.evaluate.run import run as evaluate
 from osler.stages.finetune.batches import TaskBatches
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.objective import MultiTask
+from osler.stages.finetune.model import MultiTask
 from osler.stages.finetune.run import _Finetuning, run
-from osler.tasks.data import TaskData, read_records
 from osler.text.document import Document
 
 TRAIN = {"lr": 1e-2, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
@@ -47,7 +47,7 @@ def joint(models, tasks, tmp_path_factory) -> Path:
 
 def share_found(bundle: Bundle, head: str, tasks, words: dict[str, tuple[str, ...]]) -> dict[str, float]:
     """By type, how many of the words of that type a head finds in the test documents of both corpora."""
-    records = [record for path in tasks.values() for record in TaskData.open(path).read("test")]
+    records = [record for path in tasks.values() for record in TaskFolder.open(path).read("test")]
     predicted = bundle.predict(head, records)
     shares = {}
     for label, known in words.items():
@@ -71,7 +71,7 @@ def test_the_joint_head_finds_both_types_in_both_corpora_and_a_plain_union_does_
     shares = share_found(Bundle.load(joint, "cpu"), "entities", tasks, TYPES)
     assert min(shares.values()) > 0.9
     documents = {
-        split: [record for path in tasks.values() for record in TaskData.open(path).read(split)]
+        split: [record for path in tasks.values() for record in TaskFolder.open(path).read(split)]
         for split in ("train", "dev", "test")
     }
     union = make_task("union", ["DRUG", "DISEASE"], seed=0, **documents)
@@ -104,7 +104,7 @@ def test_the_marginal_loss_by_hand():
 def test_a_corpus_does_not_teach_that_the_other_types_are_absent(models, tasks):
     """A head that is sure of a disease everywhere costs nothing on words the corpus of drugs leaves out."""
     given = recipe(models["plain"], *tasks.values(), joint=JOINT)
-    state = _Finetuning(given, models["plain"], [TaskData.open(path) for path in tasks.values()])
+    state = _Finetuning(given, models["plain"], [TaskFolder.open(path) for path in tasks.values()])
     head = state.bundle.model.head("entities")
     outputs = state.bundle.builders["entities"].outputs
     assert outputs == ["O", "B-DRUG", "I-DRUG", "B-DISEASE", "I-DISEASE"]
@@ -133,7 +133,7 @@ def test_each_task_is_chosen_and_scored_by_its_own_types(joint, tasks, tmp_path)
         assert metrics["main"] > 0.9
         assert metrics["protocol"] == f"{name}/strict@v1"
         labels = {span.label for record in read_records(made.path / "predictions.parquet") for span in record.spans}
-        assert labels == set(TaskData.open(path).card.labels)
+        assert labels == set(TaskFolder.open(path).card.labels)
 
 
 def test_the_bundle_has_one_head_that_annotates(joint):
@@ -146,12 +146,12 @@ def test_the_bundle_has_one_head_that_annotates(joint):
 
 
 def test_what_one_task_holds_out_teaches_no_other_task_of_the_head(models, tasks, make_task):
-    theirs = TaskData.open(tasks["drugs"])
+    theirs = TaskFolder.open(tasks["drugs"])
     shared = [record.with_(spans=()) for record in [*theirs.read("test")[:3], *theirs.read("dev")[:1]]]
-    own = TaskData.open(tasks["diseases"]).read("train")
+    own = TaskFolder.open(tasks["diseases"]).read("train")
     leaky = make_task("leaky", ["DISEASE"], seed=7, train=[*own, *shared])
     given = recipe(models["plain"], tasks["drugs"], leaky, joint={"entities": ("drugs", "leaky")})
-    state = _Finetuning(given, models["plain"], [TaskData.open(path) for path in given.tasks])
+    state = _Finetuning(given, models["plain"], [TaskFolder.open(path) for path in given.tasks])
     assert state.leaked == {"drugs": 0, "leaky": 4}
     assert len(state.train_data["leaky"].instances) == len(own)
 

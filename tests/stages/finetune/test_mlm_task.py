@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import RecipeError
 from osler.stages.finetune.batches import TaskBatches
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.mlm_task import language_model
-from osler.stages.finetune.objective import MultiTask
+from osler.stages.finetune.model import MultiTask
 from osler.stages.finetune.run import _Finetuning, run
-from osler.tasks.data import TaskData
 
 TRAIN = {"lr": 5e-3, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
 
@@ -45,7 +45,7 @@ def recipe(model, *tasks, **more) -> FinetuneRecipe:
 
 
 def prepared(given: FinetuneRecipe, model) -> tuple[_Finetuning, TaskBatches]:
-    state = _Finetuning(given, model, [TaskData.open(path) for path in given.tasks])
+    state = _Finetuning(given, model, [TaskFolder.open(path) for path in given.tasks])
     return state, TaskBatches(given, state.bundle.model, state.train_data, state.soft, state.lanes)
 
 
@@ -160,7 +160,7 @@ def test_a_number_of_batches_is_that_number_in_every_epoch_and_no_batch_comes_tw
 def test_documents_that_a_task_holds_out_are_removed_from_the_corpus_and_counted(
     models, task, make_corpus, texts, tmp_path
 ):
-    held = [record for split in ("dev", "test") for record in TaskData.open(task).read(split)]
+    held = [record for split in ("dev", "test") for record in TaskFolder.open(task).read(split)]
     leaky = make_corpus([*texts[:4], held[0].text, *texts[4:], held[-1].text.upper()])
     given = recipe(models["masked"], task, epochs=20, mlm={"corpus": str(leaky)})
     state, _ = prepared(given, models["masked"])

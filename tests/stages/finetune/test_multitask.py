@@ -9,12 +9,12 @@ from collections import Counter
 import pytest
 import torch
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import RecipeError
 from osler.stages.finetune.batches import Lane, TaskBatches
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.objective import MultiTask
+from osler.stages.finetune.model import MultiTask
 from osler.stages.finetune.run import _Finetuning, run
-from osler.tasks.data import TaskData
 
 TRAIN = {"lr": 1e-3, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
 
@@ -37,7 +37,7 @@ def recipe(model, *tasks, **more) -> FinetuneRecipe:
 def prepared(given: FinetuneRecipe) -> tuple[_Finetuning, TaskBatches]:
     from pathlib import Path
 
-    state = _Finetuning(given, Path(given.model), [TaskData.open(path) for path in given.tasks])
+    state = _Finetuning(given, Path(given.model), [TaskFolder.open(path) for path in given.tasks])
     return state, TaskBatches(given, state.bundle.model, state.train_data, state.soft, state.lanes)
 
 

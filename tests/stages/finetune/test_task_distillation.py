@@ -11,19 +11,17 @@ import pytest
 import torch
 from encoders import preset_encoder
 
-from osler.bundle.bundle import Bundle
-from osler.bundle.infer import run_heads
-from osler.bundle.spec import BundleSpec
+from osler.artifacts.bundle import Bundle, BundleSpec, run_heads
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, RecipeError
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
 from osler.stages.finetune.batches import TaskBatch
 from osler.stages.finetune.config import FinetuneRecipe, TaskTeacher
-from osler.stages.finetune.objective import MultiTask
+from osler.stages.finetune.model import MultiTask
 from osler.stages.finetune.run import run
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.tasks.data import TaskData
 
 SIZES = {"train": 4, "dev": 2, "test": 1}
 BATCH = pack([[0, 9, 2], [0, 11, 12, 2]], pad_id=1)
@@ -182,7 +180,7 @@ def test_soft_labels_are_what_the_teacher_says_of_each_instance(models, tasks, t
     from osler.stages.finetune.batches import TaskBatches
     from osler.stages.finetune.run import _Finetuning
 
-    chosen = [TaskData.open(tasks[name]) for name in NAMES]
+    chosen = [TaskFolder.open(tasks[name]) for name in NAMES]
     given = recipe(models["student"], *tasks.values(), teacher={"bundle": str(teacher)})
     state = _Finetuning(given, models["student"], chosen)
     batches = TaskBatches(given, state.bundle.model, state.train_data, state.soft)

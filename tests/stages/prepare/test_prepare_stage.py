@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.cli.main import app
 from osler.core.errors import InputError, OutputError, RecipeError
 from osler.formats.registry import get_format
-from osler.stages.prepare.config import PrepareRecipe
-from osler.stages.prepare.everything import Job, run_all
-from osler.stages.prepare.run import run
-from osler.tasks.data import TaskData
+from osler.stages.prepare.run import PrepareJob, PrepareRecipe, run, run_all
 from osler.text.document import Document, Span
 
 CDR = {"train": "CDR_TrainingSet", "dev": "CDR_DevelopmentSet", "test": "CDR_TestSet"}
@@ -42,7 +40,7 @@ def test_an_artifact_has_records_card_counts_and_the_hash_of_its_files(tmp_path)
     }  # fmt: skip
     assert counts["left_out"] == {"Disease": 12}
     assert len(counts["files"]["train"]["sha256"]) == 64
-    task = TaskData.open(tmp_path / "task")
+    task = TaskFolder.open(tmp_path / "task")
     assert task.card.name == "bc5cdr-chem"
     assert [document.id for document in task.read("dev")] == ["100", "101", "102", "103"]
     assert [record.id for record in task.held_out()] == [record.id for s in ("dev", "test") for record in task.read(s)]
@@ -63,7 +61,7 @@ def test_labels_that_are_discovered_are_on_the_artifacts_card(tmp_path):
         document = Document("case1", "Dolor y fiebre.", labels=("D:r50.9", f"D:{split}", "P:bw03"))
         get_format("codiesp").write([document], tmp_path / "codiesp" / split)
     run(PrepareRecipe(task="codiesp", source=tmp_path), tmp_path / "task")
-    task = TaskData.open(tmp_path / "task")
+    task = TaskFolder.open(tmp_path / "task")
     assert task.card.labels == ("D:dev", "D:r50.9", "D:train")
     assert task.artifact.manifest.counts["absent"] == ["test"]
     assert task.splits == ["train", "dev"]
@@ -89,7 +87,7 @@ def test_all_that_is_there_is_prepared_and_the_rest_is_named(tmp_path, workers):
     cdr(tmp_path / "from" / "cdr")
     get_format("medrqe").write([], tmp_path / "from" / "MEDIQA2019-Task2-RQE-TrainingSet-AMIA2016.xml")
     names = ["bc5cdr", "bc5cdr-chem", "medrqe", "jnlpba"]
-    todo = [Job(name, None, tmp_path / "out" / name) for name in names]
+    todo = [PrepareJob(name, None, tmp_path / "out" / name) for name in names]
     outcomes = {o.job.task: o for o in run_all(tmp_path / "from", todo, workers=workers)}
     assert {name: o.status for name, o in outcomes.items()} == {
         "bc5cdr": "made", "bc5cdr-chem": "made", "medrqe": "incomplete", "jnlpba": "not found"
@@ -100,7 +98,7 @@ def test_all_that_is_there_is_prepared_and_the_rest_is_named(tmp_path, workers):
 
 
 def test_a_missing_source_is_told_before_any_worker_starts(tmp_path):
-    todo = [Job(name, None, tmp_path / "out" / name) for name in ("bc5cdr", "jnlpba")]
+    todo = [PrepareJob(name, None, tmp_path / "out" / name) for name in ("bc5cdr", "jnlpba")]
     with pytest.raises(InputError, match="no such file or folder"):
         list(run_all(tmp_path / "missing", todo, workers=2))
 
@@ -133,4 +131,4 @@ def test_the_command_makes_every_fold_or_the_one_asked_for(tmp_path):
     assert len(list((tmp_path / "all").iterdir())) == 10
     one = CliRunner().invoke(app, [*arguments, "--fold", "3", "--out", str(tmp_path / "third")])
     assert one.exit_code == 0, one.output
-    assert TaskData.open(tmp_path / "third").card.name == "euadr-fold3"
+    assert TaskFolder.open(tmp_path / "third").card.name == "euadr-fold3"

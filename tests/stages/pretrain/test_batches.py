@@ -7,16 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from osler.artifacts.token_shards import TokenisedDocuments
+from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.nn.packing import pack
-from osler.stages.pretrain.batches import PretrainSource, validation_batches
-from osler.stages.pretrain.documents import TokenisedDocuments
-from osler.stages.pretrain.stream import PieceStream
-from osler.stages.pretrain.updates import Updates
-from osler.tasks.mlm.masking import Masker
-from osler.tasks.mlm.settings import Masking
-from osler.tasks.mlm.vocabulary import Vocabulary
+from osler.stages.pretrain.config import StepBatches
+from osler.stages.pretrain.data import PieceStream, PretrainSource, validation_batches
 
-VOCABULARY = Vocabulary(1000, 1, 4, frozenset(range(5)), (0,), (2,))
+VOCABULARY = MaskingVocabulary(1000, 1, 4, frozenset(range(5)), (0,), (2,))
 
 
 def stream(seed: int | None = 1) -> PieceStream:
@@ -88,7 +85,7 @@ ramps = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5)), max_size=4).ma
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 6), ramps, st.integers(1, 40))
 def test_a_ramp_leaves_out_no_batch_and_repeats_none(accumulate, ramp, steps):
-    updates = Updates(accumulate, ramp)
+    updates = StepBatches(accumulate, ramp)
     taken = [list(updates.batches(index)) for index in range(steps)]
     assert list(chain(*taken)) == list(range(updates.batches_before(steps)))
     for index, batches in enumerate(taken):

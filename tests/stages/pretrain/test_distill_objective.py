@@ -7,19 +7,18 @@ import torch
 from torch.nn.functional import cosine_similarity, cross_entropy, kl_div, log_softmax
 
 from osler.nn.distillation import frozen
+from osler.nn.masking import MaskingVocabulary
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
-from osler.stages.pretrain.batches import MaskedBatch
 from osler.stages.pretrain.config import Distillation
-from osler.stages.pretrain.distill import DistillingLanguageModelling
-from osler.stages.pretrain.objective import MaskedLanguageModelling
-from osler.tasks.mlm.vocabulary import Vocabulary
+from osler.stages.pretrain.data import MaskedBatch
+from osler.stages.pretrain.objective import DistillingLanguageModelling, MaskedLanguageModelling
 from osler.train.checkpoint import module_tensors
 from osler.train.config import TrainConfig
 from osler.train.optim import Optimiser
 
 SIZE, PAD = 70, 1
-VOCABULARY = Vocabulary(SIZE, PAD, 4, frozenset(range(5)), (0,), (2,))
+VOCABULARY = MaskingVocabulary(SIZE, PAD, 4, frozenset(range(5)), (0,), (2,))
 
 
 def model(preset: str, seed: int, size: int = SIZE) -> MaskedLM:

@@ -13,15 +13,14 @@ from typer.testing import CliRunner
 
 from osler.cli.main import app
 from osler.clinic.raw import raw_texts
-from osler.core.config import load_recipe, validate
+from osler.core.config import load_recipe, shipped_recipe, validate
 from osler.core.errors import ArtifactError, InputError, RecipeError
-from osler.core.recipes import shipped_recipe
 from osler.nn.mlm import MaskedLM
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import run as stage
 from osler.stages.pretrain.config import PretrainRecipe
-from osler.train.run import Run
+from osler.train.loop import TrainingRun
 
 RECIPES = ("lewis2020/distill", "lewis2020/distill-align", "lewis2020/train-longer")
 SMALL = ("max_length=32", "batch_tokens=256", "accumulate=2", "validation_share=0.2", "validation_tokens=300")
@@ -95,14 +94,14 @@ def test_each_recipe_runs_at_reduced_size_and_its_validation_compares(folders, t
 def test_a_run_that_was_broken_off_ends_with_the_same_bytes(folders, tmp_path, monkeypatch):
     made = recipe(folders, start_from=folders["student"])
     whole = stage.run(made, tmp_path / "whole")
-    save = Run._save
+    save = TrainingRun._save
 
-    def die_after_saving(self: Run) -> None:
+    def die_after_saving(self: TrainingRun) -> None:
         save(self)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_save", die_after_saving)
+        patch.setattr(TrainingRun, "_save", die_after_saving)
         with pytest.raises(KeyboardInterrupt):
             stage.run(made, tmp_path / "broken")
     checkpoint = next((tmp_path / "broken.partial" / "checkpoints").glob("step-*"))

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from osler.cli.main import app
 from osler.clinic.raw import raw_texts
-from osler.core.config import load_recipe
-from osler.core.recipes import shipped_recipe
+from osler.core.config import load_recipe, shipped_recipe
 from osler.nn.presets import find_preset
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
@@ -19,7 +18,7 @@ from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.run import run
 from osler.stages.vocab.config import VocabRecipe
 from osler.stages.vocab.run import run as learn_vocabulary
-from osler.train.schedules import warmup_steps
+from osler.train.schedule import warmup_steps
 
 CARRINO = ("carrino2022/pretrain-bio", "carrino2022/pretrain-bio-ehr")
 LEWIS = tuple(

@@ -13,22 +13,31 @@ from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe
 from osler.core.errors import ArtifactError, RecipeError
+from osler.nn.cost import memory_of
+from osler.nn.masking import MaskingVocabulary
 from osler.nn.presets import find_preset
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
-from osler.stages.pretrain.costs import EFFICIENCY, Costs
-from osler.stages.pretrain.extent import CorpusSize, corpus_size, tokens_of, updates_of
-from osler.stages.pretrain.memory import memory_of
-from osler.stages.pretrain.plan import PlannedRecipe, full_plan, numbers_of_gpus
+from osler.stages.pretrain.plan import (
+    EFFICIENCY,
+    CorpusSize,
+    Costs,
+    PlannedRecipe,
+    corpus_size,
+    full_plan,
+    numbers_of_gpus,
+    skeleton_of,
+    tokens_of,
+    updates_of,
+    with_stand_ins,
+)
 from osler.stages.pretrain.probe import Probe
-from osler.stages.pretrain.skeleton import skeleton_of, with_stand_ins
-from osler.stages.pretrain.tokens import tokenise
+from osler.stages.pretrain.tokenise import tokenise
 from osler.stages.vocab.config import VocabRecipe
 from osler.stages.vocab.run import run as learn_vocabulary
-from osler.tasks.mlm.vocabulary import Vocabulary
 
-ROBERTA = Vocabulary(50_265, pad_id=1, mask_id=50_264, special_ids=frozenset(range(5)), prefix=(0,), suffix=(2,))
+ROBERTA = MaskingVocabulary(50_265, pad_id=1, mask_id=50_264, special_ids=frozenset(range(5)), prefix=(0,), suffix=(2,))
 MEASURED = Probe(
     device="GPU",
     tokens_per_second=1000.0,
@@ -206,8 +215,7 @@ def test_a_checkpoint_and_a_teacher_count(tmp_path):
 
 
 def test_layers_of_a_teacher_bring_their_attention_along(tmp_path):
-    from osler.nn.layer_subset import of_layers
-    from osler.nn.mlm import MaskedLM
+    from osler.nn.mlm import MaskedLM, of_layers
 
     shape = find_preset("tiny").changed(layers=4, width=None, heads=None, inner=None)
     teacher = MaskedLM.from_preset(shape, vocab_size=300, pad_token_id=1, max_length=512, seed=1)

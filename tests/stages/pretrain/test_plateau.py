@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from osler.stages.pretrain.plateau import PlateauWatch, unigram_entropy
+from osler.stages.pretrain.progress import PlateauWatch, unigram_entropy
 
 
 def test_the_entropy_is_that_of_the_frequencies():

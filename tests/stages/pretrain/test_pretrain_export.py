@@ -18,10 +18,10 @@ from osler.core import artifact as artifacts
 from osler.core.config import load_recipe
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
-from osler.stages.pretrain import report, tokenizer
+from osler.stages.pretrain import report
 from osler.stages.pretrain import run as stage
+from osler.stages.pretrain import run as tokenizer
 from osler.stages.pretrain.config import PretrainRecipe
-from osler.train import export as ending
 
 SETTINGS = (
     *("preset=tiny", "max_length=32", "batch_tokens=256", "validation_share=0.2", "validation_tokens=300"),
@@ -67,7 +67,7 @@ MOMENTS = {
     "before the tokenizer is copied": (tokenizer, "copy_tokenizer", 1),
     "while the card is written": (os, "replace", 3),  # after those of identity.json and peak.json: half a file is left
     "before the page is written": (report, "report_page", 1),
-    "before the checkpoints go": (ending, "remove_tree", 1),
+    "before the checkpoints go": (artifacts, "remove_tree", 1),
     "before the files are hashed": (artifacts, "_seal", 1),
     "before the folder is moved into place": (artifacts, "_move_into_place", 1),
 }
@@ -115,6 +115,6 @@ def test_a_tokenizer_of_one_file_stays_one(tmp_path, tokenizer_folder):
 
 def test_a_process_that_comes_late_finds_the_run_over(tmp_path):
     """Under torchrun the first process may have moved the folder to its place before another one looks."""
-    assert ending.export_is_whole(artifacts.Workspace(tmp_path / "encoder.partial", main=False))
+    assert artifacts.Workspace(tmp_path / "encoder.partial", main=False).training_is_finished()
     (tmp_path / "encoder.partial").mkdir()
-    assert not ending.export_is_whole(artifacts.Workspace(tmp_path / "encoder.partial", main=False))
+    assert not artifacts.Workspace(tmp_path / "encoder.partial", main=False).training_is_finished()

@@ -7,13 +7,13 @@ import tempfile
 import pytest
 import torch
 
+from osler.nn.masking import MaskingVocabulary
 from osler.stages.pretrain import probe as module
 from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings
 from osler.stages.pretrain.probe import probe
-from osler.tasks.mlm.vocabulary import Vocabulary
-from osler.train.peak import device_name, matmul_peak
+from osler.train.precision import device_name, matmul_peak
 
-SMALL = Vocabulary(100, pad_id=1, mask_id=4, special_ids=frozenset(range(5)), prefix=(0,), suffix=(2,))
+SMALL = MaskingVocabulary(100, pad_id=1, mask_id=4, special_ids=frozenset(range(5)), prefix=(0,), suffix=(2,))
 
 
 def recipe(tmp_path, **options) -> PretrainRecipe:

@@ -13,14 +13,12 @@ import pytest
 from osler.core.artifact import Artifact, produce
 from osler.core.config import Recipe
 from osler.core.console import duration, flop_count, flop_rate, training_status
-from osler.stages.pretrain.card import model_card
+from osler.nn.masking import Masking
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
-from osler.stages.pretrain.outcome import Outcome
 from osler.stages.pretrain.progress import measured_peak, shown_on
-from osler.stages.pretrain.report import report_page, speed_page, write_reports
-from osler.tasks.mlm.settings import Masking
+from osler.stages.pretrain.report import FinishedPretraining, model_card, report_page, speed_page, write_reports
 from osler.train.config import TrainConfig
-from osler.train.run import StepReport
+from osler.train.loop import StepReport
 
 SOURCES = {
     "abstracts": {"language": "en", "licence": "CC-BY-4.0", "documents": 10, "words": 1000},
@@ -54,7 +52,7 @@ def corpus(tmp_path) -> Artifact:
 
 
 @pytest.fixture
-def outcome(corpus, tmp_path) -> Outcome:
+def outcome(corpus, tmp_path) -> FinishedPretraining:
     recipe = PretrainRecipe(
         corpus=corpus.path,
         tokenizer=tmp_path / "tokenizer",
@@ -75,7 +73,7 @@ def outcome(corpus, tmp_path) -> Outcome:
         "validation_loss": 8.2,
         "perplexity": 3640.95,
     }
-    return Outcome(recipe, config, 2000, corpus, tokens, counts, history(), 2e6, epoch_tokens=4000)
+    return FinishedPretraining(recipe, config, 2000, corpus, tokens, counts, history(), 2e6, epoch_tokens=4000)
 
 
 def figures(html: str) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.stages.pretrain.documents import TokenisedDocuments
-from osler.stages.pretrain.stream import PieceStream
+from osler.artifacts.token_shards import TokenisedDocuments
+from osler.stages.pretrain.data import PieceStream
 
 BOS, EOS = 0, 2
 lists_of_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=12)

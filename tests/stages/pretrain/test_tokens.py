@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from osler.artifacts import token_shards as shards
+from osler.artifacts.token_shards import TokenisedDocuments
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError, RecipeError
 from osler.core.files import write_json
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
-from osler.stages.pretrain import shards
-from osler.stages.pretrain.documents import TokenisedDocuments
-from osler.stages.pretrain.tokens import tokenise
-from osler.stages.pretrain.weights import source_weights
+from osler.stages.pretrain.data import source_weights
+from osler.stages.pretrain.tokenise import tokenise
 
 WORDS = [f"w{number}" for number in range(300)]
 SHARE = 0.2
@@ -36,8 +36,8 @@ SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
 from osler.core.artifact import Artifact
-from osler.stages.pretrain import shards
-from osler.stages.pretrain.tokens import tokenise
+from osler.artifacts import token_shards as shards
+from osler.stages.pretrain.tokenise import tokenise
 
 def main(corpus, tokenizer, out, share, workers=1, die=None):
     shards.SLICE_BYTES = 2_000

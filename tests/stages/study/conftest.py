@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import tomli_w
 
+from osler.artifacts.run import FinishedRun, RunSpec
+from osler.artifacts.task_folder import CARD, TaskFolder, write_records
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.files import write_atomic, write_json
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.spec import FinishedRun, RunSpec
+from osler.stages.study.recipe import StudyRecipe
 from osler.tasks.catalogue import load_card
-from osler.tasks.data import CARD, TaskData, write_records
 from osler.tasks.scoring import score
 from osler.text.document import Document, Record, Span, TextPair
 
@@ -96,7 +96,7 @@ class Bench:
             model=row,
             columns=names,
             tasks=paths,
-            task_digests=tuple(TaskData.open(path).artifact.manifest.digest for path in paths),
+            task_digests=tuple(TaskFolder.open(path).artifact.manifest.digest for path in paths),
             seed=seed,
             split="test",
             settings="{}",
@@ -105,7 +105,7 @@ class Bench:
         )
         self.count += 1
         folder = self.folder / "store" / f"{self.count:04}"
-        cards = {name: TaskData.open(path) for name, path in zip(names, paths, strict=True)}
+        cards = {name: TaskFolder.open(path) for name, path in zip(names, paths, strict=True)}
         tasks = [task.card.name for task in cards.values()]
         counted = {
             "steps": steps,
@@ -140,7 +140,7 @@ class Bench:
         return StudyRecipe.model_validate(values | more)
 
 
-def evaluation(folder: Path, task: TaskData, right: int, wrong_spans: int) -> None:
+def evaluation(folder: Path, task: TaskFolder, right: int, wrong_spans: int) -> None:
     """An evaluation as the stage writes it: predictions and metrics.json."""
     gold = task.read("test")
     predicted = [record if i < right else answered_wrongly(record) for i, record in enumerate(gold)]

@@ -9,11 +9,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from osler.artifacts.run import RunSpec
+from osler.artifacts.task_folder import TaskFolder, write_records
 from osler.core.errors import OslerError
 from osler.core.files import write_json
-from osler.stages.study.engine import Facts, Job
-from osler.stages.study.spec import RunSpec
-from osler.tasks.data import TaskData, write_records
+from osler.stages.study.engines import Facts, RunJob
 
 
 @dataclass
@@ -40,7 +40,7 @@ class FakeRunner:
     def memory(self, spec: RunSpec) -> int:
         return 1
 
-    def train(self, job: Job) -> Facts:
+    def train(self, job: RunJob) -> Facts:
         model = job.spec.model
         if self._of(self.fails, job.spec, 0) and not (self.log.parent / "mended").exists():
             raise OslerError("this one cannot be done")
@@ -54,7 +54,7 @@ class FakeRunner:
         time.sleep(self.seconds)
         self._note("train", job)
         bundle.mkdir(parents=True, exist_ok=True)
-        names = [TaskData.open(path).card.name for path in job.spec.tasks]
+        names = [TaskFolder.open(path).card.name for path in job.spec.tasks]
         value = self._of(self.dev, job.spec, 0.5)
         steps = [{"kind": "eval", "step": step, **dict.fromkeys(names, step / 10)} for step in (1, 2)]
         write_json(bundle / "history.json", steps)
@@ -70,13 +70,13 @@ class FakeRunner:
         write_json(bundle / "manifest.json", {"counts": counts, "recipe": {"epochs": 1}})
         return Facts(os.environ.get("FAKE_DEVICE", "fake"))
 
-    def score(self, job: Job) -> Facts:
+    def score(self, job: RunJob) -> Facts:
         for column, path in zip(job.spec.columns, job.spec.tasks, strict=True):
             folder = job.folder / "evaluation" / column
             if (folder / "metrics.json").exists():
                 continue
             self._note("score", job)
-            task = TaskData.open(path)
+            task = TaskFolder.open(path)
             gold = task.read(job.spec.split)
             missed = self._of(self.missed, job.spec, 0)
             found = [doc.with_(spans=()) if i < missed + job.spec.seed else doc for i, doc in enumerate(gold)]
@@ -92,7 +92,7 @@ class FakeRunner:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line.partition(" ")[2] for line in lines if line.startswith(kind)]
 
-    def _note(self, kind: str, job: Job) -> None:
+    def _note(self, kind: str, job: RunJob) -> None:
         with open(self.log, "a") as stream:
             stream.write(f"{kind} {job.spec.label}\n")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.edges import edge_text, edges
-from osler.stages.study.report import write_reports
+from osler.stages.study.page import write_reports
+from osler.stages.study.plan import edge_text, edges
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 
 

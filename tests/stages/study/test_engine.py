@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 
+from osler.artifacts.run import RunSpec, state_of
 from osler.core.errors import OslerError
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.engine import Job
 from osler.stages.study.engine_local import LocalEngine
-from osler.stages.study.engine_room import Place, Room, fits, listed_gpus, room
+from osler.stages.study.engines import Room, RunJob, RunSlot, fits, listed_gpus, room
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
-from osler.stages.study.spec import RunSpec
-from osler.stages.study.status import state_of
 
 HERE = Path(__file__).parent
 
@@ -30,7 +28,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from fake_runner import FakeRunner
-from osler.stages.study.config import StudyRecipe
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 
 if __name__ == "__main__":
@@ -119,28 +117,28 @@ def test_workers_have_the_environment_of_their_study(task, tmp_path, fake, monke
 
 
 def test_small_runs_share_a_gpu_by_memory_and_a_large_one_waits(tmp_path, fake):
-    engine = LocalEngine(fake(), Room((Place("0", 100), Place("1", 100)), workers=4, threads=1, gated=True))
+    engine = LocalEngine(fake(), Room((RunSlot("0", 100), RunSlot("1", 100)), workers=4, threads=1, gated=True))
     busy: list[Any] = []
 
     def place(memory: int) -> int | None:
         spec = RunSpec("m", "m", ("c",), (tmp_path,), ("d",), 1, "test", "{}")
-        job = Job(spec, "key", tmp_path, "m", score=False, memory=memory)
+        job = RunJob(spec, "key", tmp_path, "m", score=False, memory=memory)
         found = engine._place(job, busy)
         if found is not None:
             busy.append(type("Worker", (), {"job": job, "place": found})())
         return found
 
     assert [place(40), place(70), place(40), place(40)] == [0, 1, 0, None]
-    assert fits(Place(None, 100), 0, 1000)  # what fits nowhere is tried alone
+    assert fits(RunSlot(None, 100), 0, 1000)  # what fits nowhere is tried alone
 
 
 def test_the_room_is_by_cores_without_a_gpu_and_by_memory_with_one(monkeypatch):
-    monkeypatch.setattr("osler.stages.study.engine_room.cores", lambda: 8)
-    monkeypatch.setattr("osler.stages.study.engine_room.visible_gpus", list)
+    monkeypatch.setattr("osler.stages.study.engines.cores", lambda: 8)
+    monkeypatch.setattr("osler.stages.study.engines.visible_gpus", list)
     assert (room(0, runs=100).workers, room(0, runs=100).threads) == (4, 2)
     assert (room(0, runs=2).workers, room(0, runs=2).threads) == (2, 4)
     assert (room(8, runs=100).workers, room(8, runs=100).threads, room(8, runs=100).gated) == (8, 1, False)
-    monkeypatch.setattr("osler.stages.study.engine_room.visible_gpus", lambda: [Place("0", 1000), Place("1", 1000)])
+    monkeypatch.setattr("osler.stages.study.engines.visible_gpus", lambda: [RunSlot("0", 1000), RunSlot("1", 1000)])
     assert room(0, runs=100, smallest=300).workers == 6
     assert [room(0, runs=runs, smallest=10).workers for runs in (1, 7, 8, 9, 20, 100)] == [1, 7, 8, 5, 7, 8]
     assert room(0, runs=100, cpu_only=True).places[0].visible is None
@@ -150,6 +148,6 @@ def test_the_room_is_by_cores_without_a_gpu_and_by_memory_with_one(monkeypatch):
 
 def test_gpus_are_those_that_the_process_may_see():
     listing = "0, GPU-a, 1000\n1, GPU-b, 2000\n"
-    assert listed_gpus(listing, None) == [Place("0", 1000 << 20), Place("1", 2000 << 20)]
-    assert listed_gpus(listing, "1") == [Place("1", 2000 << 20)]
-    assert listed_gpus(listing, "GPU-b,0") == [Place("1", 2000 << 20), Place("0", 1000 << 20)]
+    assert listed_gpus(listing, None) == [RunSlot("0", 1000 << 20), RunSlot("1", 2000 << 20)]
+    assert listed_gpus(listing, "1") == [RunSlot("1", 2000 << 20)]
+    assert listed_gpus(listing, "GPU-b,0") == [RunSlot("1", 2000 << 20), RunSlot("0", 1000 << 20)]

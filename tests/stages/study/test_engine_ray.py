@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from encoders import preset_encoder
 
-from osler.cli.runner import LocalRunner
 from osler.core.artifact import Artifact
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.config import StudyRecipe
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
+from osler.stages.study.runner import LocalRunner
 
 ray = pytest.importorskip("ray")
 
@@ -33,9 +33,9 @@ from pathlib import Path
 
 import ray
 
-from osler.cli.runner import LocalRunner
+from osler.stages.study.runner import LocalRunner
 from osler.core.config import load_recipe
-from osler.stages.study.config import StudyRecipe
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from osler.cli.study_pairwise import in_pairs
+from osler.cli.study import in_pairs
 from osler.core.errors import RecipeError
-from osler.metrics.significance import Comparison
+from osler.metrics.significance import PairedComparison
 from osler.stages.study.cells import CellKey
-from osler.stages.study.comparisons import Compared
+from osler.stages.study.page import write_reports
 from osler.stages.study.pairwise import HELPS, HURTS, NOTHING, UNKNOWN, Effect, affinity_groups, effects, matrix
-from osler.stages.study.report import write_reports
-from osler.stages.study.results import Results, collect
-from osler.stages.study.sections import accounting_table
+from osler.stages.study.results import Compared, Results, collect
+from osler.stages.study.tables import accounting_table
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def test_page_and_json(bench, results: Results, tmp_path: Path) -> None:
 
 def effect(helper: str, helped: str, difference: float, kind: str) -> Effect:
     low, high = {HELPS: (0.01, 1), HURTS: (-1, -0.01), NOTHING: (-1, 1)}[kind]
-    comparison = Comparison(0.5 + difference, 0.5, difference, low, high, 0.01)
+    comparison = PairedComparison(0.5 + difference, 0.5, difference, low, high, 0.01)
     key = CellKey("a", helped, "pair", 1.0, helper)
     return Effect(helper, helped, difference, Compared(key, key.twin, comparison, 0.01), 1, 1)
 

@@ -9,19 +9,18 @@ from typing import Any, get_args
 
 import pytest
 
-from osler.bundle.spec import BundleSpec, HeadSpec
-from osler.cli.runner import LocalRunner
+from osler.artifacts.bundle import BundleHead, BundleSpec
+from osler.artifacts.run import PATHS, RunSpec, with_whole_paths, without_paths
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.errors import OslerError, OutputError
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.home import recall
-from osler.stages.study.paths import PATHS, with_whole_paths, without_paths
 from osler.stages.study.plan import expand
+from osler.stages.study.progress import recall
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
-from osler.stages.study.spec import RunSpec
-from osler.tasks.data import TaskData
+from osler.stages.study.runner import LocalRunner
 
 
 class Text(Recipe):
@@ -60,8 +59,10 @@ def work(bench, tmp_path: Path) -> Path:
     bench.spans("one")
     (folder / "teacher").mkdir()
     (folder / "teacher" / "weights").write_text("some")
-    card = TaskData.open(bench.tasks["one"][0]).card
-    BundleSpec(max_length=64, overlap=8, heads={"one": HeadSpec(card=card, protocol="strict")}).save(folder / "teacher")
+    card = TaskFolder.open(bench.tasks["one"][0]).card
+    BundleSpec(max_length=64, overlap=8, heads={"one": BundleHead(card=card, protocol="strict")}).save(
+        folder / "teacher"
+    )
     return folder
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.stages.study.report import write_reports
+from osler.stages.study.page import write_reports
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from osler.core.errors import ArtifactError, OslerError
 from osler.stages.study.cells import CellKey
-from osler.stages.study.report import write_report, write_reports
+from osler.stages.study.page import write_report, write_reports
 from osler.stages.study.results import collect, read_results
 
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from osler.bundle.spec import BundleSpec, HeadSpec
-from osler.cli.runner import LocalRunner
+from osler.artifacts.bundle import BundleHead, BundleSpec
+from osler.artifacts.run import RunSpec
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import load_recipe, validate
 from osler.core.errors import RecipeError
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.plan import Plan, expand
+from osler.stages.study.plan import StudyPlan, expand
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
-from osler.stages.study.runs import Schedule
-from osler.stages.study.spec import RunSpec
-from osler.tasks.data import TaskData
+from osler.stages.study.runner import LocalRunner
+from osler.stages.study.schedule import Schedule
 
 NAMES = ("clinic-entities-en", "clinic-phi-en", "clinic-entities-es")
 ENTITIES, PHI, SPANISH = NAMES
@@ -45,7 +45,7 @@ def recipe(known: dict[str, Path], /, *models: str, **more) -> StudyRecipe:
     return validate(StudyRecipe, values | {"seeds": [1, 2], "workers": 1, "resamples": 200} | more, where="test")
 
 
-def plan(study: StudyRecipe, tmp_path: Path) -> Plan:
+def plan(study: StudyRecipe, tmp_path: Path) -> StudyPlan:
     return expand(study, tmp_path / "study", Checker())
 
 
@@ -289,8 +289,8 @@ def test_a_grid_may_be_written_without_quotes(tasks, tmp_path):
 
 
 def test_a_teacher_without_a_head_for_a_column_is_told_before_the_first_run(tasks, tmp_path):
-    card = TaskData.open(tasks[PHI]).card
-    BundleSpec(max_length=64, overlap=8, heads={PHI: HeadSpec(card=card, protocol="strict")}).save(tmp_path)
+    card = TaskFolder.open(tasks[PHI]).card
+    BundleSpec(max_length=64, overlap=8, heads={PHI: BundleHead(card=card, protocol="strict")}).save(tmp_path)
     with pytest.raises(RecipeError, match="the teacher has no head for clinic-entities-en"):
         plan(recipe(tasks, finetune={"teacher": {"bundle": str(tmp_path)}}), tmp_path)
 

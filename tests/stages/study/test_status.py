@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from osler.artifacts.run import RunStatus, holding, read_status, state_of, time_left
 from osler.cli.main import app
 from osler.core.errors import OslerError
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.home import lines, recall
+from osler.stages.study.progress import failures, lines, recall, states_table, summary
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import report, run
-from osler.stages.study.status import RunStatus, holding, read_status, state_of, time_left
-from osler.stages.study.status_view import failures, states_table, summary
 
 
 @pytest.fixture(scope="module")

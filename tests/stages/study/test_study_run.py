@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import OslerError, OutputError, RecipeError
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.config import StudyRecipe
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import report, run
-from osler.tasks.data import TaskData
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_a_group_with_a_failed_run_is_not_decided_by_the_rest(task, tmp_path, fa
 
 
 def test_numbers_under_different_protocols_never_share_a_column(task, tmp_path, monkeypatch, fake):
-    card = TaskData.open(task).card
+    card = TaskFolder.open(task).card
     other = {**card.protocols, "other": card.protocols["strict"]}
     monkeypatch.setattr(type(card), "protocol_named", lambda self, name=None: other[name or "strict"])
     runner = fake(protocol={"two": "other"})

@@ -13,14 +13,14 @@ from osler.cli.main import app
 from osler.core.config import validate
 from osler.core.errors import OslerError, RecipeError
 from osler.core.files import write_json
-from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.home import lines
+from osler.stages.study.engines import MatchedLength, folder_of, same_length, updates_of
 from osler.stages.study.plan import expand
+from osler.stages.study.progress import lines
+from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.results import collect, read_results
 from osler.stages.study.run import run
-from osler.stages.study.twins import Updates, folder_of, same_length, updates_of
 
 NAMES = ("clinic-entities-en", "clinic-phi-en")
 ENTITIES, PHI = NAMES
@@ -164,12 +164,12 @@ def manifest(folder: Path, trained: dict[str, int], epochs: list[dict[str, int]]
 
 def test_dev_is_looked_at_as_often_as_in_the_joint_run(tmp_path):
     each_epoch = manifest(tmp_path / "a", {"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2)
-    assert updates_of(each_epoch, "x") == Updates(60, 30)
+    assert updates_of(each_epoch, "x") == MatchedLength(60, 30)
     by_steps = manifest(tmp_path / "b", {"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2, eval_every=10)
-    assert updates_of(by_steps, "x") == Updates(60, 5)
+    assert updates_of(by_steps, "x") == MatchedLength(60, 5)
     # Stopped by dev in the middle of the first epoch: the twin has what was trained, not what was planned.
     stopped = manifest(tmp_path / "c", {"x": 11, "y": 9}, [{"x": 30, "y": 30}] * 2, eval_every=10)
-    assert updates_of(stopped, "x") == Updates(11, 5)
+    assert updates_of(stopped, "x") == MatchedLength(11, 5)
 
 
 def test_a_plain_run_is_the_twin_only_where_length_schedule_and_looks_agree(tmp_path):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from osler.stages.vocab.cutting import Cut, Cutter
-from osler.stages.vocab.pieces import Style
+from osler.stages.vocab.tokenizers import Cut, Cutter, EntryStyle
 
 
 def shown(cutter: Cutter, word: str) -> str:
-    return Style.of(cutter).shown(word, cutter.pieces([word])[word])
+    return EntryStyle.of(cutter).shown(word, cutter.pieces([word])[word])
 
 
 def byte_level(*merges: tuple[str, str]) -> Tokenizer:

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from osler.stages.vocab.counting import count
-from osler.stages.vocab.cutting import Cutter
-from osler.stages.vocab.fertility import measure
-from osler.stages.vocab.texts import Text
+from osler.artifacts.corpus import Text
+from osler.stages.vocab.figures import count, measure_fertility
+from osler.stages.vocab.tokenizers import Cutter
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def test_figures_by_source_and_by_language_over_words_with_letters(cutter: Cutte
         Text("y", "en", "fever, abc; abc - dad"),
         Text("y", None, "aspirin"),
     ]
-    result = measure(cutter, count(documents)).plain()
+    result = measure_fertility(cutter, count(documents)).plain()
     assert result["sources"]["x"] == {
         "documents": 1,
         "words": 2,
@@ -46,8 +45,8 @@ def test_figures_by_source_and_by_language_over_words_with_letters(cutter: Cutte
 
 
 def test_no_words_at_all(cutter: Cutter) -> None:
-    assert measure(cutter, count([Text("x", None, "1 2 3")])).plain()["fertility"] == 0
-    assert measure(cutter, count([Text("x", None, "")])).plain()["tokens_per_1000_characters"] == 0
+    assert measure_fertility(cutter, count([Text("x", None, "1 2 3")])).plain()["fertility"] == 0
+    assert measure_fertility(cutter, count([Text("x", None, "")])).plain()["tokens_per_1000_characters"] == 0
 
 
 def test_words_are_those_of_the_running_text() -> None:

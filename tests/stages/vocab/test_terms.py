@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from osler.artifacts.corpus import Text, sample
 from osler.core.artifact import Artifact
 from osler.core.errors import InputError
-from osler.stages.vocab.medical import is_medical
-from osler.stages.vocab.terms import Term, TermCount, read_terms
-from osler.stages.vocab.texts import Text, sample
+from osler.stages.vocab.terms import Term, TermCount, is_medical, read_terms
 
 
 @pytest.mark.parametrize(

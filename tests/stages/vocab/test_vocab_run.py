@@ -10,8 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from osler.core.artifact import Artifact
-from osler.core.config import load_recipe
-from osler.core.recipes import find_recipe
+from osler.core.config import find_recipe, load_recipe
 from osler.stages.vocab.config import VocabRecipe
 from osler.stages.vocab.run import plan, run
 

@@ -7,17 +7,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from osler.core.errors import ArtifactError
-from osler.tasks.mlm.masking import IGNORED, Masker
-from osler.tasks.mlm.settings import Masking
-from osler.tasks.mlm.vocabulary import Vocabulary
-from osler.tasks.mlm.words import WordTable, word_table
-from osler.tasks.tokens import Tokens
+from osler.nn.masking import IGNORED, Masker, Masking, MaskingVocabulary, WordTable, word_table
+from osler.text.subwords import SubwordTokenizer
 
 BOS, EOS, MASK, VOCAB = 0, 2, 4, 1000
 # Entries from 500 on begin a word, 990 to 999 are punctuation, the rest continue.
 _NUMBERS = np.arange(VOCAB)
 WORDS = WordTable((_NUMBERS >= 500) | (_NUMBERS < 5), (_NUMBERS >= 990) | (_NUMBERS < 5))
-VOCABULARY = Vocabulary(VOCAB, 1, MASK, frozenset(range(5)), (BOS,), (EOS,), frozenset({7, 8}), WORDS)
+VOCABULARY = MaskingVocabulary(VOCAB, 1, MASK, frozenset(range(5)), (BOS,), (EOS,), frozenset({7, 8}), WORDS)
 
 
 def masker(**settings_) -> Masker:
@@ -188,12 +185,12 @@ def test_words_of_pieces_marked_at_their_end():
 def test_a_broken_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model":')
     with pytest.raises(ArtifactError, match=r"tokenizer\.json: this is not the description of a tokenizer"):
-        Tokens.load(tmp_path)
+        SubwordTokenizer.load(tmp_path)
 
 
 def test_a_vocabulary_knows_its_gaps_and_its_words(tokenizer_folder):
-    tokens = Tokens.load(tokenizer_folder)
-    vocabulary = Vocabulary.of(tokens)
+    tokens = SubwordTokenizer.load(tokenizer_folder)
+    vocabulary = MaskingVocabulary.of(tokens)
     assert vocabulary.size == tokens.tokenizer.get_vocab_size()
     assert vocabulary.unused_ids == frozenset()
     ids = np.array(tokens.encode(["chest pain."])[0].ids)

@@ -8,10 +8,10 @@ HEADS = Registry(
     "heads",
     {
         "tagging": "osler.nn.heads.tagging:Tagging",
-        "crf": "osler.nn.heads.crf:LinearChain",
-        "classification": "osler.nn.heads.classification:Classification",
-        "markers": "osler.nn.heads.markers:Markers",
-        "multilabel": "osler.nn.heads.multilabel:MultiLabel",
-        "regression": "osler.nn.heads.regression:Regression",
+        "crf": "osler.nn.heads.tagging:LinearChain",
+        "classification": "osler.nn.heads.sequence:Classification",
+        "markers": "osler.nn.heads.sequence:Markers",
+        "multilabel": "osler.nn.heads.sequence:MultiLabel",
+        "regression": "osler.nn.heads.sequence:Regression",
     },
 )

@@ -1,12 +1,16 @@
-"""One label for each token."""
+"""One label per token, independent or as a linear-chain CRF."""
 
 from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from osler.nn.heads.base import IGNORED, Head, linear, total
 from osler.nn.packing import Packed
+from osler.text.tags import Scheme, transitions
 
 
 class Tagging(Head):
@@ -28,3 +32,99 @@ class Tagging(Head):
         """Cross-entropy."""
         losses = cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="none")
         return total(losses, targets != IGNORED, weights)
+
+
+# Finite, since differences of infinities are not numbers; exp of it is zero, so a forbidden path has no share all the same.
+_FORBIDDEN = -1e4
+
+
+class LinearChain(Tagging):
+    """Scores of tags from each word's hidden state, and of each tag after each other; targets [T], -100 is not in the chain."""
+
+    kind = "crf"
+
+    allowed: Tensor
+    may_start: Tensor
+    may_end: Tensor
+
+    def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.1) -> None:
+        super().__init__(hidden_size, num_labels, dropout)
+        self.transitions = nn.Parameter(torch.zeros(num_labels, num_labels))
+        # Made again from the labels, so they are no part of the saved weights.
+        everything = torch.ones(num_labels, dtype=torch.bool)
+        self.register_buffer("allowed", everything.expand(num_labels, -1).clone(), persistent=False)
+        self.register_buffer("may_start", everything.clone(), persistent=False)
+        self.register_buffer("may_end", everything.clone(), persistent=False)
+
+    def name_outputs(self, labels: Sequence[str]) -> None:
+        """Forbid the steps that the scheme of these tags does not know; without tags every step stays allowed."""
+        if labels:
+            scheme = Scheme.BIOES if any(label[:2] in ("E-", "S-") for label in labels) else Scheme.BIO
+            legal = transitions(labels, scheme)
+            self.allowed.copy_(torch.tensor(legal.allowed))
+            self.may_start.copy_(torch.tensor(legal.start))
+            self.may_end.copy_(torch.tensor(legal.end))
+
+    def steps(self) -> Tensor:
+        """The learned scores of each tag (row) followed by each other (column)."""
+        return self.transitions.detach().float()
+
+    def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The loss of rows that are one single chain."""
+        borders = torch.tensor([0, len(targets)], device=targets.device)
+        return self._loss(logits, targets, borders, weights)
+
+    def batch_loss(
+        self, logits: Tensor, targets: Tensor, batch: Packed, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The negative log-likelihood of all chains, one a sequence, and the number of their words."""
+        return self._loss(logits, targets, batch.cu_seqlens[: batch.num_sequences + 1], weights)
+
+    def _loss(self, logits: Tensor, targets: Tensor, borders: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        if weights is not None:
+            raise ValueError("the words of a chain cannot be weighed one by one")
+        words = (targets != IGNORED).nonzero().flatten()
+        count = torch.tensor(float(len(words)), device=logits.device)
+        if not len(words):
+            # Of no value, but tied to every parameter: ranks that exchange gradients must agree on which there are.
+            return (logits.sum() + self.transitions.sum()) * 0.0, count
+        with torch.autocast(logits.device.type, enabled=False):  # a sum over hundreds of words is not for 8 bits
+            likelihood = self._log_likelihood(*_rows(logits.float()[words], targets[words], words, borders))
+        return -likelihood.sum(), count
+
+    def _log_likelihood(self, scores: Tensor, gold: Tensor, real: Tensor) -> Tensor:
+        """The log-probability of each gold chain [N], for scores [N, W, L] of which `real` [N, W] come first in their row."""
+        steps = self.transitions.float()
+        legal = steps + _FORBIDDEN * ~self.allowed
+        last = gold.gather(1, real.sum(dim=1, keepdim=True) - 1).squeeze(1)
+        lifted = ~self.allowed[gold[:, :-1], gold[:, 1:]]
+
+        of_gold = scores.gather(2, gold[:, :, None]).squeeze(2)
+        taken = torch.where(real[:, 1:], steps[gold[:, :-1], gold[:, 1:]], 0.0)
+        path = torch.where(real, of_gold, 0.0).sum(dim=1) + taken.sum(dim=1)
+
+        total = scores[:, 0] + _unless(self.may_start, gold[:, 0])
+        for place in range(1, scores.shape[1]):
+            weights = torch.where(lifted[:, place - 1, None, None], steps, legal)
+            onward = torch.logsumexp(total[:, :, None] + weights, dim=1) + scores[:, place]
+            total = torch.where(real[:, place, None], onward, total)
+        return path - torch.logsumexp(total + _unless(self.may_end, last), dim=1)
+
+
+def _unless(allowed: Tensor, gold: Tensor) -> Tensor:
+    """The price of each tag [N, L] at an end of the chain; nothing where gold itself has a forbidden one there."""
+    return torch.where(allowed[gold][:, None], _FORBIDDEN * ~allowed, 0.0)
+
+
+def _rows(scores: Tensor, gold: Tensor, words: Tensor, borders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Words end to end as rows of chains: scores [N, W, L], gold [N, W] and which cells are words [N, W]."""
+    chain = torch.searchsorted(borders[1:].long(), words, right=True)
+    _, chain, lengths = torch.unique_consecutive(chain, return_inverse=True, return_counts=True)
+    column = torch.arange(len(words), device=words.device) - (lengths.cumsum(0) - lengths)[chain]
+    size = (len(lengths), int(lengths.max()))
+    real = torch.zeros(size, dtype=torch.bool, device=words.device)
+    real[chain, column] = True
+    tags = gold.new_zeros(size)
+    tags[chain, column] = gold
+    rows = scores.new_zeros(*size, scores.shape[1]).index_put((chain, column), scores)
+    return rows, tags, real

@@ -13,7 +13,7 @@ from osler.core.config import Recipe, runtime, validate
 from osler.stages.corpus.filters import FILTERS, Filter
 
 
-class Source(Recipe):
+class CorpusSource(Recipe):
     """One named body of text: where its files are and how to read them."""
 
     name: str | None = Field(None, pattern=r"^[\w.+-]+$")
@@ -70,7 +70,7 @@ class Unicode(Recipe):
 class CorpusRecipe(Recipe):
     """What goes into a corpus and what is removed from it."""
 
-    sources: tuple[Source, ...] = Field(min_length=1)
+    sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Bodies of text, in order: of two copies of a document the first is kept."""
     unicode: Unicode = Unicode()
     filters: Mapping[str, SerializeAsAny[Filter]] = {"length": {}}  # type: ignore[dict-item]

@@ -19,7 +19,7 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePart:
     """What can be read of a file on its own: `start` to `stop` in the reader's unit; its first row is `first_row`."""
 
     file: InputFile
@@ -38,7 +38,7 @@ class RawDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RepairedDocument:
     """What a filter judges: repaired text and what is known about it."""
 
     text: str

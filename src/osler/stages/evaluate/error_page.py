@@ -1,20 +1,17 @@
-"""The error page: what went wrong, counted, grouped, and linked to the documents below with gold and predictions marked.
-
-It holds the text of documents, says so at its top, and is made on request only.
-"""
+"""The error page: what went wrong, counted, grouped and linked to the marked documents."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from osler.metrics.calibration import calibration
 from osler.report.page import Page
+from osler.report.plots import curves
 from osler.report.tables import Cell, Column, Links
-from osler.stages.evaluate.confidence import confidence_section
-from osler.stages.evaluate.error_marks import TYPE, Marked, marked, marked_value
 from osler.stages.evaluate.error_tables import (
     Anchors,
     class_table,
@@ -25,25 +22,151 @@ from osler.stages.evaluate.error_tables import (
     outcome_table,
     surest,
 )
-from osler.stages.evaluate.errors import Errors
-from osler.stages.evaluate.findings import WRONG, Finding, Outcome, Residual, outcomes
+from osler.stages.evaluate.errors import WRONG, Answer, Errors, Finding, MatchOutcome, Residual, confidences, outcomes
 from osler.tasks.card import Kind
-from osler.text.document import Document
+from osler.text.document import Document, Record, Relation, Span
+
+TYPE = "type"
+"""The attribute that holds the type of a marked mention, whose label says what became of it."""
+
+
+@dataclass(frozen=True)
+class MarkedRecord:
+    """A record ready to be shown, its caption, and the anchor of each finding in it."""
+
+    record: Record
+    caption: str
+    anchors: dict[Finding, str]
+
+
+def marked(errors: Errors, number: int, findings: Sequence[Finding], place: int) -> MarkedRecord:
+    """Mark the record with this number, which will stand at this place (from 1) among those on the page."""
+    name, record = f"n{place}", errors.gold[number]
+    wrong: Counter[MatchOutcome] = Counter(
+        finding.outcome for finding in findings if finding.outcome is not MatchOutcome.CORRECT
+    )
+    summary = ", ".join(f"{wrong[outcome]} {outcome.said}" for outcome in MatchOutcome if wrong[outcome])
+    caption = f"{place} · {record.id}"
+    if errors.card.kind is Kind.TAGGING and isinstance(record, Document):
+        document, anchors = _mentions(record, findings, name)
+        return MarkedRecord(document, f"{caption} · {summary}", anchors)
+    if errors.card.kind is Kind.RELATION and isinstance(record, Document):
+        document, anchors = _relations(record, findings, name)
+        return MarkedRecord(document, f"{caption} · {summary}", anchors)
+    tags = tuple(tag for finding in findings for tag in _tags(errors.card.kind, finding))
+    return MarkedRecord(_tagged(record, tags), caption, dict.fromkeys(findings, name))
+
+
+def marked_value(errors: Errors, residual: Residual, place: int) -> MarkedRecord:
+    """A record of a regression with its two values."""
+    record = errors.gold[residual.record]
+    tags = (
+        f"gold {residual.gold:.3g}",
+        f"predicted {residual.predicted:.3g}",
+        f"difference {residual.difference:+.3g}",
+    )
+    return MarkedRecord(_tagged(record, tags), f"{place} · {record.id}", {})
+
+
+def _mentions(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
+    spans: list[Span] = []
+    anchors: dict[Finding, str] = {}
+    for finding in findings:
+        anchors[finding] = f"{name}-s{len(spans)}"
+        sides = [("gold", finding.gold), ("predicted", finding.predicted)]
+        if finding.outcome is MatchOutcome.CORRECT:
+            sides = sides[1:]
+        for side, answer in sides:
+            if answer is not None:
+                paired = finding.gold is not None and finding.predicted is not None
+                said = finding.outcome.said
+                label = f"{said}: {side}" if paired and finding.outcome is not MatchOutcome.CORRECT else said
+                spans.append(Span(answer.extents[0], label, f"T{len(spans)}", answer.score, {TYPE: answer.label}))
+    return Document(document.id, document.text, tuple(spans)), anchors
+
+
+def _relations(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
+    relations: list[Relation] = []
+    anchors: dict[Finding, str] = {}
+    wrong_first = sorted(findings, key=lambda finding: finding.outcome is MatchOutcome.CORRECT)
+    for finding in wrong_first:
+        answer = finding.gold or finding.predicted
+        if answer is None:
+            continue
+        head, tail = answer.arguments
+        score = finding.predicted.score if finding.predicted else None
+        relations.append(Relation(f"{finding.outcome.said}: {_change(finding)}", head, tail, score=score))
+        anchors[finding] = f"{name}-r{len(relations)}"
+    used = {argument for relation in relations for argument in (relation.head, relation.tail)}
+    spans = tuple(span for span in document.spans if span.id in used)
+    return Document(document.id, document.text, spans, tuple(relations)), anchors
+
+
+def _change(finding: Finding) -> str:
+    labels = dict.fromkeys(answer.label for answer in (finding.gold, finding.predicted) if answer)
+    return ", predicted ".join(labels)
+
+
+def _tags(kind: Kind, finding: Finding) -> list[str]:
+    if kind is Kind.CLASSIFICATION and finding.gold and finding.predicted:
+        return [f"gold: {finding.gold.label}", f"predicted: {_scored(finding.predicted)}"]
+    answer = finding.predicted or finding.gold
+    return [f"{finding.outcome.said}: {_scored(answer)}"] if answer else []
+
+
+def _scored(answer: Answer) -> str:
+    return answer.label if answer.score is None else f"{answer.label} {answer.score:.2f}"
+
+
+def _tagged(record: Record, tags: tuple[str, ...]) -> Record:
+    if isinstance(record, Document):
+        return Document(record.id, record.text, labels=tags)
+    return record.with_(labels=tags, value=None)
+
+
+_FEW = 10
+
+
+def confidence_section(page: Page, errors: Errors) -> None:
+    """How often predictions are right by how sure the model was; nothing where too few have a score."""
+    scores, right = confidences(errors.findings)
+    if len(scores) < _FEW:
+        return
+    found = calibration(scores, right)
+    points = [(part.confidence, part.accuracy) for part in found.bins]
+    page.heading("Confidence")
+    page.text(
+        f"How often predictions are right, by how sure the model was of them ({len(scores):,} predictions). On average "
+        f"confidence and accuracy are {found.expected_error * 100:.1f} points apart. What was not predicted has no score "
+        "and is not here."
+    )
+    page.figure(
+        curves(
+            {"predictions": points, "if confidence were accuracy": [(0.0, 0.0), (1.0, 1.0)]},
+            xlabel="confidence",
+            ylabel="share that is right",
+        ),
+        "Below the diagonal the model is too sure, above it not sure enough.",
+    )
+    rows = [(f"{p.low:.1f} to {p.high:.1f}", p.count, p.confidence, p.accuracy, p.gap) for p in found.bins]
+    shares = [Column(name, digits=1, scale=100) for name in ("mean confidence", "right", "difference")]
+    page.table(["confidence", "predictions", *shares], rows)
+
 
 _WARNING = (
     "**This page holds the text of documents.** Keep it, share it and delete it as you would the documents themselves."
 )
 _MEANINGS = {
-    Outcome.MISSED: "Gold has it and no prediction goes with it.",
-    Outcome.INVENTED: "Predicted, and nothing in gold goes with it.",
-    Outcome.BOUNDARY: "The right type on characters that overlap those of gold.",
-    Outcome.TYPE: "The same place with another type.",
-    Outcome.BOUNDARY_TYPE: "Another type, on characters that overlap those of gold.",
+    MatchOutcome.MISSED: "Gold has it and no prediction goes with it.",
+    MatchOutcome.INVENTED: "Predicted, and nothing in gold goes with it.",
+    MatchOutcome.BOUNDARY: "The right type on characters that overlap those of gold.",
+    MatchOutcome.TYPE: "The same place with another type.",
+    MatchOutcome.BOUNDARY_TYPE: "Another type, on characters that overlap those of gold.",
 }
 _HEADINGS = {
-    Outcome.BOUNDARY: "Wrong boundary",
-    Outcome.TYPE: "Wrong type",
-    Outcome.BOUNDARY_TYPE: "Wrong boundary and type",
+    MatchOutcome.BOUNDARY: "Wrong boundary",
+    MatchOutcome.TYPE: "Wrong type",
+    MatchOutcome.BOUNDARY_TYPE: "Wrong boundary and type",
 }
 _RESIDUALS = 100
 
@@ -80,7 +203,7 @@ def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
         finding: (str(place), anchor)
         for place, view in enumerate(views, 1)
         for finding, anchor in view.anchors.items()
-        if finding.outcome is not Outcome.CORRECT
+        if finding.outcome is not MatchOutcome.CORRECT
     }
     counts = outcomes(errors.findings)
     wrong_records = len({finding.record for finding in errors.wrong})
@@ -90,7 +213,7 @@ def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
     page.numbers(
         [
             (heading.metric.replace("_", " "), f"{heading.main * 100:.2f}", heading.protocol),
-            ("correct", f"{counts[Outcome.CORRECT]:,}"),
+            ("correct", f"{counts[MatchOutcome.CORRECT]:,}"),
             ("errors", f"{len(errors.wrong):,}", errors_said),
             ("records with an error", f"{wrong_records:,}", f"of {len(errors.gold):,} in {heading.split}"),
         ]
@@ -145,7 +268,7 @@ def _of_mentions(page: Page, errors: Errors, anchors: Anchors) -> None:
     for outcome in sorted(_MEANINGS, key=lambda outcome: -counts[outcome]):
         if counts[outcome]:
             page.heading(_HEADINGS.get(outcome, outcome.said.capitalize()))
-            page.text(_MEANINGS[outcome] + (_lengths(errors) if outcome is Outcome.BOUNDARY else ""))
+            page.text(_MEANINGS[outcome] + (_lengths(errors) if outcome is MatchOutcome.BOUNDARY else ""))
             page.table(form_table(errors, outcome, anchors))
 
 
@@ -153,7 +276,7 @@ def _lengths(errors: Errors) -> str:
     """In which way borders are wrong."""
     short = long = other = 0
     for finding in errors.findings:
-        if finding.outcome is Outcome.BOUNDARY and finding.gold and finding.predicted:
+        if finding.outcome is MatchOutcome.BOUNDARY and finding.gold and finding.predicted:
             gold, said = finding.gold.extents[0], finding.predicted.extents[0]
             (a, b), (c, d) = (gold[0][0], gold[-1][1]), (said[0][0], said[-1][1])
             short += a <= c and d <= b
@@ -163,7 +286,7 @@ def _lengths(errors: Errors) -> str:
 
 
 def _of_labels(page: Page, errors: Errors, anchors: Anchors) -> None:
-    for outcome in (Outcome.MISSED, Outcome.INVENTED):
+    for outcome in (MatchOutcome.MISSED, MatchOutcome.INVENTED):
         if outcomes(errors.findings)[outcome]:
             page.heading(outcome.said.capitalize()).text(_MEANINGS[outcome])
             page.table(label_table(errors, outcome, anchors))
@@ -183,7 +306,7 @@ _SECTIONS: dict[Kind, Callable[[Page, Errors, Anchors], None]] = {
 }
 
 
-def _documents(page: Page, errors: Errors, views: Sequence[Marked], chosen: str, wrong: int) -> None:
+def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], chosen: str, wrong: int) -> None:
     page.heading("Documents")
     if not views:
         page.text("No record has an error.")

@@ -1,19 +1,27 @@
-"""The tables of the error page: counts, who was taken for whom, and errors grouped by what they say."""
+"""Errors as tables for the page, and as errors.csv and errors.json without any text."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from osler.core.files import write_atomic, write_json
+from osler.metrics.calibration import calibration
 from osler.metrics.spans import Extent
 from osler.report.tables import Cell, Column, Links, Table
-from osler.stages.evaluate.errors import Errors
-from osler.stages.evaluate.findings import (
+from osler.stages.evaluate.errors import (
+    Errors,
     Finding,
-    Outcome,
+    MatchOutcome,
+    confidences,
     confusions,
     gold_outcomes,
     labels_in,
+    outcomes,
     predicted_outcomes,
 )
 from osler.tasks.card import Kind
@@ -27,16 +35,16 @@ _MATRIX = 12
 _FORM = 80
 
 
-def in_words(kind: Kind, outcome: Outcome) -> str:
+def in_words(kind: Kind, outcome: MatchOutcome) -> str:
     """An outcome in the words of a kind of task."""
-    return "another class" if kind is Kind.CLASSIFICATION and outcome is Outcome.TYPE else outcome.said
+    return "another class" if kind is Kind.CLASSIFICATION and outcome is MatchOutcome.TYPE else outcome.said
 
 
 def outcome_table(errors: Errors, side: str) -> Table:
     """For each type, what became of gold mentions, or what the predictions are; each row adds up."""
     gold = side == "gold"
     counts = gold_outcomes(errors.findings) if gold else predicted_outcomes(errors.findings)
-    kinds = [o for o in Outcome if o is Outcome.CORRECT or o in {outcome for _, outcome in counts}]
+    kinds = [o for o in MatchOutcome if o is MatchOutcome.CORRECT or o in {outcome for _, outcome in counts}]
     rows: list[list[Cell]] = []
     labels = labels_in(errors.findings, errors.card.labels)
     for label in labels:
@@ -85,7 +93,7 @@ def form(document: Document, extent: Extent) -> str:
     return text if len(text) <= _FORM else text[: _FORM - 1] + "…"
 
 
-def form_table(errors: Errors, outcome: Outcome, anchors: Anchors) -> Table:
+def form_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table:
     """Errors of one class, grouped by their characters (of both arguments, for relations) and types."""
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in errors.findings:
@@ -109,16 +117,16 @@ def form_table(errors: Errors, outcome: Outcome, anchors: Anchors) -> Table:
         rows.append([*row, links(there_first, anchors)])
     columns.append("times")
     if others is not None:
-        columns.append("right elsewhere" if outcome is Outcome.MISSED else "in gold elsewhere")
+        columns.append("right elsewhere" if outcome is MatchOutcome.MISSED else "in gold elsewhere")
     caption = _of_all(GROUPS, len(ranked), "groups", sum(len(found) for found in groups.values()))
     return Table([*columns, "documents"], rows, caption)
 
 
-def _form_columns(errors: Errors, outcome: Outcome) -> list[str]:
-    types = ["gold type", "predicted type"] if outcome in {Outcome.TYPE, Outcome.BOUNDARY_TYPE} else ["type"]
+def _form_columns(errors: Errors, outcome: MatchOutcome) -> list[str]:
+    types = ["gold type", "predicted type"] if outcome in {MatchOutcome.TYPE, MatchOutcome.BOUNDARY_TYPE} else ["type"]
     if errors.card.kind is Kind.RELATION:
         return ["head", "tail", *types]
-    texts = ["gold", "predicted"] if outcome in {Outcome.BOUNDARY, Outcome.BOUNDARY_TYPE} else ["text"]
+    texts = ["gold", "predicted"] if outcome in {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE} else ["text"]
     return [*texts, *types]
 
 
@@ -129,23 +137,23 @@ def _forms(errors: Errors, finding: Finding) -> tuple[str, ...]:
     if answer is None or not isinstance(document, Document):
         return ()
     extents = list(answer.extents)
-    if finding.outcome in {Outcome.BOUNDARY, Outcome.BOUNDARY_TYPE} and finding.predicted:
+    if finding.outcome in {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE} and finding.predicted:
         extents += finding.predicted.extents
     labels = dict.fromkeys(side.label for side in (finding.gold, finding.predicted) if side)
     return (*(form(document, extent) for extent in extents), *labels)
 
 
-def _elsewhere(errors: Errors, outcome: Outcome) -> Counter[tuple[str, ...]] | None:
+def _elsewhere(errors: Errors, outcome: MatchOutcome) -> Counter[tuple[str, ...]] | None:
     """How often the same characters with the same type were got right, or are in gold: is it the word or its place?"""
-    if outcome is Outcome.MISSED:
-        return Counter(_forms(errors, f) for f in errors.findings if f.outcome is Outcome.CORRECT)
-    if outcome is Outcome.INVENTED:
-        gold_only = (Finding(f.record, Outcome.CORRECT, f.gold) for f in errors.findings if f.gold)
+    if outcome is MatchOutcome.MISSED:
+        return Counter(_forms(errors, f) for f in errors.findings if f.outcome is MatchOutcome.CORRECT)
+    if outcome is MatchOutcome.INVENTED:
+        gold_only = (Finding(f.record, MatchOutcome.CORRECT, f.gold) for f in errors.findings if f.gold)
         return Counter(_forms(errors, finding) for finding in gold_only)
     return None
 
 
-def label_table(errors: Errors, outcome: Outcome, anchors: Anchors) -> Table:
+def label_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table:
     """Records whose label was missed or invented, the most confident first, label by label."""
     groups: dict[str, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
@@ -192,3 +200,83 @@ def surest(finding: Finding) -> tuple[float, tuple[object, ...]]:
 def _of_all(most: int, number: int, what: str, cases: int | None = None) -> str:
     counted = f"{number:,} {what}" if number <= most else f"The {most} largest of {number:,} {what}"
     return counted if cases is None else f"{counted}, {cases:,} in all"
+
+
+_LABEL_COLUMNS = ("document", "class", "gold_type", "predicted_type", "score")
+_COLUMNS = {
+    Kind.TAGGING: (*_LABEL_COLUMNS, "gold_offsets", "predicted_offsets"),
+    Kind.RELATION: (*_LABEL_COLUMNS, "head", "tail", "head_offsets", "tail_offsets"),
+    Kind.CLASSIFICATION: _LABEL_COLUMNS,
+    Kind.MULTILABEL: _LABEL_COLUMNS,
+    Kind.REGRESSION: ("document", "gold", "predicted", "difference"),
+}
+
+
+def write_errors_csv(errors: Errors, path: Path) -> None:
+    """One line for everything that is not right; of a regression, one line a record."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_COLUMNS[errors.card.kind])
+    writer.writerows(_rows(errors))
+    write_atomic(path, buffer.getvalue())
+
+
+def write_errors_json(errors: Errors, path: Path, facts: dict[str, Any]) -> None:
+    """The counts by class and type, who was taken for whom, and how far confidence is from accuracy."""
+    write_json(path, {**facts, **_counts(errors)})
+
+
+def _rows(errors: Errors) -> Iterator[list[object]]:
+    for residual in errors.residuals:
+        name = errors.gold[residual.record].id
+        yield [name, residual.gold, residual.predicted, residual.difference]
+    for finding in errors.wrong:
+        gold, predicted = finding.gold, finding.predicted
+        row: list[object] = [
+            errors.gold[finding.record].id,
+            finding.outcome.value,
+            gold.label if gold else None,
+            predicted.label if predicted else None,
+            predicted.score if predicted else None,
+        ]
+        answer = gold or predicted
+        if errors.card.kind is Kind.TAGGING:
+            row += [offsets(side.extents[0]) if side else None for side in (gold, predicted)]
+        elif errors.card.kind is Kind.RELATION and answer:
+            row += [*answer.arguments, *(offsets(extent) for extent in answer.extents)]
+        yield row
+
+
+def offsets(extent: Extent) -> str:
+    """Characters as brat writes them: `3 9`, fragments parted by semicolons. (A spreadsheet would make 3-9 a date.)"""
+    return ";".join(f"{start} {end}" for start, end in extent)
+
+
+def _counts(errors: Errors) -> dict[str, Any]:
+    if errors.card.kind is Kind.REGRESSION:
+        sizes = [abs(residual.difference) for residual in errors.residuals]
+        return {"records": len(errors.gold), "mean_absolute_error": sum(sizes) / max(len(sizes), 1)}
+    labels = labels_in(errors.findings, errors.card.labels)
+    of_gold, of_predicted = gold_outcomes(errors.findings), predicted_outcomes(errors.findings)
+    pairs = sorted(confusions(errors.findings).items(), key=lambda item: (item[0][0] or "", item[0][1] or ""))
+    return {
+        "records": len(errors.gold),
+        "classes": {outcome.value: count for outcome, count in sorted(outcomes(errors.findings).items())},
+        "gold": {label: _of(of_gold, label) for label in labels},
+        "predicted": {label: _of(of_predicted, label) for label in labels},
+        "confusion": [{"gold": gold, "predicted": predicted, "count": count} for (gold, predicted), count in pairs],
+        "calibration": calibration_of(errors.findings),
+    }
+
+
+def calibration_of(findings: tuple[Finding, ...]) -> dict[str, Any] | None:
+    """Expected and largest gap between confidence and accuracy; None where no prediction has a score."""
+    scores, right = confidences(findings)
+    if not scores:
+        return None
+    found = calibration(scores, right)
+    return {"expected_error": found.expected_error, "largest_error": found.largest_error, "predictions": len(scores)}
+
+
+def _of(counts: dict[tuple[str, MatchOutcome], int], label: str) -> dict[str, int]:
+    return {outcome.value: counts[label, outcome] for outcome in MatchOutcome if counts.get((label, outcome))}

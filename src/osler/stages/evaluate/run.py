@@ -1,25 +1,106 @@
-"""Score a bundle on a split of a task: predictions with characters and scores, and the numbers under a named protocol."""
+"""Score a bundle on a split of a task under a named protocol."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from osler.bundle.bundle import Bundle
-from osler.bundle.spec import BundleSpec
+from pydantic import Field
+
+from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.task_folder import TaskFolder, read_records, write_records
 from osler.core.artifact import MANIFEST, Artifact, Workspace, identity_of, produce
-from osler.core.errors import ArtifactError
+from osler.core.config import Recipe, runtime
+from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.extras import require
 from osler.core.files import write_json
-from osler.stages.evaluate.config import EvaluateRecipe
-from osler.stages.evaluate.errors import find_errors
-from osler.stages.evaluate.findings import WRONG, outcomes
-from osler.stages.evaluate.protocol import head_for, printed_id, read_under
-from osler.tasks.card import Kind
-from osler.tasks.data import TaskData, read_records, write_records
+from osler.stages.evaluate.errors import WRONG, find_errors, outcomes
+from osler.tasks.card import Kind, Protocol, TaskCard
+from osler.tasks.instances.base import HeadOptions
 from osler.tasks.scoring import Scored, score
 from osler.text.document import Record
+
+
+class EvaluateRecipe(Recipe):
+    """Which head of which bundle on which split of which task."""
+
+    bundle: Path = runtime()
+    task: Path = runtime()
+    """A task artifact."""
+    head: str | None = None
+    """The head to use; by default the one named like the task."""
+    split: str = "test"
+    protocol: str | None = None
+    """The protocol to score under; by default the one the head was taught under."""
+    errors: bool = False
+    """Whether to write the errors too: a page, which holds the text of documents, and a list and counts, which do not."""
+    error_documents: int = Field(200, ge=1)
+    """How many documents the error page shows at most."""
+    device: str = runtime("auto")
+
+    def identity(self) -> dict[str, Any]:
+        """Without errors, how they would be shown is no part of what an evaluation is."""
+        values = super().identity()
+        if not self.errors:
+            del values["errors"], values["error_documents"]
+        return values
+
+
+AFTERWARDS = frozenset({"version", "description", "metric", "decoding", "repair"})
+"""The fields of a protocol that do not say how a head is taught."""
+
+
+def head_for(spec: BundleSpec, card: TaskCard, name: str | None = None) -> str:
+    """The head to use: the one asked for, the one with the task's name, or the one that it taught together with others."""
+    shared = [head for head, values in spec.heads.items() if card.name in (values.members or {})]
+    wanted = name or (card.name if card.name in spec.heads or not shared else shared[0])
+    if wanted not in spec.heads:
+        close = nearest(wanted, spec.heads)
+        hint = f"Did you mean {close!r}? " if close else ""
+        raise RecipeError(f"this bundle has no head {wanted!r}", fix=f"{hint}Heads: {', '.join(spec.heads)}")
+    return wanted
+
+
+def read_under(spec: BundleSpec, name: str, card: TaskCard, protocol: str | None) -> tuple[BundleSpec, str]:
+    """The heads, one of them read under a protocol of the task (by default the head's own), and that protocol's name."""
+    head = spec.heads[name]
+    if head.card.kind is not card.kind:
+        raise RecipeError(
+            f"the head is for {head.card.kind}, the task is {card.kind}",
+            where=f"task {card.name}",
+            fix="Choose another --head",
+        )
+    own = (head.members or {}).get(card.name, head.protocol)
+    taught = head.card.protocols.get(own) or card.protocol_named(own)
+    wanted = protocol or own
+    differing = taught_otherwise(taught, card.protocol_named(wanted))
+    if differing:
+        fitting = [other for other, values in card.protocols.items() if not taught_otherwise(taught, values)]
+        raise RecipeError(
+            f"the head {name!r} was taught under {own!r}, which differs from {wanted!r} in "
+            f"{', '.join(differing)}: it can give no number of that protocol",
+            where=f"task {card.name}",
+            fix=f"Use one of: {', '.join(fitting)}" if fitting else "Teach a head under that protocol",
+        )
+    protocols = {**head.card.protocols, wanted: card.protocol_named(wanted)}
+    read = head.changed(card=head.card.changed(protocols=protocols), protocol=wanted)
+    return spec.changed(heads={**spec.heads, name: read}), wanted
+
+
+def printed_id(card: TaskCard, protocol: str, options: HeadOptions) -> str:
+    """The protocol as it is named beside a number: with what the head was made to do otherwise, for that is another number."""
+    tagging = card.kind is Kind.TAGGING
+    return card.protocol_id(protocol, options.read_otherwise(card.protocol_named(protocol).decoding) if tagging else "")
+
+
+def taught_otherwise(one: Protocol, other: Protocol) -> list[str]:
+    """The fields in which two protocols teach differently."""
+    return [
+        name for name in Protocol.model_fields if name not in AFTERWARDS and getattr(one, name) != getattr(other, name)
+    ]
+
 
 PREDICTIONS = "predictions.parquet"
 
@@ -39,7 +120,7 @@ def plan(recipe: EvaluateRecipe, out: Path) -> list[str]:
 def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the evaluation artifact; errors asked for later are made from the predictions that are there."""
     bundle_artifact = Artifact.open(recipe.bundle, kind="bundle")
-    task = TaskData.open(recipe.task)
+    task = TaskFolder.open(recipe.task)
     spec = BundleSpec.load(recipe.bundle)
     name = head_for(spec, task.card, recipe.head)
     spec, protocol = read_under(spec, name, task.card, recipe.protocol)
@@ -100,7 +181,7 @@ def _recipe_in(out: Path, recipe: EvaluateRecipe, parents: dict[str, str | Artif
 
 def _write_errors(
     recipe: EvaluateRecipe,
-    task: TaskData,
+    task: TaskFolder,
     protocol: str,
     printed: str,
     gold: Sequence[Record],
@@ -108,9 +189,8 @@ def _write_errors(
     scored: Scored,
     work: Workspace,
 ) -> None:
-    from osler.stages.evaluate.error_files import write_errors_csv, write_errors_json
     from osler.stages.evaluate.error_page import Heading, write_error_page
-    from osler.stages.evaluate.error_tables import in_words
+    from osler.stages.evaluate.error_tables import in_words, write_errors_csv, write_errors_json
 
     card = task.card
     errors = find_errors(card, card.protocol_named(protocol), gold, predicted)

@@ -1,10 +1,4 @@
-"""Training batches of one or many tasks: each batch is of one task, tasks take turns as the recipe says.
-
-What an update minimises, where `accumulate` puts micro-batches of several tasks into it: the sum over its tasks of
-(the task's share of the micro-batches) x (its loss weight) x (its mean loss over all its labels in the update). So the micro-batches
-of one task are one larger batch, a task with thousands of tags has no more say than one with a label a text, and with one task, or
-one micro-batch an update, it is the plain mean times the weight.
-"""
+"""Training batches of one or many tasks."""
 
 from __future__ import annotations
 
@@ -16,17 +10,64 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from osler.bundle.infer import pack_instances
-from osler.nn.multihead import MultiHeadModel
+from osler.artifacts.bundle import pack_instances
+from osler.core.seeding import derive
+from osler.nn.multihead import MultiHeadModel, Partial
 from osler.nn.packing import Packed
-from osler.nn.partial import Partial
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.weighting import ClassWeights
 from osler.tasks.instances.base import IGNORED, Builder, Instance
-from osler.train.batching import packed_batches, padded_batches
+from osler.text.document import Record
 from osler.train.mixing import Turn, mix
-from osler.train.source import Batch, EpochSource
+from osler.train.source import Batch, EpochSource, packed_batches, padded_batches
+
+
+def share(records: Sequence[Record], fraction: float, seed: int) -> list[Record]:
+    """So many of the records, at least one, in their own order.
+
+    They are drawn by a hash of seed and id, not by place: tasks over the same documents draw the same ones.
+    """
+    if fraction >= 1.0:
+        return list(records)
+    drawn = sorted(range(len(records)), key=lambda place: (derive(seed, "fraction", records[place].id), place))
+    kept = set(drawn[: max(1, round(fraction * len(records)))])
+    return [record for place, record in enumerate(records) if place in kept]
+
+
+class ClassWeights:
+    """What each answer counts: a weight for each label, or two for each label that may be there or not."""
+
+    def __init__(self, weights: np.ndarray) -> None:
+        self.weights = torch.from_numpy(weights.astype(np.float32))
+
+    def of(self, targets: Tensor) -> Tensor:
+        """The weight of every answer of a batch: [T] or [N] for one label of many, [N, L] for any number of labels."""
+        if self.weights.ndim == 1:
+            return self.weights[targets.clamp(min=0)]
+        present = torch.nan_to_num(targets)
+        return present * self.weights[:, 1] + (1.0 - present) * self.weights[:, 0]
+
+
+def balanced(instances: Sequence[Instance], outputs: int) -> ClassWeights | None:
+    """The weights for these training instances; None where the target is a number, which has no frequency."""
+    first = instances[0].target
+    if isinstance(first, float):
+        return None
+    if isinstance(first, np.ndarray) and first.dtype == np.float32:
+        rows = np.stack([instance.target for instance in instances])
+        yes = (rows == 1.0).sum(axis=0)
+        no = (rows == 0.0).sum(axis=0)
+        return ClassWeights(np.stack([_inverse(pair) for pair in np.stack([no, yes], axis=1)]))
+    targets = np.concatenate([np.atleast_1d(instance.target) for instance in instances])
+    return ClassWeights(_inverse(np.bincount(targets[targets != IGNORED], minlength=outputs)))
+
+
+def _inverse(counts: np.ndarray) -> np.ndarray:
+    """N / (K n) for each count n; 1 for what never occurs and so never weighs."""
+    present = counts > 0
+    balanced = counts.sum() / (max(1, present.sum()) * np.maximum(counts, 1))
+    return np.asarray(np.where(present, balanced, 1.0))
 
 
 @dataclass(frozen=True)

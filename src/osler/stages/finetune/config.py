@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
-from osler.tasks.instances.options import Decoding, HeadOptions, Relations, Tagger
+from osler.tasks.instances.base import Decoding, HeadOptions, Relations, Tagger
 from osler.train.config import TrainConfig
 
 

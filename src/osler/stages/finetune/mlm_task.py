@@ -17,23 +17,19 @@ import pyarrow.parquet as pq
 import torch
 
 from osler.core.errors import RecipeError
+from osler.core.files import undamaged
 from osler.core.logs import get_logger
-from osler.core.parquet import undamaged
 from osler.core.seeding import generator
-from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
-from osler.nn.folders import load_config
-from osler.nn.initial import seeded
+from osler.nn.encoder import PackedEncoder, fresh_encoder, load_encoder
+from osler.nn.folders import load_config, quiet, seeded
+from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import Packed, pack
-from osler.nn.quiet import quiet
 from osler.stages.finetune.batches import Lane
 from osler.stages.finetune.config import FinetuneRecipe, LanguageModelTask
 from osler.tasks.leakage import HeldOut
-from osler.tasks.mlm.masking import Masker
-from osler.tasks.mlm.settings import Masking
-from osler.tasks.mlm.vocabulary import Vocabulary
-from osler.tasks.tokens import Tokens
 from osler.text.document import Document
+from osler.text.subwords import SubwordTokenizer
 
 NAME = "mlm"
 """What the task is called in the mix and in the log."""
@@ -67,7 +63,7 @@ class RawText:
 
 
 def read_text(
-    settings: LanguageModelTask, tokens: Tokens, max_length: int, held_out: HeldOut, seed: int, wanted: int
+    settings: LanguageModelTask, tokens: SubwordTokenizer, max_length: int, held_out: HeldOut, seed: int, wanted: int
 ) -> RawText:
     """As many windows as are wanted, or all there are: whole row groups of the corpus in an order that the seed decides."""
     windows: list[np.ndarray] = []
@@ -111,10 +107,17 @@ class TextLane(Lane):
     """Batches of windows, masked anew each time: a window comes again only when all the others have come."""
 
     def __init__(
-        self, recipe: FinetuneRecipe, text: RawText, tokens: Tokens, max_length: int, batches: int, *, types: bool
+        self,
+        recipe: FinetuneRecipe,
+        text: RawText,
+        tokens: SubwordTokenizer,
+        max_length: int,
+        batches: int,
+        *,
+        types: bool,
     ) -> None:
         assert recipe.mlm is not None
-        vocabulary = Vocabulary.of(tokens)
+        vocabulary = MaskingVocabulary.of(tokens)
         self.loss_weight = recipe.mlm.weight
         self.seed = recipe.train.seed
         self.batches = batches
@@ -162,7 +165,7 @@ class TextLane(Lane):
         return int(self._orders[turn][index])
 
 
-def language_model(folder: Path, *, seed: int, reinitialise: bool) -> tuple[Encoder, MaskedLM]:
+def language_model(folder: Path, *, seed: int, reinitialise: bool) -> tuple[PackedEncoder, MaskedLM]:
     """The encoder of a model folder, and a masked language model around that very encoder."""
     from transformers import AutoModelForMaskedLM
 
@@ -179,4 +182,4 @@ def language_model(folder: Path, *, seed: int, reinitialise: bool) -> tuple[Enco
         model.base_model.load_state_dict(encoder.model.state_dict())
         masked = MaskedLM(model.eval())
     log.event("finetune.language_head", fresh=not own or reinitialise)
-    return Encoder(masked.model.base_model), masked
+    return PackedEncoder(masked.model.base_model), masked

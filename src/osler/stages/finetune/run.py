@@ -10,44 +10,33 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from osler.bundle.bundle import Bundle
-from osler.bundle.spec import BundleSpec
+from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress, training_status
 from osler.core.errors import RecipeError
 from osler.core.files import write_atomic
 from osler.core.logs import get_logger
-from osler.nn.encoder import Encoder, fresh_encoder, load_encoder
-from osler.nn.flops import flops_per_token
+from osler.nn.cost import flops_per_token
+from osler.nn.encoder import PackedEncoder, fresh_encoder, load_encoder
 from osler.nn.folders import model_digest, resolve
 from osler.nn.mlm import MaskedLM
-from osler.nn.multihead import MultiHeadModel, own_dropout
-from osler.nn.partial import Partial
-from osler.stages.finetune.adding import extended, hold_still
-from osler.stages.finetune.batches import Lane, TaskBatches, TaskInstances
-from osler.stages.finetune.checks import check
+from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
+from osler.stages.finetune.batches import Lane, TaskBatches, TaskInstances, balanced, share
 from osler.stages.finetune.config import FinetuneRecipe, LanguageModelTask
-from osler.stages.finetune.fractions import share
-from osler.stages.finetune.freezing import freeze
-from osler.stages.finetune.joint import head_specs, taught
-from osler.stages.finetune.lora import add_adapters, merge_adapters
+from osler.stages.finetune.heads import check, extended, head_specs, hold_still, taught
 from osler.stages.finetune.mlm_task import NAME as MLM
 from osler.stages.finetune.mlm_task import TextLane, language_model, read_text, sequences_a_batch
-from osler.stages.finetune.objective import MultiTask
+from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters
 from osler.stages.finetune.report import bundle_card, choices
 from osler.stages.finetune.teacher import soft_labels, teacher_digest
-from osler.stages.finetune.weighting import balanced
-from osler.tasks.builders import make_builder
-from osler.tasks.data import TaskData
-from osler.tasks.instances.base import Builder, Instance
+from osler.tasks.instances.base import Builder, Instance, make_builder
 from osler.tasks.leakage import HeldOut, without_leaks
-from osler.tasks.tokens import Tokens
 from osler.text.document import Record
-from osler.train.export import export_is_whole, seal_export
-from osler.train.loop import train
-from osler.train.run import StepReport
-from osler.train.selection import BestOf
+from osler.text.subwords import SubwordTokenizer
+from osler.train.loop import StepReport, train
 from osler.train.source import EpochSource
+from osler.train.stats import BestOf
 
 log = get_logger("osler.finetune")
 
@@ -99,8 +88,8 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the bundle artifact."""
     old = {"bundle": Artifact.open(recipe.add_to, kind="bundle")} if recipe.add_to else {}
     folder = resolve(recipe.model)
-    tasks = [TaskData.open(path) for path in recipe.tasks]
-    rehearsed = [TaskData.open(path) for path in recipe.rehearse]
+    tasks = [TaskFolder.open(path) for path in recipe.tasks]
+    rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
     check(recipe, tasks, rehearsed)
     parents: dict[str, str | Artifact] = {"model": model_digest(folder)}
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
@@ -114,7 +103,7 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
         parents["teacher"] = teacher_digest(recipe.teacher)
 
     def build(work: Workspace) -> None:
-        if not export_is_whole(work):
+        if not work.training_is_finished():
             _Finetuning(recipe, folder, tasks, rehearsed).run(work)
 
     return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
@@ -122,7 +111,7 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 class _Finetuning:
     def __init__(
-        self, recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskData], rehearsed: Sequence[TaskData] = ()
+        self, recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskFolder], rehearsed: Sequence[TaskFolder] = ()
     ) -> None:
         self.recipe = recipe
         self.folder = folder
@@ -134,7 +123,7 @@ class _Finetuning:
             length = min(recipe.max_length, encoder.max_length)
             # The same share of the window where the encoder takes less than the recipe says.
             spec = BundleSpec(max_length=length, overlap=recipe.overlap * length // recipe.max_length, heads=heads)
-        self.bundle = Bundle(MultiHeadModel(encoder), Tokens.load(folder), spec)
+        self.bundle = Bundle(MultiHeadModel(encoder), SubwordTokenizer.load(folder), spec)
         if recipe.add_to:
             self.bundle.model.load_heads(recipe.add_to)
         for name in heads:
@@ -162,7 +151,7 @@ class _Finetuning:
         held_out = HeldOut(
             {
                 **{name: task.held_out(splits[name]) for name, task in self.tasks.items()},
-                **{f"{path}, tested later": TaskData.open(path).held_out(("train",)) for path in recipe.keep_out},
+                **{f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out},
             }
         )
         train_records, self.leaked = without_leaks(
@@ -249,9 +238,9 @@ class _Finetuning:
         )
         write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
         write_atomic(work.path / "README.md", bundle_card(self.recipe, self.bundle.spec, work.counts))
-        seal_export(work)
+        work.finish_training()
 
-    def _encoder(self) -> tuple[Encoder, MaskedLM | None]:
+    def _encoder(self) -> tuple[PackedEncoder, MaskedLM | None]:
         seed, fresh = self.recipe.train.seed, self.recipe.reinitialise
         language: MaskedLM | None = None
         if self.recipe.mlm:
@@ -264,7 +253,7 @@ class _Finetuning:
             log.event("finetune.frozen", parameters=freeze(encoder, self.recipe.freeze))
         return encoder, language
 
-    def _builder(self, task: TaskData) -> tuple[Builder, Partial | None]:
+    def _builder(self, task: TaskFolder) -> tuple[Builder, Partial | None]:
         """What makes a task's instances; of a head with several tasks, also which of its types the task annotates."""
         head, protocol = self.taught[task.card.name]
         shared, spec = self.bundle.builders[head], self.bundle.spec

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from osler.bundle.bundle import Bundle
-from osler.bundle.infer import run_heads
-from osler.bundle.spec import FILE, BundleSpec
+from osler.artifacts.bundle import FILE, Bundle, BundleSpec, run_heads
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.files import fingerprint
 from osler.core.logs import get_logger

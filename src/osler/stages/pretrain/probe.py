@@ -14,16 +14,14 @@ import torch
 
 from osler.core.console import progress
 from osler.core.seeding import generator
+from osler.nn.masking import MaskingVocabulary
 from osler.nn.packing import pack
-from osler.stages.pretrain.batches import MaskedBatch
 from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings
+from osler.stages.pretrain.data import MaskedBatch
 from osler.stages.pretrain.model import make_model
 from osler.stages.pretrain.objective import Objective, make_objective, training_flops
-from osler.tasks.mlm.vocabulary import Vocabulary
-from osler.train.loop import train
-from osler.train.peak import device_name, matmul_peak
-from osler.train.precision import choose_device
-from osler.train.run import StepReport
+from osler.train.loop import StepReport, train
+from osler.train.precision import choose_device, device_name, matmul_peak
 from osler.train.source import Batch
 
 _ENDLESS = 1_000_000
@@ -52,7 +50,7 @@ class Probe:
 
 
 def probe(
-    recipe: PretrainRecipe, vocabulary: Vocabulary, *, seconds: float = 10.0, lengths: Sequence[int] = ()
+    recipe: PretrainRecipe, vocabulary: MaskingVocabulary, *, seconds: float = 10.0, lengths: Sequence[int] = ()
 ) -> Probe:
     """Train the recipe's model for about so many seconds; `lengths` are those of the sequences, full ones if not given."""
     device = choose_device(recipe.train.device)
@@ -88,7 +86,7 @@ class _Measure:
     def __init__(
         self,
         recipe: PretrainRecipe,
-        vocabulary: Vocabulary,
+        vocabulary: MaskingVocabulary,
         objective: Objective,
         lengths: Sequence[int],
         device: torch.device,
@@ -181,7 +179,7 @@ class _RandomTokens:
     def __init__(
         self,
         recipe: PretrainRecipe,
-        vocabulary: Vocabulary,
+        vocabulary: MaskingVocabulary,
         lengths: Sequence[int],
         batch_tokens: int,
         micro_batches: int,
@@ -216,7 +214,7 @@ def _cut(lengths: Sequence[int], tokens: int, number: int) -> list[int]:
 
 
 def _random_batch(
-    cut: Sequence[int], room: int, recipe: PretrainRecipe, vocabulary: Vocabulary, rng: np.random.Generator
+    cut: Sequence[int], room: int, recipe: PretrainRecipe, vocabulary: MaskingVocabulary, rng: np.random.Generator
 ) -> Batch:
     total = sum(cut)
     ids = rng.integers(vocabulary.size, size=total)

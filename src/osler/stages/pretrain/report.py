@@ -1,31 +1,262 @@
-"""The pages of a finished run: its curves, stability, data and settings; and apart from them its speed.
-
-`report.html` is a part of the artifact and the same for the same run. What the clock said goes to `logs/speed.html`, which is
-hashed as little as the logs it is drawn from.
-"""
+"""Model card and report pages of a finished run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osler.core.artifact import LOGS
+from osler.core.artifact import LOGS, Artifact
 from osler.core.console import flop_count, flop_rate
 from osler.core.files import write_atomic
 from osler.report.page import Page
 from osler.report.plots import curves
 from osler.report.tables import Cell, Table
-from osler.stages.pretrain.card import model_card
-from osler.stages.pretrain.outcome import Outcome
+from osler.stages.pretrain.config import PretrainRecipe
+from osler.stages.pretrain.data import source_weights, sources_on_card
 from osler.stages.pretrain.progress import PEAK
+
+
+@dataclass(frozen=True)
+class SourceShare:
+    """One source of the corpus, as its card has it."""
+
+    name: str
+    language: str
+    licence: str
+    documents: int
+    words: int
+    weight: float
+    """How often it was read, relative to once an epoch."""
+
+
+@dataclass(frozen=True)
+class FinishedPretraining:
+    """What was trained, on what, and what came of it."""
+
+    recipe: PretrainRecipe
+    config: Any
+    """The Hugging Face configuration of the model."""
+    vocabulary: int
+    corpus: Artifact
+    tokenised: Mapping[str, Any]
+    """The counts of the tokenised corpus."""
+    counts: Mapping[str, Any]
+    """The counts of the run."""
+    history: Sequence[Mapping[str, Any]]
+    flops_per_token: float
+    epoch_tokens: int
+    """Tokens of one epoch as training reads it: special tokens included, each source as often as its weight says."""
+
+    def sources(self) -> list[SourceShare]:
+        """Where the text is from; empty for a corpus without a card."""
+        found = sources_on_card(self.corpus)
+        if found is None:
+            return []
+        weights = source_weights(self.corpus, self.recipe.source_weights)
+        return [
+            SourceShare(
+                name,
+                facts.get("language") or "not stated",
+                facts.get("licence") or "not stated",
+                facts["documents"],
+                facts["words"],
+                weights[name],
+            )
+            for name, facts in found.items()
+        ]
+
+    def series(self, kind: str, name: str) -> list[tuple[float, float]]:
+        """A value of the history by update."""
+        return [
+            (record["step"], record[name])
+            for record in self.history
+            if record["kind"] == kind and record.get(name) is not None
+        ]
+
+    @property
+    def flops(self) -> float:
+        """The work of the whole run."""
+        return float(self.counts["tokens_seen"] * self.flops_per_token)
+
+    @property
+    def epochs(self) -> float:
+        """How often the training text was read."""
+        return float(self.counts["tokens_seen"] / max(1, self.epoch_tokens))
+
+    @property
+    def best_step(self) -> int:
+        """The update whose weights were kept; the last one where no validation gave a number."""
+        return int(self.counts["best_step"] or self.counts["steps"])
+
+    @property
+    def skipped(self) -> int:
+        """Updates left out because loss or gradient was not finite, or the gradient a spike."""
+        counted = [record.get("skipped", 0) for record in self.history if record["kind"] == "train"]
+        return int(counted[-1]) if counted else 0
+
+    @property
+    def start(self) -> str:
+        """What the weights were before the first update."""
+        recipe = self.recipe
+        if recipe.distill and recipe.distill.teacher_layers is not None:
+            return "from layers of the teacher"
+        if recipe.start_from:
+            swapped = ", its embeddings carried over to a new vocabulary" if recipe.swap_vocabulary else ""
+            return f"onward from a checkpoint{swapped}"
+        return "from random weights"
+
+    @property
+    def shape(self) -> str:
+        """The architecture in one line."""
+        config = self.config
+        inner = getattr(config, "intermediate_size", None) or config.hidden_dim
+        return (
+            f"{config.model_type}: {config.num_hidden_layers} layers of width {config.hidden_size}, "
+            f"{config.num_attention_heads} heads, inner width {inner:,}"
+        )
+
+    @property
+    def masking(self) -> str:
+        """The objective in one line."""
+        masking = self.recipe.masking
+        unit = "whole words" if masking.unit == "word" else "sub-words one by one"
+        kept = 1 - masking.mask_share - masking.random_share
+        return (
+            f"{masking.rate:.0%} of the sub-words in training (15% in validation), chosen as {unit}; of them "
+            f"{masking.mask_share:.0%} masked, {masking.random_share:.0%} random, {kept:.0%} kept"
+        )
+
+    @property
+    def distillation(self) -> str:
+        """Teacher and weights in one line; empty without a teacher."""
+        settings = self.recipe.distill
+        if settings is None:
+            return ""
+        top = f", its {settings.top_k} likeliest tokens" if settings.top_k else ""
+        return (
+            f"{settings.mlm:g} x masked tokens + {settings.kl:g} x divergence from the teacher at temperature "
+            f"{settings.temperature:g}{top} + {settings.cosine:g} x alignment of last hidden states"
+        )
+
+    @property
+    def optimiser(self) -> str:
+        """Optimiser and schedule in one line."""
+        train = self.recipe.train
+        warmup = f"{train.warmup:,} updates" if isinstance(train.warmup, int) else f"{train.warmup:.0%} of the run"
+        return (
+            f"{train.optimizer}, peak rate {train.lr:g}, {train.schedule} schedule, warm-up {warmup}, "
+            f"betas {train.betas[0]:g} and {train.betas[1]:g}, eps {train.eps:g}, decay {train.weight_decay:g}, clip {train.clip:g}"
+        )
+
+
+def model_card(outcome: FinishedPretraining) -> str:
+    """README.md of the encoder folder."""
+    counts, tokens, recipe = outcome.counts, outcome.tokenised, outcome.recipe
+    sources = outcome.sources()
+    languages = sorted({source.language for source in sources} - {"not stated"})
+    facts = {
+        "architecture": outcome.shape,
+        "parameters": f"{counts['parameters']:,}",
+        "vocabulary": f"{outcome.vocabulary:,} entries",
+        "context": f"{recipe.max_length} tokens; documents packed without padding, no attention across their borders",
+        "objective": f"masked language model, {outcome.masking}",
+        **({"distillation": outcome.distillation} if outcome.distillation else {}),
+        "training text": f"{tokens['train_documents']:,} documents, {tokens['train_tokens']:,} tokens",
+        "held out": f"{tokens['validation_documents']:,} documents, {tokens['validation_tokens']:,} tokens",
+        "tokens seen": f"{counts['tokens_seen']:,} in {counts['steps']:,} updates, {outcome.epochs:.1f} times the training text",
+        "compute": f"{flop_count(outcome.flops)}, {flop_count(outcome.flops_per_token)} a token",
+        "optimiser": outcome.optimiser,
+        "stability": f"{outcome.skipped:,} updates skipped (not finite, or a gradient spike)",
+        "validation loss": f"{counts['validation_loss']:.4f}, perplexity {counts['perplexity']:.2f}, at 15% masking",
+        "best checkpoint": f"update {outcome.best_step:,} of {counts['steps']:,}, chosen by validation loss: these are its weights",
+    }
+    table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+    language = f"language: [{', '.join(languages)}]\n" if languages else ""
+    tags = "[biomedical, clinical, osler, distillation]" if recipe.distill else "[biomedical, clinical, osler]"
+    return f"""---
+library_name: transformers
+pipeline_tag: fill-mask
+{language}tags: {tags}
+---
+
+# Encoder pretrained with osler
+
+A masked language model trained {outcome.start}{" beside a larger teacher" if recipe.distill else ""}.
+
+## Use
+
+```python
+from transformers import pipeline
+
+fill = pipeline("fill-mask", model="FOLDER")  # this folder
+fill(f"The patient was given {{fill.tokenizer.mask_token}} for pain.")
+```
+
+For vectors of words, `AutoModel.from_pretrained("FOLDER")`; to teach it tasks, `osler finetune TASK --model FOLDER`.
+
+## Intended use
+
+As a starting point: fine-tune it for finding mentions and relations, classifying or comparing biomedical and clinical text, and measure
+the result on data of your own. It answers no questions and gives no advice, and is not a medical device. Nobody has checked it for
+decisions about patients.
+
+## Facts
+
+| | |
+|---|---|
+{table}
+
+`report.html` has the curves, `recipe.toml` every setting, `manifest.json` the hashes of everything it was made from.
+
+## Training data
+
+{_sources(outcome)}
+
+Validation documents were chosen by a hash of their text and never trained on.
+
+## Limits
+
+- It knows the language, the specialties, the hospitals and the years of the text above, and little else. What that text says too
+  often or too seldom about groups of people, it repeats.
+- The validation loss is about documents of the same corpus. It says nothing about other text, and losses of models with different
+  vocabularies do not compare.
+- Contexts longer than {recipe.max_length} tokens were not trained.
+
+## Confidentiality
+
+A model can memorise what it was trained on. If the corpus holds patients' notes, treat these weights as you treat the notes: share
+them only under the agreement that covers the notes, and assume that parts of the text can be read out of them.
+"""
+
+
+def _sources(outcome: FinishedPretraining) -> str:
+    sources = outcome.sources()
+    if not sources:
+        return "The corpus has no card, so its sources are not known."
+    lines = ["| source | language | licence | documents | words | read |", "|---|---|---|---|---|---|"]
+    for source in sources:
+        cells = (
+            source.name,
+            source.language,
+            source.licence,
+            f"{source.documents:,}",
+            f"{source.words:,}",
+            f"x {source.weight:g}",
+        )
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    return "\n".join(
+        [*lines, "", "The licence of the text binds what may be done with the model; where it is not stated, find out."]
+    )
+
 
 _POINTS = 400  # of a curve: what a page can show, however long the run
 _PARTS = {"loss/mlm": "masked tokens", "loss/kl": "divergence from the teacher", "loss/cosine": "alignment"}
 
 
-def write_reports(folder: Path, outcome: Outcome) -> None:
+def write_reports(folder: Path, outcome: FinishedPretraining) -> None:
     """Write model card, history and pages into the folder of the encoder."""
     write_atomic(folder / "README.md", model_card(outcome))
     write_atomic(folder / "history.json", json.dumps(list(outcome.history), indent=1) + "\n")
@@ -35,7 +266,7 @@ def write_reports(folder: Path, outcome: Outcome) -> None:
         speed.write(folder / LOGS / "speed.html")
 
 
-def report_page(outcome: Outcome) -> Page:
+def report_page(outcome: FinishedPretraining) -> Page:
     """The page about what was learned."""
     counts = outcome.counts
     beside = " beside a teacher" if outcome.recipe.distill else ""
@@ -59,7 +290,7 @@ def report_page(outcome: Outcome) -> Page:
     return page
 
 
-def _learning(page: Page, outcome: Outcome) -> None:
+def _learning(page: Page, outcome: FinishedPretraining) -> None:
     page.heading("Learning")
     training, validation = outcome.series("train", "loss"), outcome.series("eval", "validation_loss")
     parts = {said: outcome.series("train", name) for name, said in _PARTS.items()}
@@ -88,7 +319,7 @@ def _learning(page: Page, outcome: Outcome) -> None:
     )
 
 
-def _stability(page: Page, outcome: Outcome) -> None:
+def _stability(page: Page, outcome: FinishedPretraining) -> None:
     page.heading("Stability")
     norms = [(step, norm) for step, norm in outcome.series("train", "grad_norm") if norm > 0]
     said = (
@@ -110,7 +341,7 @@ def _stability(page: Page, outcome: Outcome) -> None:
         )
 
 
-def _skips(outcome: Outcome) -> str:
+def _skips(outcome: FinishedPretraining) -> str:
     """Where the count went up."""
     rises, before = [], 0
     for step, skipped in outcome.series("train", "skipped"):
@@ -120,7 +351,7 @@ def _skips(outcome: Outcome) -> str:
     return ", ".join(rises[:8]) + (f" and {len(rises) - 8} times more" if len(rises) > 8 else "")
 
 
-def _data(page: Page, outcome: Outcome) -> None:
+def _data(page: Page, outcome: FinishedPretraining) -> None:
     page.heading("Data")
     tokens = outcome.tokenised
     rows = [
@@ -137,7 +368,7 @@ def _data(page: Page, outcome: Outcome) -> None:
         )
 
 
-def _settings(page: Page, outcome: Outcome) -> None:
+def _settings(page: Page, outcome: FinishedPretraining) -> None:
     recipe = outcome.recipe
     page.heading("Settings")
     update = recipe.accumulate * recipe.batch_tokens

@@ -1,7 +1,8 @@
-"""Pretrain an encoder with the masked language model, and write it as a Hugging Face folder."""
+"""Pretrain an encoder with masked language modelling and write it as a Hugging Face folder."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,34 +10,35 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from osler.artifacts.token_shards import TokenisedDocuments
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
-from osler.core.files import fingerprint
-from osler.stages.pretrain.batches import PretrainSource, validation_batches
-from osler.stages.pretrain.config import PretrainRecipe
-from osler.stages.pretrain.fits import load_vocabulary
-from osler.stages.pretrain.model import checked_start, make_model
+from osler.core.files import fingerprint, write_json
+from osler.nn.masking import Masker, Masking, MaskingVocabulary
+from osler.stages.pretrain.config import PretrainRecipe, StepBatches
+from osler.stages.pretrain.data import PieceStream, PretrainSource, source_weights, validation_batches
+from osler.stages.pretrain.model import checked_digest, checked_start, load_vocabulary, make_model
 from osler.stages.pretrain.objective import make_objective, training_flops
-from osler.stages.pretrain.outcome import Outcome
-from osler.stages.pretrain.plateau import PlateauWatch, unigram_entropy
-from osler.stages.pretrain.progress import measured_peak, shown_on
-from osler.stages.pretrain.report import write_reports
-from osler.stages.pretrain.stream import PieceStream
-from osler.stages.pretrain.teacher import checked_digest
-from osler.stages.pretrain.tokenizer import write_tokenizer
-from osler.stages.pretrain.tokens import TokenisedDocuments, tokenise
-from osler.stages.pretrain.updates import Updates
-from osler.stages.pretrain.weights import source_weights
-from osler.tasks.mlm.masking import Masker
-from osler.tasks.mlm.settings import Masking
-from osler.tasks.mlm.vocabulary import Vocabulary
-from osler.train.export import export_is_whole, seal_export
-from osler.train.loop import train
+from osler.stages.pretrain.progress import PlateauWatch, measured_peak, shown_on, unigram_entropy
+from osler.stages.pretrain.report import FinishedPretraining, write_reports
+from osler.stages.pretrain.tokenise import tokenise
+from osler.text.subwords import copy_tokenizer
+from osler.train.loop import StepReport, train
 from osler.train.precision import Autocast, choose_device
-from osler.train.run import StepReport
-from osler.train.selection import BestOf
 from osler.train.source import Batch, move
+from osler.train.stats import BestOf
+
+
+def write_tokenizer(source: Path, target: Path, room: int) -> None:
+    """Copy the tokenizer, which says how long a text may be: no longer than the model reads, or stock pipelines break on it."""
+    copy_tokenizer(source, target)
+    path = target / "tokenizer_config.json"
+    if not path.is_file():
+        return
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings.get("model_max_length", math.inf) > room:
+        write_json(path, settings | {"model_max_length": room})
 
 
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
@@ -56,7 +58,7 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
         Autocast(recipe.train, device)
 
     def build(work: Workspace) -> None:
-        if export_is_whole(work):
+        if work.training_is_finished():
             return
         shards = tokenise(
             corpus,
@@ -75,7 +77,7 @@ class _Pretraining:
     def __init__(
         self,
         recipe: PretrainRecipe,
-        vocabulary: Vocabulary,
+        vocabulary: MaskingVocabulary,
         corpus: Artifact,
         shards: Artifact,
         weights: Mapping[str, float],
@@ -151,7 +153,7 @@ class _Pretraining:
         )
         write_reports(
             work.path,
-            Outcome(
+            FinishedPretraining(
                 recipe,
                 model.config,
                 self.vocabulary.size,
@@ -163,7 +165,7 @@ class _Pretraining:
                 self.streams["train"].epoch_tokens,
             ),
         )
-        seal_export(work)
+        work.finish_training()
 
     def _plateau_watch(self) -> PlateauWatch | None:
         if self.recipe.distill:
@@ -171,7 +173,7 @@ class _Pretraining:
         return PlateauWatch(unigram_entropy(self.streams["train"].documents.shards, self.vocabulary.size))
 
     def _epoch_steps(self) -> int:
-        updates = Updates(self.recipe.accumulate, self.recipe.ramp)
+        updates = StepBatches(self.recipe.accumulate, self.recipe.ramp)
         return max(1, updates.whole_within(self.streams["train"].epoch_tokens // self.recipe.batch_tokens))
 
     def _validation(self) -> Iterator[Batch]:

@@ -16,8 +16,7 @@ from typing import Any
 
 from osler.core.console import console
 from osler.core.processes import with_modules
-from osler.stages.study.engine import Job, Outcome, Runner, attempt, failed
-from osler.stages.study.engine_room import Place, Room, fits
+from osler.stages.study.engines import Room, RunExecutor, RunJob, RunOutcome, RunSlot, attempt, failed, fits
 
 _PATIENCE = 1.0
 _LAST_WISH = 20.0
@@ -29,13 +28,13 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     place: int
-    job: Job | None = None
+    job: RunJob | None = None
 
 
 class LocalEngine:
     """Workers that stay for many runs, each bound to its GPU; what they need is loaded once for all of them."""
 
-    def __init__(self, runner: Runner, space: Room) -> None:
+    def __init__(self, runner: RunExecutor, space: Room) -> None:
         self._runner = runner
         self._room = space
         self._workers: list[_Worker] = []
@@ -46,7 +45,7 @@ class LocalEngine:
         """The number of workers."""
         return self._room.workers
 
-    def take(self, job: Job) -> bool:
+    def take(self, job: RunJob) -> bool:
         """Give a job to a free worker at a place with room for it."""
         busy = [worker for worker in self._workers if worker.job is not None]
         if len(busy) >= self._room.workers:
@@ -60,7 +59,7 @@ class LocalEngine:
         worker.pipe.send(worker.job)
         return True
 
-    def wait(self) -> Sequence[tuple[Job, Outcome]]:
+    def wait(self) -> Sequence[tuple[RunJob, RunOutcome]]:
         """Outcomes of workers that sent one, or that are no more."""
         busy = [worker for worker in self._workers if worker.job is not None]
         if not busy:
@@ -83,11 +82,11 @@ class LocalEngine:
             worker.process.join()
         self._workers = []
 
-    def _outcome(self, worker: _Worker) -> tuple[Job, Outcome] | None:
+    def _outcome(self, worker: _Worker) -> tuple[RunJob, RunOutcome] | None:
         job = worker.job
         assert job is not None
         try:
-            outcome: Outcome | None = worker.pipe.recv() if worker.pipe.poll() else None
+            outcome: RunOutcome | None = worker.pipe.recv() if worker.pipe.poll() else None
         except (EOFError, OSError):
             outcome = None
         if outcome is None:
@@ -102,7 +101,7 @@ class LocalEngine:
         worker.job = None
         return job, outcome
 
-    def _place(self, job: Job, busy: Sequence[_Worker]) -> int | None:
+    def _place(self, job: RunJob, busy: Sequence[_Worker]) -> int | None:
         """The place with the least on it where the job fits."""
         used = [0] * len(self._room.places)
         held = [0] * len(self._room.places)
@@ -133,7 +132,7 @@ class LocalEngine:
         return worker
 
 
-def _work(pipe: Connection, runner: Runner, place: Place, threads: int, environment: Mapping[str, str]) -> None:
+def _work(pipe: Connection, runner: RunExecutor, place: RunSlot, threads: int, environment: Mapping[str, str]) -> None:
     """A worker: take a job, do it, send what came of it, until the pipe is closed."""
     os.environ.clear()
     os.environ.update(environment)

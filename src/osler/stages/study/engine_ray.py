@@ -17,8 +17,7 @@ from typing import Any
 
 from osler.core.errors import OslerError
 from osler.core.extras import require
-from osler.stages.study.engine import Job, Outcome, Runner, attempt, failed
-from osler.stages.study.engine_room import visible_gpus
+from osler.stages.study.engines import RunExecutor, RunJob, RunOutcome, attempt, failed, visible_gpus
 
 _PATIENCE = 1.0
 _REACH = 10.0
@@ -29,13 +28,13 @@ _GPU_SHARE = 0.9
 class RayEngine:
     """Jobs on the cluster of RAY_ADDRESS, or on a local one that ends with the study."""
 
-    def __init__(self, runner: Runner, *, limit: int = 0, processes: int = 1) -> None:
+    def __init__(self, runner: RunExecutor, *, limit: int = 0, processes: int = 1) -> None:
         self._ray: Any = require("ray", "ray")
         _join(self._ray)
         self._limit = limit
         self._processes = processes
         self._runner = self._ray.put(runner)
-        self._jobs: dict[Any, Job] = {}
+        self._jobs: dict[Any, RunJob] = {}
         self._task = self._ray.remote(max_retries=0)(_attempt)
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         self._cpus = max((int(node.get("CPU", 0)) for node in nodes), default=1) or 1
@@ -48,7 +47,7 @@ class RayEngine:
         """Jobs the cluster has room for, or the limit that was set."""
         return self._limit or max(1, self._all_cpus // min(_USUAL_THREADS, self._cpus))
 
-    def take(self, job: Job) -> bool:
+    def take(self, job: RunJob) -> bool:
         """Hand a job to Ray, which begins it when a node has room; no more than a few wait there, so that order is kept."""
         if len(self._jobs) >= self.at_once:
             return False
@@ -61,14 +60,14 @@ class RayEngine:
         self._jobs[reference] = job
         return True
 
-    def wait(self) -> Sequence[tuple[Job, Outcome]]:
+    def wait(self) -> Sequence[tuple[RunJob, RunOutcome]]:
         """Outcomes of tasks that ended, however they did."""
         ready, _ = self._ray.wait(list(self._jobs), num_returns=1, timeout=_PATIENCE)
         found = []
         for reference in ready:
             job = self._jobs.pop(reference)
             try:
-                outcome: Outcome = self._ray.get(reference)
+                outcome: RunOutcome = self._ray.get(reference)
             except self._ray.exceptions.RayError as error:
                 outcome = failed(job, f"its Ray task ended early ({type(error).__name__})")
             found.append((job, outcome))
@@ -116,7 +115,7 @@ def _join(ray: Any) -> None:
         ) from error
 
 
-def _attempt(job: Job, runner: Runner) -> Outcome:
+def _attempt(job: RunJob, runner: RunExecutor) -> RunOutcome:
     return attempt(job, runner)
 
 

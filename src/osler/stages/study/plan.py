@@ -1,25 +1,25 @@
-"""From a recipe to runs: models x columns x grid points x seeds x fractions, each with its settings and its place in the store."""
+"""From a recipe to runs: models x columns x grid points x seeds x fractions."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow.parquet as pq
+
+from osler.artifacts.run import Mode, RunSpec, with_whole_paths
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import RecipeError
-from osler.stages.study.columns import columns_of, size
-from osler.stages.study.config import Refinement, StudyModel, StudyRecipe
-from osler.stages.study.engine import Runner
-from osler.stages.study.narrow import without_turns
-from osler.stages.study.paths import with_whole_paths
-from osler.stages.study.plan_checks import (
+from osler.stages.study.checks import (
     RUNTIME,
     check_grid,
     check_modes,
@@ -28,8 +28,81 @@ from osler.stages.study.plan_checks import (
     check_settings,
     check_twin,
 )
-from osler.stages.study.spec import Mode, RunSpec
-from osler.tasks.data import TaskData
+from osler.stages.study.engines import RunExecutor
+from osler.stages.study.recipe import Refinement, StudyModel, StudyRecipe, without_turns
+from osler.train.config import TrainConfig
+
+
+def columns_of(recipe: StudyRecipe) -> dict[str, tuple[TaskFolder, ...]]:
+    """Every column with its task or the tasks of its folds, in recipe order."""
+    columns: dict[str, tuple[TaskFolder, ...]] = {}
+    for path in recipe.tasks:
+        task = TaskFolder.open(Path(os.path.abspath(path)))
+        if task.card.name in columns:
+            raise RecipeError(f"tasks: the column {task.card.name!r} is given twice", fix="Give each task once")
+        columns[task.card.name] = (task,)
+    for name, paths in recipe.folds.items():
+        if name in columns:
+            raise RecipeError(f"folds: the column {name!r} is among the tasks too", fix="Give it once")
+        columns[name] = tuple(TaskFolder.open(Path(os.path.abspath(path))) for path in paths)
+    return columns
+
+
+def size(task: TaskFolder) -> int:
+    """How much there is to learn from: bytes of the training records before compression."""
+    path = task.artifact.path / "train.parquet"
+    if not path.is_file():
+        return 1
+    metadata = pq.ParquetFile(path).metadata
+    return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)) or 1
+
+
+Edge = Literal["lowest", "highest"]
+
+MARKS: dict[Edge, str] = {"lowest": "↓", "highest": "↑"}
+_BEYOND: dict[Edge, str] = {"lowest": "smaller", "highest": "larger"}
+
+
+def edges(chosen: Mapping[str, Any], tried: Iterable[Mapping[str, Any]]) -> dict[str, Edge]:
+    """By setting: whether the chosen grid point has the smallest or largest of the numbers that were tried."""
+    points = list(tried)
+    found: dict[str, Edge] = {}
+    for name, value in chosen.items():
+        values: list[Any] = [point.get(name) for point in points]
+        if not all(_is_number(item) for item in [value, *values]) or len(set(values)) < 2:
+            continue
+        if value == min(values) and value > _end(value):
+            found[name] = "lowest"
+        elif value == max(values) and value < _largest(name):
+            found[name] = "highest"
+    return found
+
+
+def edge_text(found: Iterable[tuple[str, Edge]]) -> str:
+    """What the marks mean and what to do, for settings (by the name that a table shows) and their edges; empty where there are none."""
+    said = [
+        f"{MARKS[edge]} {name} was chosen at the {edge} value of the grid: {_BEYOND[edge]} ones may do better."
+        for name, edge in dict.fromkeys(found)
+    ]
+    return " ".join([*said, "Widen the grid there; only the new runs are done."]) if said else ""
+
+
+def _end(value: float) -> float:
+    """Where settings end below: no count (epochs, texts of a batch) is less than one, and nothing less than zero."""
+    return 1 if isinstance(value, int) else 0
+
+
+def _largest(name: str) -> float:
+    """Where a setting of the training loop ends above: a share (layer_decay) at one. Of other settings nothing is known here."""
+    section, _, last = name.rpartition(".")
+    field = TrainConfig.model_fields.get(last) if section == "train" else None
+    ends = [getattr(item, "le", None) for item in (field.metadata if field else ())]
+    return next((float(end) for end in ends if end is not None), math.inf)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
 
 _USUAL_EPOCHS = 10
 _FIELD: dict[Mode, Literal["single", "together", "pairs"]] = {
@@ -49,12 +122,12 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """Every run of a study, refinements before the runs that start from them."""
 
     runs: tuple[PlannedRun, ...]
     store: Path
-    columns: dict[str, tuple[TaskData, ...]]
+    columns: dict[str, tuple[TaskFolder, ...]]
     """The task of each column, or the tasks of its folds."""
     digests: dict[str, str]
     """Of each row's model."""
@@ -64,7 +137,7 @@ class Plan:
         return self.store / key
 
 
-def expand(recipe: StudyRecipe, out: Path, runner: Runner) -> Plan:
+def expand(recipe: StudyRecipe, out: Path, runner: RunExecutor) -> StudyPlan:
     """All runs of a study; whatever is wrong with the recipe is said now and not after hours."""
     columns = columns_of(recipe)
     check_names(recipe, columns)
@@ -75,7 +148,7 @@ def expand(recipe: StudyRecipe, out: Path, runner: Runner) -> Plan:
     store = Path(os.path.abspath(recipe.store or home(out)))
     runs = tuple(expansion.runs())
     check_readings(recipe, columns, [run.spec for run in runs])
-    return Plan(runs, store, columns, digests)
+    return StudyPlan(runs, store, columns, digests)
 
 
 def home(out: Path) -> Path:
@@ -121,9 +194,9 @@ class _Expansion:
     def __init__(
         self,
         recipe: StudyRecipe,
-        columns: Mapping[str, Sequence[TaskData]],
+        columns: Mapping[str, Sequence[TaskFolder]],
         digests: Mapping[str, str],
-        runner: Runner,
+        runner: RunExecutor,
     ) -> None:
         self.recipe = recipe
         self.columns = columns
@@ -246,7 +319,7 @@ class _Expansion:
         spec = replace(spec, kept_out=tuple(artifact.path for artifact in later))
         digests_later = (artifact.manifest.digest for artifact in later)
         spec = replace(spec, inputs=(*self._inputs(spec, where), *digests_later))
-        epochs = float(values.get("epochs", _USUAL_EPOCHS)) if _is_number(values.get("epochs", 1)) else 1.0
+        epochs = float(values.get("epochs", _USUAL_EPOCHS)) if _plan_is_number(values.get("epochs", 1)) else 1.0
         cost = epochs * start.fraction * sum(self.sizes[digest] for digest in digests)
         return PlannedRun(spec, spec.key(self.digests[start.row]), cost)
 
@@ -281,5 +354,5 @@ def _absolute(model: str) -> str:
     return os.path.abspath(Path(model).expanduser()) if Path(model).expanduser().is_dir() else model
 
 
-def _is_number(value: object) -> bool:
+def _plan_is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,17 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from osler.artifacts.run import RunSpec
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.files import remove_tree, write_json
-from osler.stages.study.config import StudyRecipe
-from osler.stages.study.engine import Engine, InlineEngine, Job, Outcome, Runner
-from osler.stages.study.home import remember
-from osler.stages.study.plan import Plan, expand, home, points
-from osler.stages.study.report import write_reports
-from osler.stages.study.runs import Schedule, complain, do_runs
-from osler.stages.study.select import record
-from osler.stages.study.spec import RunSpec
-from osler.stages.study.status_view import StudyView
+from osler.stages.study.engines import Engine, InlineEngine, RunExecutor, RunJob, RunOutcome
+from osler.stages.study.page import write_reports
+from osler.stages.study.plan import StudyPlan, expand, home, points
+from osler.stages.study.progress import StudyView, remember
+from osler.stages.study.recipe import StudyRecipe
+from osler.stages.study.schedule import Schedule, complain, do_runs, record
 
 
 def plan(recipe: StudyRecipe, out: Path) -> list[str]:
@@ -40,7 +38,9 @@ def plan(recipe: StudyRecipe, out: Path) -> list[str]:
     ]
 
 
-def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False, retry_failed: bool = False) -> Artifact:
+def run(
+    recipe: StudyRecipe, out: Path, *, runner: RunExecutor, force: bool = False, retry_failed: bool = False
+) -> Artifact:
     """Make the study artifact; `runner` does a single run. Runs that failed before are tried again only when asked to."""
     planned = expand(recipe, out, runner)
 
@@ -53,7 +53,9 @@ def run(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False, 
     return _made(recipe, planned, out, build, force=force)
 
 
-def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = False) -> tuple[Path, Sequence[RunSpec]]:
+def report(
+    recipe: StudyRecipe, out: Path, *, runner: RunExecutor, force: bool = False
+) -> tuple[Path, Sequence[RunSpec]]:
     """Tables of what is done, and the runs that are missing.
 
     A whole study becomes the artifact; of one that is not, the tables go to a folder beside it, marked as incomplete.
@@ -74,7 +76,7 @@ def report(recipe: StudyRecipe, out: Path, *, runner: Runner, force: bool = Fals
 
 
 def _made(
-    recipe: StudyRecipe, planned: Plan, out: Path, build: Callable[[Workspace], None], *, force: bool
+    recipe: StudyRecipe, planned: StudyPlan, out: Path, build: Callable[[Workspace], None], *, force: bool
 ) -> Artifact:
     """The whole study; tables of what was done so far go, for it has all of them."""
     made = produce(out, kind="study", recipe=recipe, parents=_parents(planned), build=build, force=force)
@@ -87,7 +89,7 @@ def _so_far(out: Path) -> Path:
     return out.with_name(f"{out.name}.so-far")
 
 
-def _parents(planned: Plan) -> dict[str, str | Artifact]:
+def _parents(planned: StudyPlan) -> dict[str, str | Artifact]:
     parents: dict[str, str | Artifact] = {f"model:{row}": digest for row, digest in planned.digests.items()}
     for name, tasks in planned.columns.items():
         for number, task in enumerate(tasks):
@@ -110,21 +112,21 @@ def _write(recipe: StudyRecipe, schedule: Schedule, work: Workspace) -> None:
     )
 
 
-def _do(recipe: StudyRecipe, schedule: Schedule, runner: Runner) -> None:
+def _do(recipe: StudyRecipe, schedule: Schedule, runner: RunExecutor) -> None:
     jobs = [runs[0].spec for key, runs in schedule.by_key.items() if schedule.progress.states[key] == "waiting"]
     if jobs:
         engine = _engine(recipe, jobs, runner)
         runs = [(run.key, run.spec, run.cost) for run in schedule.plan.runs]
         with StudyView(runs, live=not isinstance(engine, InlineEngine)) as view:
 
-            def show(job: Job, outcome: Outcome | None) -> None:
+            def show(job: RunJob, outcome: RunOutcome | None) -> None:
                 view.show(schedule.progress.states, schedule.progress.statuses, engine.at_once, job, outcome)
 
             do_runs(schedule, _Sized(engine, runner), show)
     complain(schedule, schedule.plan.store)
 
 
-def _engine(recipe: StudyRecipe, specs: Sequence[RunSpec], runner: Runner) -> Engine:
+def _engine(recipe: StudyRecipe, specs: Sequence[RunSpec], runner: RunExecutor) -> Engine:
     if recipe.engine == "ray":
         from osler.stages.study.engine_ray import RayEngine
 
@@ -132,7 +134,7 @@ def _engine(recipe: StudyRecipe, specs: Sequence[RunSpec], runner: Runner) -> En
     if recipe.workers == 1:
         return InlineEngine(runner)
     from osler.stages.study.engine_local import LocalEngine
-    from osler.stages.study.engine_room import room
+    from osler.stages.study.engines import room
 
     cpu_only = all(json.loads(spec.runtime).get("device") == "cpu" for spec in specs)
     smallest = min(runner.memory(spec) for spec in specs)
@@ -143,7 +145,7 @@ def _engine(recipe: StudyRecipe, specs: Sequence[RunSpec], runner: Runner) -> En
 class _Sized:
     """An engine whose jobs say how much memory they need."""
 
-    def __init__(self, engine: Engine, runner: Runner) -> None:
+    def __init__(self, engine: Engine, runner: RunExecutor) -> None:
         self._engine = engine
         self._runner = runner
         self._known: dict[str, int] = {}
@@ -152,12 +154,12 @@ class _Sized:
     def at_once(self) -> int:
         return self._engine.at_once
 
-    def take(self, job: Job) -> bool:
+    def take(self, job: RunJob) -> bool:
         if job.key not in self._known:
             self._known[job.key] = self._runner.memory(job.spec)
         return self._engine.take(replace(job, memory=self._known[job.key]))
 
-    def wait(self) -> Sequence[tuple[Job, Outcome]]:
+    def wait(self) -> Sequence[tuple[RunJob, RunOutcome]]:
         return self._engine.wait()
 
     def close(self) -> None:

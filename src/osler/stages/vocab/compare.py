@@ -1,25 +1,167 @@
-"""Several tokenizers on one corpus: a comparison, kept as an artifact where a folder for it is named."""
+"""Compare several tokenizers on one corpus."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
+from osler.artifacts.corpus import Text, sample
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.core.files import sha256, write_atomic, write_json
 from osler.core.logs import get_logger
-from osler.stages.vocab.comparison import Comparison
 from osler.stages.vocab.config import CompareRecipe
-from osler.stages.vocab.loading import Loaded, load_all
-from osler.stages.vocab.measuring import compare
-from osler.stages.vocab.terms import read_terms
-from osler.stages.vocab.texts import Text, sample
+from osler.stages.vocab.figures import (
+    CutTerm,
+    Difference,
+    Group,
+    Ratios,
+    TermFacts,
+    TermRatios,
+    TokenizerComparison,
+    TokenizerFigures,
+    WordCounts,
+    count,
+    measure_fertility,
+    overlap,
+)
+from osler.stages.vocab.terms import Term, TermCount, read_terms
+from osler.stages.vocab.tokenizers import Cutter, EntryStyle, LoadedTokenizer, Subword, load_all
 from osler.stages.vocab.view import markdown, page
+
+Cuts = Mapping[str, tuple[Subword, ...]]
+
+
+def compare(
+    loaded: Sequence[LoadedTokenizer],
+    texts: Iterable[Text],
+    *,
+    corpus_documents: int,
+    given_terms: Sequence[str] | None,
+    min_documents: int,
+    shown_terms: int,
+) -> TokenizerComparison:
+    """Everything a comparison says."""
+    counting = TermCount(given_terms)
+    groups = count(counting.passing(texts))
+    terms = counting.terms(min_documents)
+    cutters = [Cutter(item.tokenizer) for item in loaded]
+    cuts = [cutter.pieces(dict.fromkeys(term.spelling for term in terms)) for cutter in cutters]
+    return TokenizerComparison(
+        corpus_documents=corpus_documents,
+        tokenizers=tuple(
+            _figures(item, cutter, groups, terms, cut, shown_terms)
+            for item, cutter, cut in zip(loaded, cutters, cuts, strict=True)
+        ),
+        overlaps=tuple(
+            overlap((loaded[one].name, cutters[one]), (loaded[other].name, cutters[other]))
+            for one, other in combinations(range(len(loaded)), 2)
+        ),
+        terms=TermFacts(
+            from_file=given_terms is not None,
+            given=None if given_terms is None else len(given_terms),
+            seen=counting.seen,
+            used=len(terms),
+            occurrences=sum(term.occurrences for term in terms),
+            min_documents=min_documents,
+        ),
+        differences=tuple(_differences(cutters, terms, cuts, shown_terms)),
+    )
+
+
+def _figures(
+    item: LoadedTokenizer,
+    cutter: Cutter,
+    groups: Mapping[Group, WordCounts],
+    terms: Sequence[Term],
+    cuts: Cuts,
+    shown: int,
+) -> TokenizerFigures:
+    found = measure_fertility(cutter, groups)
+    return TokenizerFigures(
+        name=item.name,
+        model=str(cutter.model.get("type", "unknown")),
+        size=cutter.tokenizer.get_vocab_size(with_added_tokens=True),
+        unknown_token=cutter.unknown_token,
+        digest=item.digest,
+        everything=Ratios(**found.total.plain()),
+        sources={name: Ratios(**sums.plain()) for name, sums in found.sources.items()},
+        languages={name: Ratios(**sums.plain()) for name, sums in sorted(found.languages.items())},
+        terms=_term_ratios(cutter, terms, cuts),
+        worst=tuple(_worst(cutter, terms, cuts, shown)),
+    )
+
+
+def _term_ratios(cutter: Cutter, terms: Sequence[Term], cuts: Cuts) -> TermRatios | None:
+    if not terms:
+        return None
+    words = pieces = whole = unknown = 0
+    for term in terms:
+        found = cuts[term.spelling]
+        is_unknown = not found or any(piece.id == cutter.unknown_id for piece in found)
+        words += term.occurrences * term.words
+        pieces += term.occurrences * len(found)
+        whole += term.occurrences * (len(found) == term.words and not is_unknown)
+        unknown += term.occurrences * is_unknown
+    total = sum(term.occurrences for term in terms)
+    return TermRatios(
+        fertility=round(pieces / words, 4), whole=round(whole / total, 4), unknown=round(unknown / total, 4)
+    )
+
+
+def _worst(cutter: Cutter, terms: Sequence[Term], cuts: Cuts, shown: int) -> list[CutTerm]:
+    """The terms with most pieces beyond one a word, summed over their occurrences; ties in code point order."""
+    style = EntryStyle.of(cutter)
+
+    def cost(term: Term) -> int:
+        return term.occurrences * _extra(term, cuts)
+
+    ranked = sorted((term for term in terms if cost(term) > 0), key=lambda term: (-cost(term), term.text))
+    return [
+        CutTerm(
+            term=term.text,
+            documents=term.documents,
+            occurrences=term.occurrences,
+            pieces=tuple(style.readable(piece.token for piece in cuts[term.spelling])),
+            shown=style.shown(term.spelling, cuts[term.spelling]),
+        )
+        for term in ranked[:shown]
+    ]
+
+
+def _extra(term: Term, cuts: Cuts) -> int:
+    return max(0, len(cuts[term.spelling]) - term.words)
+
+
+def _differences(
+    cutters: Sequence[Cutter], terms: Sequence[Term], cuts: Sequence[Cuts], shown: int
+) -> list[Difference]:
+    """The terms on which the finest and the coarsest cut are furthest apart, weighted like the worst."""
+    styles = [EntryStyle.of(cutter) for cutter in cutters]
+
+    def spread(term: Term) -> int:
+        counts = [len(cut[term.spelling]) for cut in cuts]
+        return term.occurrences * (max(counts) - min(counts))
+
+    ranked = sorted((term for term in terms if spread(term) > 0), key=lambda term: (-spread(term), term.text))
+    return [
+        Difference(
+            term=term.text,
+            documents=term.documents,
+            occurrences=term.occurrences,
+            counts=tuple(len(cut[term.spelling]) for cut in cuts),
+            shown=tuple(
+                style.shown(term.spelling, cut[term.spelling]) for style, cut in zip(styles, cuts, strict=True)
+            ),
+        )
+        for term in ranked[:shown]
+    ]
+
 
 log = get_logger("osler.vocab")
 RESULT = "comparison.json"
@@ -38,7 +180,7 @@ def plan(recipe: CompareRecipe, out: Path | None) -> list[str]:
     ]
 
 
-def measure(recipe: CompareRecipe) -> Comparison:
+def measure(recipe: CompareRecipe) -> TokenizerComparison:
     """Compare without keeping the result."""
     return _compare(recipe, Artifact.open(recipe.corpus, "corpus"), load_all(recipe.tokenizers))
 
@@ -61,12 +203,12 @@ def run(recipe: CompareRecipe, out: Path, *, force: bool = False) -> Artifact:
     )
 
 
-def read(artifact: Artifact) -> Comparison:
+def read(artifact: Artifact) -> TokenizerComparison:
     """What a finished comparison found."""
-    return Comparison.model_validate_json((artifact.path / RESULT).read_bytes())
+    return TokenizerComparison.model_validate_json((artifact.path / RESULT).read_bytes())
 
 
-def _build(recipe: CompareRecipe, corpus: Artifact, loaded: list[Loaded], workspace: Workspace) -> None:
+def _build(recipe: CompareRecipe, corpus: Artifact, loaded: list[LoadedTokenizer], workspace: Workspace) -> None:
     began = time.monotonic()
     found = _compare(recipe, corpus, loaded)
     write_json(workspace.path / RESULT, found.model_dump(mode="json"))
@@ -83,7 +225,7 @@ def _build(recipe: CompareRecipe, corpus: Artifact, loaded: list[Loaded], worksp
     log.event("vocab.compared", seconds=round(time.monotonic() - began, 3), **counts)
 
 
-def _compare(recipe: CompareRecipe, corpus: Artifact, loaded: list[Loaded]) -> Comparison:
+def _compare(recipe: CompareRecipe, corpus: Artifact, loaded: list[LoadedTokenizer]) -> TokenizerComparison:
     require("pyarrow", "corpus")
     documents = int(corpus.manifest.counts.get("documents", 0))
     if documents == 0:

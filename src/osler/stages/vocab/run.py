@@ -1,4 +1,4 @@
-"""The vocab stage: a corpus artifact in, a tokenizer artifact out."""
+"""The vocab stage: a corpus in, a tokenizer out."""
 
 from __future__ import annotations
 
@@ -7,20 +7,55 @@ import unicodedata
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from osler.artifacts.corpus import batches, sample
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError, RecipeError
 from osler.core.extras import require
-from osler.core.files import write_json
+from osler.core.files import write_atomic, write_json
 from osler.core.logs import get_logger
 from osler.stages.vocab.algorithms import train
 from osler.stages.vocab.config import VocabRecipe
-from osler.stages.vocab.counting import count
-from osler.stages.vocab.cutting import Cutter
-from osler.stages.vocab.fertility import measure
-from osler.stages.vocab.folder import write_folder
-from osler.stages.vocab.texts import batches, sample
+from osler.stages.vocab.figures import count, measure_fertility
+from osler.stages.vocab.special import BEGIN, END, MASK, PAD, UNKNOWN
+from osler.stages.vocab.tokenizers import Cutter
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def write_folder(folder: Path, tokenizer: Tokenizer, max_length: int) -> None:
+    """Write tokenizer.json and the two files that name its special tokens."""
+    roles: dict[str, Any] = {
+        "bos_token": BEGIN,
+        "eos_token": END,
+        "cls_token": BEGIN,
+        "sep_token": END,
+        "pad_token": PAD,
+        "unk_token": UNKNOWN,
+        "mask_token": {
+            "content": MASK,
+            "lstrip": True,
+            "normalized": False,
+            "rstrip": False,
+            "single_word": False,
+        },
+    }
+    config = {
+        # The general class: it takes everything from tokenizer.json, in every version of transformers.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        **roles,
+        "mask_token": {"__type": "AddedToken", **roles["mask_token"], "special": True},
+    }
+    write_atomic(folder / "tokenizer.json", tokenizer.to_str(pretty=True) + "\n")
+    write_json(folder / "tokenizer_config.json", config)
+    write_json(folder / "special_tokens_map.json", roles)
+
 
 log = get_logger("osler.vocab")
 _TITLES = {"bpe": "byte-level BPE", "wordpiece": "WordPiece", "unigram": "unigram"}
@@ -61,7 +96,7 @@ def _build(recipe: VocabRecipe, corpus: Artifact, workspace: Workspace) -> None:
     tokenizer = train(texts, recipe)
     _check_size(tokenizer.get_vocab_size(), recipe, corpus)
     write_folder(workspace.path, tokenizer, recipe.max_length)
-    figures = measure(Cutter(tokenizer), count(sample(corpus, recipe.sample_documents)))
+    figures = measure_fertility(Cutter(tokenizer), count(sample(corpus, recipe.sample_documents)))
     statistics = {"size": tokenizer.get_vocab_size(), **figures.plain()}
     write_json(workspace.path / "statistics.json", statistics)
     keys = ("size", "fertility", "whole_words")

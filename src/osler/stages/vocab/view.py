@@ -8,7 +8,7 @@ from functools import partial
 from osler.report.page import Page
 from osler.report.plots import Bar, bars_with_intervals
 from osler.report.tables import Cell, Column, Table, markdown_table
-from osler.stages.vocab.comparison import Comparison, Ratios, TokenizerFigures
+from osler.stages.vocab.figures import Ratios, TokenizerComparison, TokenizerFigures
 
 TITLE = "Tokenizers compared"
 _METRICS: tuple[tuple[str, Column, str], ...] = (
@@ -31,7 +31,7 @@ _METRICS: tuple[tuple[str, Column, str], ...] = (
 )
 
 
-def overview(found: Comparison) -> Table:
+def overview(found: TokenizerComparison) -> Table:
     """One row a tokenizer, over the whole sample."""
     columns = [
         Column("tokenizer"),
@@ -51,7 +51,7 @@ def overview(found: Comparison) -> Table:
     return Table(columns, rows, "Over everything", note)
 
 
-def group_tables(found: Comparison) -> list[Table]:
+def group_tables(found: TokenizerComparison) -> list[Table]:
     """Every figure by source and by language, one table a figure; none where there is one source and one language."""
     groups = _groups(found)
     tables = []
@@ -71,7 +71,7 @@ def group_tables(found: Comparison) -> list[Table]:
     return tables
 
 
-def term_table(found: Comparison) -> Table:
+def term_table(found: TokenizerComparison) -> Table:
     """How the tokenizers cut all medical terms."""
     columns = [
         Column("tokenizer"),
@@ -87,7 +87,7 @@ def term_table(found: Comparison) -> Table:
     return Table(columns, rows, "Medical terms, by occurrence", _terms(found))
 
 
-def worst_tables(found: Comparison, limit: int | None = None) -> list[Table]:
+def worst_tables(found: TokenizerComparison, limit: int | None = None) -> list[Table]:
     """The terms each tokenizer cuts worst."""
     columns = ["term", "cut", "pieces", "occurrences", "documents"]
     note = "Ranked by the sub-words beyond one a word that a term costs over all its occurrences."
@@ -101,7 +101,7 @@ def worst_tables(found: Comparison, limit: int | None = None) -> list[Table]:
     return made
 
 
-def difference_table(found: Comparison, limit: int | None = None) -> Table | None:
+def difference_table(found: TokenizerComparison, limit: int | None = None) -> Table | None:
     """The terms on which the tokenizers differ most."""
     if not found.differences:
         return None
@@ -111,7 +111,7 @@ def difference_table(found: Comparison, limit: int | None = None) -> Table | Non
     return Table(columns, rows, "Terms cut most differently", note)
 
 
-def overlap_table(found: Comparison) -> Table:
+def overlap_table(found: TokenizerComparison) -> Table:
     """What the vocabularies share."""
     columns = [
         Column("first"),
@@ -141,7 +141,7 @@ def overlap_table(found: Comparison) -> Table:
     return Table(columns, rows, "Vocabularies", note)
 
 
-def tables(found: Comparison, limit: int | None = None) -> Iterator[tuple[str, list[Table]]]:
+def tables(found: TokenizerComparison, limit: int | None = None) -> Iterator[tuple[str, list[Table]]]:
     """All tables under their headings; `limit` shortens the lists of terms."""
     yield "Figures", [overview(found), *group_tables(found)]
     yield "Vocabularies", [overlap_table(found)]
@@ -149,7 +149,7 @@ def tables(found: Comparison, limit: int | None = None) -> Iterator[tuple[str, l
     yield "Medical terms", [term_table(found), *worst_tables(found, limit), *([differences] if differences else [])]
 
 
-def markdown(found: Comparison) -> str:
+def markdown(found: TokenizerComparison) -> str:
     """The comparison as GitHub Markdown."""
     parts = [f"# {TITLE}"]
     for heading, some in tables(found):
@@ -157,7 +157,7 @@ def markdown(found: Comparison) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def page(found: Comparison) -> Page:
+def page(found: TokenizerComparison) -> Page:
     """The comparison as a page with everything inside."""
     sample = found.tokenizers[0].everything
     made = Page(TITLE, " · ".join(one.name for one in found.tokenizers))
@@ -178,7 +178,7 @@ def page(found: Comparison) -> Page:
     return made
 
 
-def _plot(found: Comparison) -> str:
+def _plot(found: TokenizerComparison) -> str:
     groups = [("", "everything", _everything), *_groups(found)]
     bars = [
         Bar(f"{group} ({kind})" if kind else group, of(one).fertility, series=one.name)
@@ -192,7 +192,7 @@ def _everything(one: TokenizerFigures) -> Ratios:
     return one.everything
 
 
-def _groups(found: Comparison) -> list[tuple[str, str, Callable[[TokenizerFigures], Ratios]]]:
+def _groups(found: TokenizerComparison) -> list[tuple[str, str, Callable[[TokenizerFigures], Ratios]]]:
     """The parts that tell more than everything does: sources and languages, where there are several."""
     first = found.tokenizers[0]
     return [
@@ -208,11 +208,11 @@ def _of(part: str, name: str, one: TokenizerFigures) -> Ratios:
     return found
 
 
-def _columns(found: Comparison, like: Column) -> list[Column]:
+def _columns(found: TokenizerComparison, like: Column) -> list[Column]:
     return [Column(one.name, digits=like.digits, scale=like.scale, best=like.best) for one in found.tokenizers]
 
 
-def _terms(found: Comparison) -> str:
+def _terms(found: TokenizerComparison) -> str:
     facts = found.terms
     kind = "found by their parts" if facts.given is None else f"of {facts.given:,} given"
     absent = 0 if facts.given is None else facts.given - facts.seen

@@ -15,12 +15,11 @@ import numpy as np
 from tokenizers import Encoding
 
 from osler.tasks.card import Kind
-from osler.tasks.instances.base import Builder, Built, Instance, softmax
-from osler.tasks.instances.sentences import joined, sentences_of
+from osler.tasks.instances.base import Builder, Built, Instance, joined, sentences_of, softmax
 from osler.text.document import Document, Record, Relation, Span
 
 
-class Candidate(NamedTuple):
+class RelationCandidate(NamedTuple):
     """Two mentions of one document and the range of characters that is shown to the model."""
 
     head: Span
@@ -29,7 +28,7 @@ class Candidate(NamedTuple):
     end: int
 
 
-class Marked(NamedTuple):
+class MarkedPair(NamedTuple):
     """The text of a candidate with its mentions marked: where head and tail begin in it, and the middle of the two."""
 
     text: str
@@ -50,7 +49,7 @@ class RelationBuilder(Builder):
         """The relation labels, and the negative class last."""
         return [*self.card.labels, self.card.negative]
 
-    def candidates(self, document: Document) -> Iterator[Candidate]:
+    def candidates(self, document: Document) -> Iterator[RelationCandidate]:
         """All pairs of the card's types that stand together, in text order."""
         allowed = set(self.card.pairs)
         units = [(0, len(document.text))]
@@ -70,13 +69,13 @@ class RelationBuilder(Builder):
                         first.id,
                     ):
                         continue
-                    yield Candidate(first, second, start, max(end, first.end, second.end))
+                    yield RelationCandidate(first, second, start, max(end, first.end, second.end))
 
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
         """One instance a candidate; with gold, one for each of its labels."""
         built = Built([])
-        texts: list[Marked] = []
-        found: list[tuple[int, Candidate, list[str]]] = []
+        texts: list[MarkedPair] = []
+        found: list[tuple[int, RelationCandidate, list[str]]] = []
         for number, record in enumerate(records):
             if not isinstance(record, Document):
                 continue
@@ -136,7 +135,7 @@ class RelationBuilder(Builder):
                     labels[key].append(relation.label)
         return labels
 
-    def _marked(self, text: str, candidate: Candidate) -> Marked:
+    def _marked(self, text: str, candidate: RelationCandidate) -> MarkedPair:
         """The candidate's range of the text with its mentions enclosed in marks, or hidden behind their types, or both."""
         edits = []
         blind = self.protocol.markers == "blind"
@@ -154,7 +153,9 @@ class RelationBuilder(Builder):
         marked = f"{before}{first}{between}{second}"
         places = (len(before), len(marked) - len(second))
         head, tail = reversed(places) if swapped else places
-        return Marked(f"{marked}{text[max(end, end2) : candidate.end]}", head, tail, (len(before) + len(marked)) // 2)
+        return MarkedPair(
+            f"{marked}{text[max(end, end2) : candidate.end]}", head, tail, (len(before) + len(marked)) // 2
+        )
 
     def _fit(self, encoding: Encoding, middle: int) -> list[int]:
         """Cut a candidate that is too long for the model, keeping what stands around the middle of its two mentions."""
@@ -166,7 +167,7 @@ class RelationBuilder(Builder):
         skip = min(max(0, centre - room // 2), len(ids) - room)
         return ids[skip : skip + room]
 
-    def _fit_marks(self, encoding: Encoding, marked: Marked) -> tuple[list[int], tuple[int, ...]]:
+    def _fit_marks(self, encoding: Encoding, marked: MarkedPair) -> tuple[list[int], tuple[int, ...]]:
         """The sub-words that fit, and where head and tail begin among them. Both always do: a text too long is cut at
         its ends, and where the two stand too far apart, also between them."""
         room = self.max_length - self.tokens.overhead

@@ -11,9 +11,7 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.tasks.card import Kind
-from osler.tasks.instances.base import Builder, Built, Instance, softmax
-from osler.tasks.instances.document import document_windows
-from osler.tasks.instances.sentences import sentences_of
+from osler.tasks.instances.base import Builder, Built, Instance, document_windows, sentences_of, softmax
 from osler.text.document import Document, Record, TextPair
 from osler.text.label_scores import score_key, score_text
 

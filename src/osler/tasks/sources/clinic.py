@@ -58,6 +58,7 @@ def _maker(produce: str) -> Callable[..., Iterable[Record]]:
         from osler.clinic.notes import notes
 
         return notes
-    from osler.clinic.pairs import entailment_pairs, similarity_pairs
+    from osler.clinic.entailment import entailment_pairs
+    from osler.clinic.similarity import similarity_pairs
 
     return entailment_pairs if produce == "entailment" else similarity_pairs

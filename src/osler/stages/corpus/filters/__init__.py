@@ -13,7 +13,7 @@ from osler.core.config import Recipe
 from osler.core.registry import Registry
 
 if TYPE_CHECKING:
-    from osler.stages.corpus.documents import Candidate
+    from osler.stages.corpus.documents import RepairedDocument
 
 FILTERS = Registry("filters", {"length": "osler.stages.corpus.filters.length:Length"})
 
@@ -22,5 +22,5 @@ class Filter(Recipe, ABC):
     """Base of every filter."""
 
     @abstractmethod
-    def reason(self, document: Candidate) -> str | None:
+    def reason(self, document: RepairedDocument) -> str | None:
         """A short code, best the name of the option that decided, or None to keep the document."""

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from osler.stages.corpus.documents import Candidate
+from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters import Filter
 
 
@@ -26,7 +26,7 @@ class Length(Filter):
                 raise ValueError(f"max_{unit} ({high}) is below min_{unit} ({low})")
         return self
 
-    def reason(self, document: Candidate) -> str | None:
+    def reason(self, document: RepairedDocument) -> str | None:
         """The first bound that the document breaks."""
         if len(document.text) < self.min_characters:
             return "min_characters"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from osler.core.registry import Registry
-from osler.stages.corpus.config import Source
-from osler.stages.corpus.documents import InputFile, Piece, RawDocument
+from osler.stages.corpus.config import CorpusSource
+from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
 
 READERS = Registry(
     "readers",
@@ -29,10 +29,10 @@ class Reader(Protocol):
 
     endings: tuple[str, ...]
 
-    def cut(self, file: InputFile, source: Source, size: int) -> list[Piece]:
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
         """Pieces of about `size` bytes that cover the file in order; one piece where it cannot be cut."""
         ...
 
-    def read(self, piece: Piece, source: Source) -> Iterator[RawDocument]:
+    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
         """The documents of one piece, in file order."""
         ...

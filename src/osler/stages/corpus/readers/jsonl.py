@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.stages.corpus.config import Source
-from osler.stages.corpus.documents import InputFile, Piece, RawDocument
-from osler.stages.corpus.streams import cut_lines, decode, lines
+from osler.stages.corpus.config import CorpusSource
+from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
+from osler.stages.corpus.inputs import cut_lines, decode, lines
 
 _TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object", str: "a string"}
 # Not strict: raw control characters inside strings are common in exports, and repair deals with them.
@@ -21,11 +21,11 @@ class JsonlReader:
 
     endings = (".jsonl", ".ndjson")
 
-    def cut(self, file: InputFile, source: Source, size: int) -> list[Piece]:
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
         """Lines can be read apart."""
         return cut_lines(file, size)
 
-    def read(self, piece: Piece, source: Source) -> Iterator[RawDocument]:
+    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
         """One document a line; blank lines are passed over."""
         path = piece.file.path
         for row, line in lines(piece):
@@ -34,7 +34,7 @@ class JsonlReader:
                 yield _document(text, row, source, where=f"{path}:{row}")
 
 
-def _document(line: str, row: int, source: Source, *, where: str) -> RawDocument:
+def _document(line: str, row: int, source: CorpusSource, *, where: str) -> RawDocument:
     try:
         record = _DECODER.decode(line)
     except json.JSONDecodeError as error:

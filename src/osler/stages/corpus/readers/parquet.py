@@ -9,9 +9,9 @@ from typing import Any
 
 from osler.core.errors import InputError
 from osler.core.extras import require
-from osler.stages.corpus.config import Source
-from osler.stages.corpus.documents import InputFile, Piece, RawDocument
-from osler.stages.corpus.streams import reading
+from osler.stages.corpus.config import CorpusSource
+from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
+from osler.stages.corpus.inputs import reading
 
 _ROWS = 256
 
@@ -21,7 +21,7 @@ class ParquetReader:
 
     endings = (".parquet",)
 
-    def cut(self, file: InputFile, source: Source, size: int) -> list[Piece]:
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
         """Row groups can be read apart."""
         with _opened(file.path) as table:
             groups = [table.metadata.row_group(index) for index in range(table.num_row_groups)]
@@ -31,11 +31,11 @@ class ParquetReader:
             held += group.total_byte_size
             rows += group.num_rows
             if held >= size or index == len(groups) - 1:
-                pieces.append(Piece(file, start, index + 1, first + 1))
+                pieces.append(FilePart(file, start, index + 1, first + 1))
                 start, held, first = index + 1, 0, rows
         return pieces
 
-    def read(self, piece: Piece, source: Source) -> Iterator[RawDocument]:
+    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
         """One document a row; a null text is an empty document."""
         path = piece.file.path
         with _opened(path) as table:
@@ -65,7 +65,7 @@ def _opened(path: Path) -> Iterator[Any]:
             raise InputError("not a valid Parquet file", where=path, fix="Write the file again") from None
 
 
-def _columns(schema: Any, source: Source, path: Path) -> list[str]:
+def _columns(schema: Any, source: CorpusSource, path: Path) -> list[str]:
     types = require("pyarrow", "corpus").types
     if source.text_field not in schema.names:
         raise InputError(

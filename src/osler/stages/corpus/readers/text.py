@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from osler.stages.corpus.config import Source
-from osler.stages.corpus.documents import InputFile, Piece, RawDocument
-from osler.stages.corpus.streams import cut_lines, decode, lines, read_whole
+from osler.stages.corpus.config import CorpusSource
+from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
+from osler.stages.corpus.inputs import cut_lines, decode, lines, read_whole
 
 
 class TextReader:
@@ -14,11 +14,11 @@ class TextReader:
 
     endings = (".txt", ".text")
 
-    def cut(self, file: InputFile, source: Source, size: int) -> list[Piece]:
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
         """Only files with a document a line can be cut."""
-        return cut_lines(file, size) if source.unit == "line" else [Piece(file, 0, file.size)]
+        return cut_lines(file, size) if source.unit == "line" else [FilePart(file, 0, file.size)]
 
-    def read(self, piece: Piece, source: Source) -> Iterator[RawDocument]:
+    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
         """The documents, with their first line as their row; a file that is one document gives its name as id."""
         path = piece.file.path
         if source.unit == "file":

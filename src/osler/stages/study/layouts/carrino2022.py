@@ -5,7 +5,7 @@ from __future__ import annotations
 from osler.metrics.significance import summarise
 from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table, Value
-from osler.stages.study.cells import Cell
+from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts.common import NamedTable, lines, note, rate_text, star
 from osler.stages.study.results import Results
 
@@ -24,7 +24,7 @@ def tables(results: Results) -> list[NamedTable]:
     heads += [Column("epoch", digits=1, group=BEST)]
     rows: list[list[TableCell]] = []
     headings: dict[int, str] = {}
-    shown: list[Cell] = []
+    shown: list[StudyCell] = []
     for column in results.columns:
         headings[len(rows)] = f"{results.protocol(column)} ({results.metric(column)})"
         for line in lines(results):
@@ -51,19 +51,19 @@ def tables(results: Results) -> list[NamedTable]:
     return [NamedTable("table", Table(heads, rows, caption, text, headings, best_along="section"))]
 
 
-def _row(results: Results, label: str, cell: Cell, others: list[str], names: list[str]) -> list[TableCell]:
+def _row(results: Results, label: str, cell: StudyCell, others: list[str], names: list[str]) -> list[TableCell]:
     settings = results.setting(cell)
     averages = [_over_all(cell), *(_over_all(cell, name) if "f1" in cell.metric else None for name in others)]
     chosen = [rate_text(settings.get("lr")), *(rate_text(settings.get(name)) for name in names), cell.best_epoch]
     return [label, *averages, len(cell.scored), _best(results, cell), *chosen]
 
 
-def _over_all(cell: Cell, metric: str | None = None) -> Value | None:
+def _over_all(cell: StudyCell, metric: str | None = None) -> Value | None:
     summary = cell.over_all(metric)
     return None if summary is None else Value(summary.mean, std=summary.std if summary.n > 1 else None)
 
 
-def _best(results: Results, cell: Cell) -> Value:
+def _best(results: Results, cell: StudyCell) -> Value:
     """The chosen score; its deviation is over all seeds of its configuration, also where one run was chosen."""
     siblings = [run.score for run in cell.scored if run.score is not None and run.point == cell.chosen[0].point]
     scores = siblings if cell.summary.n == 1 and not cell.folds else list(cell.scores)

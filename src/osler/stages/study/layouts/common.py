@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from osler.metrics.significance import summarise
 from osler.report.tables import Table, Value
-from osler.stages.study.cells import Cell
+from osler.stages.study.cells import StudyCell
 from osler.stages.study.results import Results
 
 SPREAD = "Mean ± standard deviation"
@@ -22,19 +22,19 @@ class NamedTable:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """A line of scores: a model that learned in one way."""
 
     label: str
     row: str
     mode: str
 
-    def cell(self, results: Results, column: str) -> Cell | None:
+    def cell(self, results: Results, column: str) -> StudyCell | None:
         """Its cell in a column."""
         return results.cell(self.row, column, self.mode)
 
 
-def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin", "refine")) -> list[Line]:
+def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin", "refine")) -> list[TableLine]:
     """Every model in every way it learned from all of the data."""
     said = {
         "single": "",
@@ -43,28 +43,30 @@ def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin"
         "twin": ", alone at equal updates",
     }
     present = {(key.row, key.mode) for key in results.cells if key.fraction == 1.0 and not key.partner}
-    return [Line(f"{row}{said[mode]}", row, mode) for row in results.rows for mode in modes if (row, mode) in present]
+    return [
+        TableLine(f"{row}{said[mode]}", row, mode) for row in results.rows for mode in modes if (row, mode) in present
+    ]
 
 
-def mean_value(results: Results, cell: Cell | None, *, mark: bool = True) -> Value | None:
+def mean_value(results: Results, cell: StudyCell | None, *, mark: bool = True) -> Value | None:
     """Mean and deviation over seeds, marked where the cell differs from the baseline's."""
     if cell is None:
         return None
     return Value(cell.summary.mean, std=deviation(cell), mark=star(results, cell) if mark else "")
 
 
-def deviation(cell: Cell) -> float | None:
+def deviation(cell: StudyCell) -> float | None:
     """The deviation over seeds; one seed has none."""
     return cell.summary.std if cell.summary.n > 1 else None
 
 
-def star(results: Results, cell: Cell) -> str:
+def star(results: Results, cell: StudyCell) -> str:
     """* where the cell differs from the baseline's."""
     found = results.comparisons.get(cell.key)
     return "*" if found is not None and found.significant else ""
 
 
-def mean_of_cells(cells: Sequence[Cell | None], *, medians: bool = False) -> Value | None:
+def mean_of_cells(cells: Sequence[StudyCell | None], *, medians: bool = False) -> Value | None:
     """The mean over columns; its deviation is over seeds where all cells have the same ones. None where a cell is missing."""
     known = [cell for cell in cells if cell is not None]
     if not known or len(known) < len(cells):
@@ -78,7 +80,7 @@ def mean_of_cells(cells: Sequence[Cell | None], *, medians: bool = False) -> Val
     return Value(mean, std=summarise(by_seed).std)
 
 
-def seeds_text(cells: Iterable[Cell]) -> str:
+def seeds_text(cells: Iterable[StudyCell]) -> str:
     """How many seeds stand behind the numbers: "3 seeds", or "1 to 3 seeds"."""
     counts = sorted({len(cell.seeds) for cell in cells})
     if not counts:
@@ -108,7 +110,7 @@ def rate_text(value: object) -> str | None:
     return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
-def star_text(results: Results, cells: Iterable[Cell]) -> str:
+def star_text(results: Results, cells: Iterable[StudyCell]) -> str:
     """What * means, where there is one or could be."""
     if not any(cell.key in results.comparisons for cell in cells):
         return ""
@@ -128,7 +130,7 @@ def missing_text(results: Results) -> str:
 def note(
     results: Results,
     columns: Sequence[str],
-    cells: Iterable[Cell | None],
+    cells: Iterable[StudyCell | None],
     statistic: str,
     *more: str,
     stars: bool = True,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table, Value
-from osler.stages.study.cells import Cell
-from osler.stages.study.layouts.common import Line, NamedTable, lines, mean_of_cells, note, protocol_of, star
+from osler.stages.study.cells import StudyCell
+from osler.stages.study.layouts.common import NamedTable, TableLine, lines, mean_of_cells, note, protocol_of, star
 from osler.stages.study.results import Results
 
 
@@ -43,7 +43,7 @@ def tables(results: Results) -> list[NamedTable]:
     return [NamedTable("table", main), NamedTable("groups", _group_table(results, models, groups))]
 
 
-def _group_table(results: Results, models: Sequence[Line], groups: dict[str, tuple[str, ...]]) -> Table:
+def _group_table(results: Results, models: Sequence[TableLine], groups: dict[str, tuple[str, ...]]) -> Table:
     heads: list[Column | str] = ["model"]
     heads += [Column(name, digits=1, scale=100, best="max", group="Mean") for name in groups]
     rows: list[list[TableCell]] = [
@@ -64,11 +64,11 @@ def _groups(results: Results) -> dict[str, tuple[str, ...]]:
     return {name: members for name, members in kept.items() if members}
 
 
-def _means(results: Results, models: Sequence[Line], members: Sequence[str]) -> list[Value | None]:
+def _means(results: Results, models: Sequence[TableLine], members: Sequence[str]) -> list[Value | None]:
     return [mean_of_cells([line.cell(results, column) for column in members], medians=True) for line in models]
 
 
-def _median(results: Results, cell: Cell | None) -> Value | None:
+def _median(results: Results, cell: StudyCell | None) -> Value | None:
     if cell is None:
         return None
     several = cell.summary.n > 1

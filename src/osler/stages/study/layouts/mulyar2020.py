@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table, Value
-from osler.stages.study.cells import Cell, CellKey
-from osler.stages.study.comparisons import Compared
+from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.layouts.common import SPREAD, NamedTable, mean_value, note, protocol_of
-from osler.stages.study.results import Results
+from osler.stages.study.results import Compared, Results
 
 
 def tables(results: Results) -> list[NamedTable]:
@@ -28,7 +27,7 @@ def tables(results: Results) -> list[NamedTable]:
             heads.append(Column(f"difference{way.said}", digits=1, scale=100, group=row))
             heads.append(Column(f"single-task{way.said}", digits=1, scale=100, group=row))
     rows: list[list[TableCell]] = []
-    shown: list[Cell | None] = []
+    shown: list[StudyCell | None] = []
     for column in results.columns:
         line: list[TableCell] = [column, protocol_of(results, column)]
         for row in joint_rows:
@@ -55,7 +54,7 @@ def tables(results: Results) -> list[NamedTable]:
     return [NamedTable("table", Table(heads, rows, caption, text))]
 
 
-def difference(family: Mapping[CellKey, Compared], joint: Cell | None, single: Cell | None) -> Value | None:
+def difference(family: Mapping[CellKey, Compared], joint: StudyCell | None, single: StudyCell | None) -> Value | None:
     """Multi-task minus single-task; without an interval where the metric has none."""
     if joint is None or single is None:
         return None

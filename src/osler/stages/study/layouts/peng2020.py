@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table
-from osler.stages.study.layouts.common import SPREAD, Line, NamedTable, mean_of_cells, mean_value, note, protocol_of
+from osler.stages.study.layouts.common import (
+    SPREAD,
+    NamedTable,
+    TableLine,
+    mean_of_cells,
+    mean_value,
+    note,
+    protocol_of,
+)
 from osler.stages.study.results import Results
 
 
@@ -29,7 +37,7 @@ def tables(results: Results) -> list[NamedTable]:
     return made
 
 
-def _stages(results: Results) -> list[Line]:
+def _stages(results: Results) -> list[TableLine]:
     """Plain models, then what refinement made of them, then what fine-tuning made of that."""
     present = {(key.row, key.mode) for key in results.cells if key.fraction == 1.0}
     found = []
@@ -41,15 +49,15 @@ def _stages(results: Results) -> list[Line]:
             "refine": ", refined",
         }
         order = ("refine", "together", "single") if refined else ("single", "together")
-        found += [Line(f"{row}{said[mode]}", row, mode) for mode in order if (row, mode) in present]
+        found += [TableLine(f"{row}{said[mode]}", row, mode) for mode in order if (row, mode) in present]
     return found
 
 
-def _stages_table(results: Results, models: Sequence[Line], name: str, columns: Sequence[str]) -> Table:
+def _stages_table(results: Results, models: Sequence[TableLine], name: str, columns: Sequence[str]) -> Table:
     return _by_model(results, models, columns, f"Results on {name}, {results.split} split")
 
 
-def _by_model(results: Results, models: Sequence[Line], columns: Sequence[str], caption: str) -> Table:
+def _by_model(results: Results, models: Sequence[TableLine], columns: Sequence[str], caption: str) -> Table:
     heads: list[Column | str] = ["model"]
     heads += [Column(f"{column} ({results.metric(column)})", digits=3, best="max") for column in columns]
     heads += [Column("Avg", digits=3, best="max")]
@@ -63,7 +71,7 @@ def _by_model(results: Results, models: Sequence[Line], columns: Sequence[str], 
     return Table(heads, rows, caption, note(results, columns, shown, SPREAD, _said(results)))
 
 
-def _by_task(results: Results, models: Sequence[Line]) -> Table:
+def _by_task(results: Results, models: Sequence[TableLine]) -> Table:
     heads: list[Column | str] = ["task", Column("protocol", align="left")]
     heads += [Column(line.label, digits=3, best="max") for line in models]
     rows: list[list[TableCell]] = []

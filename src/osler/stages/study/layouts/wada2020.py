@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table
-from osler.stages.study.cells import Cell
+from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts.common import (
     SPREAD,
     NamedTable,
@@ -73,7 +73,7 @@ def _settings(results: Results) -> Table:
             Column(results.split, digits=1, scale=100, group=line.label),
         ]
     rows: list[list[TableCell]] = []
-    shown: list[Cell | None] = []
+    shown: list[StudyCell | None] = []
     for column in columns:
         found: list[TableCell] = [column]
         for line in models:
@@ -90,7 +90,7 @@ def _settings(results: Results) -> Table:
     )
 
 
-def _four(results: Results, cell: Cell | None) -> list[TableCell]:
+def _four(results: Results, cell: StudyCell | None) -> list[TableCell]:
     if cell is None:
         return [None, None, None, None]
     used = results.setting(cell)

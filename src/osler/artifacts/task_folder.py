@@ -1,0 +1,201 @@
+"""The task artifact: a card and one Parquet file per split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from osler.core.artifact import Artifact
+from osler.core.config import read_toml, validate
+from osler.core.errors import ArtifactError, writing
+from osler.core.files import undamaged
+from osler.tasks.card import TaskCard
+from osler.text.document import Document, Record, Relation, Span, TextPair
+
+SPLITS = ("train", "dev", "test")
+CARD = "card.toml"
+_BATCH = 1024
+_BATCH_CHARACTERS = 1 << 22
+
+_FRAGMENT = pa.list_(pa.int32(), 2)
+_ATTRIBUTES = pa.map_(pa.string(), pa.string())
+_SPAN = pa.struct(
+    [
+        ("id", pa.string()),
+        ("label", pa.string()),
+        ("fragments", pa.list_(_FRAGMENT)),
+        ("score", pa.float64()),
+        ("attributes", _ATTRIBUTES),
+    ]
+)
+_RELATION = pa.struct(
+    [
+        ("id", pa.string()),
+        ("label", pa.string()),
+        ("head", pa.string()),
+        ("tail", pa.string()),
+        ("score", pa.float64()),
+        ("attributes", _ATTRIBUTES),
+    ]
+)
+_COMMON = [("labels", pa.list_(pa.string())), ("value", pa.float64()), ("meta", _ATTRIBUTES)]
+DOCUMENT_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.string()),
+        ("spans", pa.list_(_SPAN)),
+        ("relations", pa.list_(_RELATION)),
+        *_COMMON,
+    ]
+)
+PAIR_SCHEMA = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
+
+
+class RecordWriter:
+    """Writes records to a Parquet file, a batch at a time."""
+
+    def __init__(self, path: Path, *, pairs: bool = False) -> None:
+        self.path = path
+        self.count = 0
+        self._schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
+        self._rows: list[dict[str, Any]] = []
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        with writing(self.path):
+            self._writer = pq.ParquetWriter(self.path, self._schema, compression="zstd")
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with writing(self.path):
+            if kind is None:
+                self._flush()
+            self._writer.close()
+
+    def write(self, record: Record) -> None:
+        """Add one record."""
+        self._rows.append(_row(record))
+        self.count += 1
+        self._size += len(record.text) if isinstance(record, Document) else len(record.first) + len(record.second)
+        if len(self._rows) == _BATCH or self._size > _BATCH_CHARACTERS:
+            with writing(self.path):
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._size = [], 0
+
+
+def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False) -> int:
+    """Write records to a Parquet file; returns how many."""
+    with RecordWriter(path, pairs=pairs) as writer:
+        for record in records:
+            writer.write(record)
+    return writer.count
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Read records back from a Parquet file, a batch at a time."""
+    problem = "the file cannot be read as Parquet; it is damaged or missing"
+    with undamaged(path, problem, "Make it again: run the command that made its folder with --force"):
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
+            for row in batch.to_pylist():
+                yield _record(row)
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Names of splits: train, dev, test, then any other."""
+    return sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
+
+
+class TaskFolder:
+    """A prepared task on disk."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.card = validate(TaskCard, read_toml(artifact.path / CARD), where=str(artifact.path / CARD))
+
+    @classmethod
+    def open(cls, path: Path) -> TaskFolder:
+        """Open a task artifact."""
+        return cls(Artifact.open(path, kind="task"))
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that exist, in the usual order."""
+        return in_order(path.stem for path in self.artifact.path.glob("*.parquet"))
+
+    def read(self, split: str) -> list[Record]:
+        """All records of one split."""
+        return list(self.stream(split))
+
+    def held_out(self, trained_on: Sequence[str] = ("train",)) -> Iterator[Record]:
+        """The records of every split that is not trained on."""
+        for split in self.splits:
+            if split not in trained_on:
+                yield from self.stream(split)
+
+    def stream(self, split: str) -> Iterator[Record]:
+        """The records of one split, one by one."""
+        path = self.artifact.path / f"{split}.parquet"
+        if not path.is_file():
+            raise ArtifactError(
+                f"no split {split!r}", where=self.artifact.path, fix=f"Use one of: {', '.join(self.splits)}"
+            )
+        return read_records(path)
+
+
+def _row(record: Record) -> dict[str, Any]:
+    common = {"labels": list(record.labels), "value": record.value, "meta": list(record.meta.items())}
+    if isinstance(record, TextPair):
+        return {"id": record.id, "first": record.first, "second": record.second, **common}
+    return {
+        "id": record.id,
+        "text": record.text,
+        "spans": _plain(record.spans),
+        "relations": _plain(record.relations),
+        **common,
+    }
+
+
+def _plain(items: Iterable[Span | Relation]) -> list[dict[str, Any]]:
+    rows = []
+    for item in items:
+        row: dict[str, Any] = {
+            "id": item.id,
+            "label": item.label,
+            "score": item.score,
+            "attributes": list(item.attributes.items()),
+        }
+        if isinstance(item, Span):
+            row["fragments"] = [list(fragment) for fragment in item.fragments]
+        else:
+            row |= {"head": item.head, "tail": item.tail}
+        rows.append(row)
+    return rows
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    common: dict[str, Any] = {"labels": tuple(row["labels"]), "value": row["value"], "meta": dict(row["meta"])}
+    if "first" in row:
+        return TextPair(row["id"], row["first"], row["second"], **common)
+    spans = tuple(
+        Span(
+            tuple((a, b) for a, b in span["fragments"]),
+            span["label"],
+            span["id"],
+            span["score"],
+            dict(span["attributes"]),
+        )
+        for span in row["spans"]
+    )
+    relations = tuple(
+        Relation(item["label"], item["head"], item["tail"], item["id"], item["score"], dict(item["attributes"]))
+        for item in row["relations"]
+    )
+    return Document(row["id"], row["text"], spans, relations, **common)

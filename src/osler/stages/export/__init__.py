@@ -1,1 +1,0 @@
-"""A head in the shape other tools load."""

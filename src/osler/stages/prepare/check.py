@@ -1,0 +1,199 @@
+"""Check prepared tasks: counts, offsets and records that occur twice."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from osler.artifacts.task_folder import TaskFolder
+from osler.tasks.card import ExpectedCounts, TaskCard
+from osler.tasks.leakage import Fingerprint, SharedRecords, fingerprint, overlaps
+from osler.tasks.records import RecordCounts
+from osler.text.document import Document
+
+Verdict = Literal["equal", "explained", "differs", "synthetic", "not stated"]
+
+
+@dataclass(frozen=True)
+class CountLine:
+    """One number of one split: as read here, as the card pins it and as the paper has it."""
+
+    split: str
+    number: str
+    here: int
+    card: int | None
+    paper: int | None
+    verdict: Verdict
+    reason: str | None = None
+
+
+@dataclass
+class TaskReport:
+    """What was found in one task."""
+
+    task: str
+    lines: list[CountLine] = field(default_factory=list)
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problems: dict[str, dict[str, int]] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    offsets: dict[str, int] = field(default_factory=dict)
+    synthetic: bool = False
+    """Whether the files were made up by osler: their numbers are then no one's."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether every number is as stated or explained, and every mention lies on text."""
+        return all(line.verdict != "differs" for line in self.lines) and not self.offsets["on blanks alone"]
+
+
+@dataclass
+class Report:
+    """What was found in all tasks: each by itself, and the records they share."""
+
+    tasks: list[TaskReport]
+    within: list[SharedRecords]
+    across: list[SharedRecords]
+
+    @property
+    def sound(self) -> bool:
+        """Whether every task is."""
+        return all(task.sound for task in self.tasks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "sound": self.sound,
+            "tasks": [{**asdict(task), "sound": task.sound} for task in self.tasks],
+            "shared_within_tasks": [asdict(item) for item in self.within],
+            "shared_across_tasks": [asdict(item) for item in self.across],
+        }
+
+
+def check(tasks: Sequence[TaskFolder], *, leakage: bool = True) -> Report:
+    """Check tasks one by one, and all against each other."""
+    prints: dict[str, list[Fingerprint]] = {}
+    reports = []
+    for task in tasks:
+        task.artifact.verify()
+        reports.append(_check_task(task, prints if leakage else None))
+    reports += _fold_totals([task.card for task in tasks], reports)
+    if not leakage:
+        return Report(reports, [], [])
+    shared = overlaps(prints, _pairs(tasks))
+    own = [item for item in shared if item.of.split("/")[0] == item.within.split("/")[0]]
+    return Report(reports, own, [item for item in shared if item not in own])
+
+
+def _check_task(task: TaskFolder, prints: dict[str, list[Fingerprint]] | None) -> TaskReport:
+    card, manifest = task.card, task.artifact.manifest
+    offsets: Counter[str] = Counter({"mentions": 0, "on blanks alone": 0, "with blanks at an edge": 0})
+    report = TaskReport(card.name, problems=manifest.counts.get("problems", {}))
+    report.left_out = manifest.counts.get("left_out", {})
+    report.absent = manifest.counts.get("absent", [])
+    for split in task.splits:
+        tally = RecordCounts(card.kind)
+        for record in task.stream(split):
+            tally.add(record)
+            if isinstance(record, Document):
+                _check_offsets(record, offsets)
+            if prints is not None:
+                prints.setdefault(f"{card.name}/{split}", []).append(fingerprint(record))
+        report.splits[split] = tally.as_dict()
+    mismatches = sum(kinds.get("text-mismatch", 0) for kinds in report.problems.values())
+    offsets["whose own text differs from the text there"] = mismatches
+    report.offsets = dict(offsets)
+    report.synthetic = bool(manifest.counts.get("synthetic"))
+    lines = _lines(card, report.splits)
+    report.lines = [replace(line, verdict="synthetic") if _made_up(report, line) else line for line in lines]
+    return report
+
+
+def _made_up(report: TaskReport, line: CountLine) -> bool:
+    return report.synthetic and line.verdict in ("differs", "explained")
+
+
+def _check_offsets(document: Document, offsets: Counter[str]) -> None:
+    """Bounds and references were checked when the document was made; here, that mentions lie on words."""
+    for span in document.spans:
+        text = document.text[span.start : span.end]
+        offsets["mentions"] += 1
+        offsets["on blanks alone"] += not text.strip()
+        offsets["with blanks at an edge"] += text != text.strip()
+
+
+def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[CountLine]:
+    stated: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    paper = card.paper.splits if card.paper else {}
+    for column, source in (("card", card.counts), ("paper", paper)):
+        for key, counts in source.items():
+            for number, value in counts.stated().items():
+                stated[key, number][column] = value
+    for split, numbers in splits.items():
+        for number in ("documents", "mentions", "relations", "assigned"):
+            if number in numbers:
+                stated.setdefault((split, number), {})
+    order = [*splits, *(key for key in paper if key not in splits)]
+    for (key, number), columns in sorted(stated.items(), key=lambda item: order.index(item[0][0])):
+        parts = list(splits) if key == "all" else key.split("+")
+        if any(part not in splits for part in parts):
+            continue
+        here = sum(_number(splits[part], number) for part in parts)
+        pinned = [card.counts.get(part, ExpectedCounts()).stated().get(number) for part in parts]
+        if "card" not in columns and None not in pinned:
+            columns["card"] = sum(filter(None, pinned))
+        yield _line(card, key, number, here, columns)
+
+
+def _line(card: TaskCard, key: str, number: str, here: int, columns: Mapping[str, int]) -> CountLine:
+    pinned, printed = columns.get("card"), columns.get("paper")
+    reason = card.paper.reason(key, number) if card.paper else None
+    verdict: Verdict = "equal" if columns else "not stated"
+    if pinned is not None and pinned != here:
+        verdict = "differs"
+    elif printed is not None and printed != here:
+        # The explanation is about the official files: it holds where these have the number that the card pins.
+        verdict = "explained" if reason and pinned is not None else "differs"
+    return CountLine(key, number, here, pinned, printed, verdict, reason if printed not in (None, here) else None)
+
+
+def _number(counts: Mapping[str, Any], number: str) -> int:
+    label = number.removeprefix("label:")
+    found = counts.get("labels", {}).get(label, 0) if label != number else counts.get(number, 0)
+    return int(found)
+
+
+def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> list[TaskReport]:
+    """For a task given in all its folds: the test sets together, beside the paper's total."""
+    groups: dict[str, list[tuple[TaskCard, TaskReport]]] = defaultdict(list)
+    for card, report in zip(cards, reports, strict=True):
+        if card.fold is not None:
+            groups[card.name.rsplit("-fold", 1)[0]].append((card, report))
+    totals = []
+    for name, members in groups.items():
+        card = members[0][0]
+        stated = (card.paper.splits if card.paper else {}).get("folds", ExpectedCounts()).stated()
+        if not stated or len({member.fold for member, _ in members}) < card.folds:
+            continue
+        total = TaskReport(f"{name} (all folds)", offsets={"on blanks alone": 0})
+        for number, value in stated.items():
+            here = sum(_number(report.splits["test"], number) for _, report in members)
+            total.lines.append(_line(card, "folds", number, here, {"paper": value}))
+        totals.append(total)
+    return totals
+
+
+def _pairs(tasks: Sequence[TaskFolder]) -> Iterator[tuple[str, str]]:
+    """Splits of one task against each other; every task's training split against what the others hold out."""
+    for task in tasks:
+        names = [f"{task.card.name}/{split}" for split in task.splits]
+        yield from itertools.combinations(names, 2)
+    for one, other in itertools.permutations(tasks, 2):
+        same_corpus_folds = one.card.fold is not None and other.card.fold is not None
+        if "train" in one.splits and not same_corpus_folds:
+            for split in other.splits:
+                if split != "train":
+                    yield f"{one.card.name}/train", f"{other.card.name}/{split}"

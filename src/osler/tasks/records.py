@@ -1,0 +1,146 @@
+"""Reduce records to what a task is about, and count what they hold."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from osler.tasks.card import Kind, TaskCard
+from osler.text.document import Document, Record, Relation, Span
+
+_Labelled = TypeVar("_Labelled", Span, Relation)
+
+
+class Narrow:
+    """Renames labels as the card says and leaves out what it does not list, counting that by label in `left_out`."""
+
+    def __init__(self, card: TaskCard) -> None:
+        self.card = card
+        self.left_out: Counter[str] = Counter()
+        self._names: dict[str, str] = {}
+
+    def __call__(self, record: Record) -> Record:
+        """The record as the task sees it."""
+        card = self.card
+        if not isinstance(record, Document) or card.kind is Kind.CLASSIFICATION:
+            labels = tuple(map(self._name, record.labels))
+            bare = {"spans": (), "relations": ()} if isinstance(record, Document) else {}
+            dropped = {"labels": ()} if card.kind is Kind.REGRESSION else {"value": None}
+            return record.with_(**{"labels": labels, **dropped, **bare})
+        if card.kind is Kind.TAGGING:
+            spans = self._kept(record.spans, card.labels)
+            return record.with_(spans=spans, relations=(), labels=(), value=None)
+        if card.kind is Kind.RELATION:
+            return self._related(record)
+        if card.kind is Kind.REGRESSION:
+            return record.with_(spans=(), relations=(), labels=())
+        labels = tuple(dict.fromkeys(label for name in record.labels if (label := self._listed(name))))
+        spans = self._kept(record.spans, card.labels) if card.sentence_level else ()
+        unique = tuple({span.key: span for span in reversed(spans)}.values())[::-1]
+        return record.with_(labels=labels, spans=unique, relations=(), value=None)
+
+    def _related(self, record: Document) -> Document:
+        spans = self._kept(record.spans, self.card.entity_labels)
+        ids = {span.id for span in spans}
+        relations: dict[tuple[str, str, str], Relation] = {}
+        for relation in self._kept(record.relations, self.card.labels):
+            if relation.head not in ids or relation.tail not in ids:
+                self.left_out["relations of other mentions"] += 1
+            elif relation.key in relations:
+                # Two fine types of one group on the same pair are one relation of the group.
+                self.left_out["relations given twice"] += 1
+            else:
+                relations[relation.key] = relation
+        return record.with_(spans=spans, relations=tuple(relations.values()), labels=(), value=None)
+
+    def _kept(self, items: Iterable[_Labelled], labels: Iterable[str]) -> tuple[_Labelled, ...]:
+        wanted = set(labels)
+        discover = self.card.discover_labels and self.card.kind is Kind.TAGGING
+        kept = []
+        for item in items:
+            label = self._name(item.label)
+            if label in wanted or discover:
+                kept.append(item if label == item.label else replace(item, label=label))
+            else:
+                self.left_out[item.label] += 1
+        return tuple(kept)
+
+    def _listed(self, name: str) -> str | None:
+        label = self._name(name)
+        if label in self.card.labels or (label and self.card.discover_labels):
+            return label
+        self.left_out[name] += 1
+        return None
+
+    def _name(self, official: str) -> str:
+        """The task's name of an official label; "" where the card maps it to nothing."""
+        if official not in self._names:
+            mapping = self.card.label_map
+            fitting = [new for old, new in mapping.items() if "*" in old and fnmatch.fnmatchcase(official, old)]
+            self._names[official] = mapping.get(official, fitting[0] if fitting else official)
+        return self._names[official]
+
+
+class RecordCounts:
+    """Counts the records that pass through it."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._numbers: Counter[str] = Counter()
+        self._labels: Counter[str] = Counter()
+        self._entities: Counter[str] = Counter()
+
+    def add(self, record: Record) -> None:
+        """Count one record."""
+        numbers = self._numbers
+        numbers["documents"] += 1
+        labels: Sequence[str] = record.labels
+        numbers["assigned"] += len(labels)
+        if isinstance(record, Document):
+            numbers["mentions"] += len(record.spans)
+            numbers["relations"] += len(record.relations)
+            numbers["overlapping"] += overlapping(record.spans)
+            numbers["discontinuous"] += sum(span.discontinuous for span in record.spans)
+            if self._kind is Kind.TAGGING:
+                labels = [span.label for span in record.spans]
+            elif self._kind is Kind.RELATION:
+                labels = [relation.label for relation in record.relations]
+                self._entities.update(span.label for span in record.spans)
+        self._labels.update(labels)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels that occur, sorted."""
+        return sorted(self._labels)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts, ready for JSON; numbers that cannot occur in this kind of task are left out."""
+        shown = ["documents"]
+        if self._kind in {Kind.TAGGING, Kind.RELATION}:
+            shown += ["mentions", "overlapping", "discontinuous"]
+        if self._kind is Kind.RELATION:
+            shown.append("relations")
+        if self._kind is Kind.MULTILABEL:
+            shown.append("assigned")
+        found: dict[str, Any] = {name: self._numbers[name] for name in shown}
+        for name, counts in (("labels", self._labels), ("entities", self._entities)):
+            if counts:
+                found[name] = dict(sorted(counts.items()))
+        return found
+
+
+def overlapping(spans: Sequence[Span]) -> int:
+    """How many mentions share a character with another mention."""
+    pieces = sorted((start, end, number) for number, span in enumerate(spans) for start, end in span.fragments)
+    shared: set[int] = set()
+    open_pieces: list[tuple[int, int]] = []
+    for start, end, number in pieces:
+        open_pieces = [(stop, other) for stop, other in open_pieces if stop > start]
+        if open_pieces:
+            shared.add(number)
+            shared.update(other for _, other in open_pieces)
+        open_pieces.append((end, number))
+    return len(shared)

@@ -1,0 +1,312 @@
+"""Training statistics: running sums, speed, and the logs they go to."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from osler.core.errors import RecipeError, nearest, writing
+from osler.core.extras import available
+from osler.core.files import write_atomic
+from osler.train.checkpoint import load_module, module_tensors
+from osler.train.parallel import World
+
+_KNOWN_AFTER = 50  # good steps before the usual gradient norm is known
+_MEMORY = 0.02  # what a step counts in it
+_BELIEVED = 10.0  # a norm counts at most so many times the usual
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The sums as numbers: mean loss and logged values of the window, tokens in it, skipped steps of the run."""
+
+    loss: float | None
+    grad_norm: float
+    tokens: int
+    skipped: int
+    skipped_in_a_row: int
+    logs: dict[str, float]
+
+
+class StepSums:
+    """Sums of a log window, and the count of skipped steps.
+
+    Loss, weight and skips are the same on every rank; tokens and logged values are each rank's own until they are read.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        # loss sum, its weight, gradient norm of the last step; then what outlives a window:
+        # skipped in the run, skipped in a row, the usual gradient norm, good steps
+        self._sums = torch.zeros(7, dtype=torch.float64, device=device)
+        self._tokens = 0
+        self._logs: dict[str, tuple[torch.Tensor | float, int]] = {}
+
+    def add(self, loss: torch.Tensor, weight: torch.Tensor | float, norm: torch.Tensor, bad: torch.Tensor) -> None:
+        """Count one step; a bad one adds nothing to the loss."""
+        good = (~bad).to(torch.float64)
+        loss_sum, weights, _, skipped, row, usual, count = self._sums.unbind()
+        norm = norm.to(torch.float64)
+        # A skipped step still pulls the usual norm a little towards its own, so that a lasting change is believed in the end.
+        seen = torch.where(torch.isfinite(norm), torch.minimum(norm, _BELIEVED * usual.clamp(min=1e-30)), usual)
+        seen = torch.where(count > 0, seen, norm.nan_to_num(0.0, 0.0, 0.0))
+        share = (1 / (count + 1)).clamp(min=_MEMORY)
+        self._sums = torch.stack(
+            [
+                loss_sum + torch.where(bad, 0.0, loss),
+                weights + good * weight,
+                norm,
+                skipped + (1 - good),
+                (row + 1) * (1 - good),
+                usual + share * (seen - usual),
+                count + good,
+            ]
+        )
+
+    def spike(self, norm: torch.Tensor, times: float) -> torch.Tensor:
+        """Whether a gradient norm is more than `times` the usual, which is known after some steps."""
+        usual, count = self._sums[5], self._sums[6]
+        return (count >= _KNOWN_AFTER) & (norm > times * usual)
+
+    def note(self, logs: Mapping[str, torch.Tensor | float], tokens: int) -> None:
+        """Count one micro-batch of this rank."""
+        self._tokens += tokens
+        for name, value in logs.items():
+            total, count = self._logs.get(name, (0.0, 0))
+            number = value.detach().to(torch.float64) if isinstance(value, torch.Tensor) else float(value)
+            self._logs[name] = (total + number, count + 1)
+
+    def read(self, world: World) -> Reading:
+        """The sums so far, over all ranks."""
+        state = self.state(world)
+        loss, weight, norm, skipped, row, *_ = state["sums"]
+        logs = {name: total / count for name, (total, count) in sorted(state["logs"].items())}
+        return Reading(loss / weight if weight else None, norm, state["tokens"], int(skipped), int(row), logs)
+
+    def skipped_in_a_row(self) -> int:
+        """Skipped steps up to now without a good one between; waits for the device."""
+        return int(self._sums[4])
+
+    def restart(self) -> None:
+        """Begin a new window; the skips stay counted."""
+        self._sums = torch.cat([torch.zeros_like(self._sums[:3]), self._sums[3:]])
+        self._tokens = 0
+        self._logs = {}
+
+    def state(self, world: World) -> dict[str, Any]:
+        """Everything as plain data, added up over all ranks."""
+        mine = self._tokens, {name: (float(total), count) for name, (total, count) in self._logs.items()}
+        tokens = 0
+        logs: dict[str, tuple[float, int]] = {}
+        for their_tokens, their_logs in world.gather(mine):
+            tokens += their_tokens
+            for name, (total, count) in their_logs.items():
+                before, times = logs.get(name, (0.0, 0))
+                logs[name] = (before + total, times + count)
+        return {"sums": self._sums.tolist(), "tokens": tokens, "logs": logs}
+
+    def load_state(self, state: Mapping[str, Any], world: World) -> None:
+        """Take back what `state` gave; rank 0 alone takes what is each rank's own, so that it counts once."""
+        self._sums = torch.tensor(state["sums"], dtype=torch.float64, device=self._device)
+        if world.main:
+            self._tokens = state["tokens"]
+            self._logs = {name: (total, count) for name, (total, count) in state["logs"].items()}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Speeds over the last log window, evaluation and checkpoints not counted."""
+
+    tokens_per_second: float
+    flops_per_second: float
+    step_seconds: float
+
+
+class Meter:
+    """Measures the time spent on steps between two readings."""
+
+    def __init__(self, flops_per_token: float = 0.0, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._flops_per_token = flops_per_token
+        self._clock = clock
+        self.start(0)
+
+    def start(self, step: int) -> None:
+        """Begin a window at `step`."""
+        self._step = step
+        self._since = self._clock()
+        self._paused = 0.0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time spent inside."""
+        begun = self._clock()
+        try:
+            yield
+        finally:
+            self._paused += self._clock() - begun
+
+    def read(self, step: int, tokens: int) -> Rates:
+        """Rates of the window that ends at `step` with `tokens` done in it; the next window begins."""
+        seconds = max(self._clock() - self._since - self._paused, 1e-9)
+        each = seconds / max(step - self._step, 1)
+        speed = tokens / seconds
+        self.start(step)
+        return Rates(speed, speed * self._flops_per_token, each)
+
+
+Number = int | float | None
+
+
+class Trackers:
+    """The logs of one run, under `logs/` in its folder; opened at the step that training continues from."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        logs = folder / "logs"
+        self._path = logs / "log.jsonl"
+        with writing(logs):
+            logs.mkdir(parents=True, exist_ok=True)
+            _truncate(self._path, step)
+            self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+            self._board = _tensorboard(logs / "tensorboard", step)
+
+    def record(self, kind: str, step: int, values: Mapping[str, Number], clock: Mapping[str, float]) -> None:
+        """Write one record of a kind ("train", "eval") at a step."""
+        plain = {name: _finite(value) for name, value in values.items()}
+        line: dict[str, Any] = {"kind": kind, "step": step, **plain, "clock": dict(clock)}
+        with writing(self._path):
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+        if self._board is not None:
+            for name, value in {**plain, **clock}.items():
+                if value is not None:
+                    self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def sync(self) -> None:
+        """Make what is written survive a power cut: a checkpoint must not be ahead of its log."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close every log."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def read_history(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run, in order, without their wall-clock values."""
+    path = folder / "logs" / "log.jsonl"
+    if not path.exists():
+        return []
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [{name: value for name, value in record.items() if name != "clock"} for record in records]
+
+
+def _truncate(path: Path, step: int) -> None:
+    """Drop records of steps that will be done again, and a last line that a kill cut short."""
+    if not path.exists():
+        return
+    before = path.read_text(encoding="utf-8", errors="replace")
+    kept = "".join(line for line in before.splitlines(keepends=True) if _belongs(line, step))
+    if kept != before:
+        write_atomic(path, kept)
+
+
+def _belongs(line: str, step: int) -> bool:
+    try:
+        return line.endswith("\n") and int(json.loads(line)["step"]) <= step
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _tensorboard(folder: Path, step: int) -> Any:
+    if not available("tensorboard"):
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    # purge_step hides what an interrupted run wrote beyond the checkpoint.
+    return SummaryWriter(str(folder), purge_step=step + 1 if folder.exists() else None)
+
+
+def _finite(value: Number) -> Number:
+    return value if value is None or math.isfinite(value) else None
+
+
+_ROOM = 8
+"""How many copies must fit beside what is there for one to stay on the GPU."""
+
+
+@dataclass(frozen=True)
+class BestOf:
+    """Which metric of the evaluation decides, and whether more or less of it is better."""
+
+    metric: str
+    mode: Literal["max", "min"] = "max"
+
+    def value(self, metrics: Mapping[str, float]) -> float:
+        """The deciding metric of an evaluation."""
+        if self.metric not in metrics:
+            close = nearest(self.metric, metrics) or ", ".join(metrics)
+            raise RecipeError(f"the evaluation gives no {self.metric!r} to choose the best by", fix=f"Use {close}")
+        return metrics[self.metric]
+
+    def better(self, value: float, than: float | None) -> bool:
+        """Whether `value` beats the best so far; not-a-number never does, and an equal value keeps the earlier one."""
+        if math.isnan(value):
+            return False
+        return than is None or (value > than if self.mode == "max" else value < than)
+
+
+class Selection:
+    """The best evaluation of a run; its weights wait in memory until a checkpoint or the end."""
+
+    def __init__(self, rule: BestOf | None) -> None:
+        self._rule = rule
+        self.step: int | None = None
+        self.value: float | None = None
+        self.stale = 0
+        self.weights: Mapping[str, torch.Tensor] | None = None
+
+    def judge(self, metrics: Mapping[str, float], step: int, module: nn.Module) -> None:
+        """Take an evaluation into account, with a copy of the weights if it is the best so far."""
+        if self._rule is None:
+            return
+        value = self._rule.value(metrics)
+        if self._rule.better(value, self.value):
+            self.step, self.value, self.stale = step, value, 0
+            self.weights = None  # makes room for the next
+            self.weights = _copied(module_tensors(module))
+        else:
+            self.stale += 1
+
+    def restore_best(self, module: nn.Module) -> None:
+        """Put the best weights into the module, if there are any."""
+        if self.weights is not None:
+            load_module(module, self.weights)
+
+    def state(self) -> dict[str, Any]:
+        """All but the weights, as plain data."""
+        return {"step": self.step, "value": self.value, "stale": self.stale}
+
+    def load_state(self, state: Mapping[str, Any], weights: Mapping[str, torch.Tensor] | None) -> None:
+        """Take back what `state` gave, and the weights."""
+        self.step, self.value, self.stale = state["step"], state["value"], state["stale"]
+        self.weights = weights
+
+
+def _copied(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A copy on the GPU where it has room in plenty, which costs nothing, else in main memory (a fifth of a second for 500 MB)."""
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    devices = {tensor.device for tensor in tensors.values() if tensor.is_cuda}
+    roomy = bool(devices) and all(torch.cuda.mem_get_info(device)[0] > _ROOM * size for device in devices)
+    return {name: tensor.clone() if roomy else tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
