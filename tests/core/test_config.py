@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from osler.core.config import LEFT_OUT, Recipe, find_recipe, load_recipe, runtime
+from osler.core.config import LEFT_OUT, Recipe, find_recipe, load_recipe, runtime, validate
 from osler.core.errors import RecipeError
 
 
@@ -117,3 +118,20 @@ def test_shipped_recipes_are_found_by_name_and_typos_are_explained(tmp_path, mon
     assert find_recipe("demo/vocab").name == "vocab.toml"
     with pytest.raises(RecipeError, match="demo/vocab"):
         find_recipe("demo/vocap")
+
+
+class Retiring(Recipe):
+    retired: ClassVar[dict[str, int]] = {"keep": 2}
+    lr: float = 1e-3
+
+
+class Original(Recipe):
+    lr: float = 1e-3
+    keep: int = 2
+
+
+def test_a_retired_setting_keeps_its_identity_and_rejects_other_values() -> None:
+    assert Retiring().identity() == Original().identity()
+    assert validate(Retiring, {"keep": 2, "lr": 0.1}, where="test") == Retiring(lr=0.1)
+    with pytest.raises(RecipeError, match="keep is no longer a setting; its value is always 2"):
+        validate(Retiring, {"keep": 3}, where="test")

@@ -11,10 +11,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, get_args
+from typing import Any, ClassVar, Final, Self, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from osler.core.errors import RecipeError, nearest
@@ -25,13 +25,29 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
+    retired: ClassVar[Mapping[str, Any]] = {}
+    """Settings that no longer exist, with the only value they may still have.
+
+    They stay part of the identity, so that artifacts and study runs made before are still recognised.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_retired(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        for name in cls.retired.keys() & values.keys():
+            if values[name] != cls.retired[name]:
+                raise ValueError(f"{name} is no longer a setting; its value is always {cls.retired[name]!r}")
+        return {name: value for name, value in values.items() if name not in cls.retired}
+
     def resolved(self) -> dict[str, Any]:
         """Every value, defaults included, as plain data."""
         return json.loads(self.model_dump_json(exclude_none=True))  # type: ignore[no-any-return]
 
     def identity(self) -> dict[str, Any]:
         """The values that can change the result: everything but the fields made with `runtime`."""
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = dict(self.retired)
         for name, field in type(self).model_fields.items():
             extra = field.json_schema_extra
             if isinstance(extra, dict) and extra.get("runtime"):
