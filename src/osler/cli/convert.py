@@ -13,7 +13,10 @@ from osler.cli.common import DryRunOption, ForceOption, RecipeOption, SetOption,
 if TYPE_CHECKING:
     from osler.stages.prepare.convert import Conversion
 
+app = typer.Typer()
 
+
+@app.command()
 def convert(
     input: Annotated[Path | None, typer.Argument(help="A file, a folder or an archive.")] = None,
     from_format: Annotated[
