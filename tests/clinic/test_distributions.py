@@ -11,6 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from osler.clinic.distributions import DISTRIBUTIONS, TASKS, get_distribution
+from osler.clinic.distributions.base import labels_of
+from osler.clinic.distributions.clinical import clinic_notes
+from osler.clinic.distributions.placeholders import deidentified
+from osler.clinic.distributions.rewriting import contiguous, edited
+from osler.clinic.distributions.temporal import date_value, duration_value, frequency_value, whole_date
+from osler.clinic.distributions.tokenised import tokenised
+from osler.clinic.synthesize import SynthesizeRecipe, plan, run
 from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError, UnknownNameError
 from osler.formats.base import configure
@@ -18,16 +26,7 @@ from osler.formats.registry import detect_formats, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.synthesize.config import SynthesizeRecipe
-from osler.stages.synthesize.run import plan, run
 from osler.tasks.catalogue import card_paths, load_card
-from osler.tasks.synthesis import DISTRIBUTIONS, TASKS, get_distribution
-from osler.tasks.synthesis.base import labels_of
-from osler.tasks.synthesis.clinical import clinic_notes
-from osler.tasks.synthesis.placeholders import deidentified
-from osler.tasks.synthesis.rewriting import contiguous, edited
-from osler.tasks.synthesis.temporal import date_value, duration_value, frequency_value, whole_date
-from osler.tasks.synthesis.tokenised import tokenised
 from osler.text.document import Document, Record, Relation, Span
 
 N = 12

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from osler.clinic.distributions.rewriting import Edit, edited
+from osler.clinic.distributions.temporal import whole_date
 from osler.clinic.labels import PHI_LABELS
-from osler.tasks.synthesis.rewriting import Edit, edited
-from osler.tasks.synthesis.temporal import whole_date
 from osler.text.document import Document, Span
 
 _YEARS_AHEAD = 100

@@ -9,11 +9,11 @@ from datetime import date
 from itertools import pairwise
 from pathlib import Path
 
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally, save
-from osler.tasks.synthesis.clinical import SUMMARIES, clinic_notes
-from osler.tasks.synthesis.rewriting import edited, relabelled
-from osler.tasks.synthesis.temporal import date_value, duration_value, frequency_value, whole_date
-from osler.tasks.synthesis.tokenised import tokenised
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
+from osler.clinic.distributions.clinical import SUMMARIES, clinic_notes
+from osler.clinic.distributions.rewriting import edited, relabelled
+from osler.clinic.distributions.temporal import date_value, duration_value, frequency_value, whole_date
+from osler.clinic.distributions.tokenised import tokenised
 from osler.text.document import Document, Relation, Span
 
 _TRAIN = "2012-07-15.original-annotation.release"

@@ -7,11 +7,11 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from osler.clinic.dice import Dice
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally
+from osler.clinic.distributions.clinical import clinic_notes
+from osler.clinic.distributions.placeholders import deidentified
 from osler.formats.mimic import HEADER, line
 from osler.formats.output import output_file
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally
-from osler.tasks.synthesis.clinical import clinic_notes
-from osler.tasks.synthesis.placeholders import deidentified
 from osler.text.document import Document
 
 _FILE = "NOTEEVENTS.csv"

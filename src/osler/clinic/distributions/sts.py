@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
 from osler.clinic.pairs import similarity_pairs
 from osler.formats.output import output_file
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally, save
 from osler.text.document import TextPair
 
 _FOLDER_2019 = "clinicalSTS2019"

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
+from osler.clinic.distributions.clinical import CONCEPTS, SUMMARIES, clinic_notes
+from osler.clinic.distributions.rewriting import contiguous, relabelled
+from osler.clinic.distributions.tokenised import same_line, tokenised
 from osler.clinic.labels import TEST_LABELS, TREATMENT_LABELS
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally, save
-from osler.tasks.synthesis.clinical import CONCEPTS, SUMMARIES, clinic_notes
-from osler.tasks.synthesis.rewriting import contiguous, relabelled
-from osler.tasks.synthesis.tokenised import same_line, tokenised
 from osler.text.document import Document
 
 _TRAIN = "concept_assertion_relation_training_data"

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from osler.clinic.dice import bucket
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
+from osler.clinic.distributions.clinical import clinic_notes
+from osler.clinic.distributions.placeholders import deidentified
 from osler.core.seeding import derive
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally, save
-from osler.tasks.synthesis.clinical import clinic_notes
-from osler.tasks.synthesis.placeholders import deidentified
 from osler.text.document import Document, Span
 
 _TRAIN, _TRAIN_GOLD = "Task1TrainSetCorpus199", "Task1TrainSetGOLD199knowtatorehost"

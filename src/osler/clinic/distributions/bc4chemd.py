@@ -7,12 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally
+from osler.clinic.distributions.clinical import clinic_notes
+from osler.clinic.distributions.rewriting import relabelled
+from osler.clinic.distributions.tokenised import tokenised
 from osler.formats.output import output_file
 from osler.formats.tokens import TOKENS, token_ranges
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally
-from osler.tasks.synthesis.clinical import clinic_notes
-from osler.tasks.synthesis.rewriting import relabelled
-from osler.tasks.synthesis.tokenised import tokenised
 from osler.text.document import Document, Span
 from osler.text.tags import Scheme, spans_to_tags
 

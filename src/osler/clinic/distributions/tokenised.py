@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from itertools import pairwise
 
+from osler.clinic.distributions.rewriting import Edit, edited
 from osler.formats.tokens import TOKENS
-from osler.tasks.synthesis.rewriting import Edit, edited
 from osler.text.document import Document
 from osler.text.sentences import sentences
 from osler.text.words import Range

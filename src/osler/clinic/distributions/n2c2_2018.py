@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
+from osler.clinic.distributions.clinical import SUMMARIES, clinic_notes
+from osler.clinic.distributions.placeholders import deidentified
 from osler.clinic.labels import MEDICATION_LABELS
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally, save
-from osler.tasks.synthesis.clinical import SUMMARIES, clinic_notes
-from osler.tasks.synthesis.placeholders import deidentified
 from osler.text.document import Document, Fragment, Relation, Span
 
 _TRAIN, _TEST = "training_20180910", "gold-standard-test-data"

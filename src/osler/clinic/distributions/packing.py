@@ -9,8 +9,8 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from osler.clinic.distributions.base import Package
 from osler.core.files import remove_tree
-from osler.tasks.synthesis.base import Package
 
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 _LEVEL = 6

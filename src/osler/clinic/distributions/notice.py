@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-from osler.tasks.synthesis.base import Distribution
+from osler.clinic.distributions.base import Distribution
 
 README = "README.txt"
 _NOTICE = (

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally, save
-from osler.tasks.synthesis.clinical import clinic_notes
-from osler.tasks.synthesis.rewriting import edited
-from osler.tasks.synthesis.temporal import whole_date
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
+from osler.clinic.distributions.clinical import clinic_notes
+from osler.clinic.distributions.rewriting import edited
+from osler.clinic.distributions.temporal import whole_date
 from osler.text.document import Document, Span
 
 _SETS = ("training-PHI-Gold-Set1", "training-PHI-Gold-Set2")

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import Field
+
+from osler.clinic.distributions import get_distribution
+from osler.clinic.distributions.base import Order
+from osler.clinic.distributions.notice import README, notice
+from osler.clinic.distributions.packing import pack
 from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.config import Recipe
 from osler.core.files import remove_tree, write_atomic
 from osler.core.seeding import derive
-from osler.stages.synthesize.config import SynthesizeRecipe
-from osler.tasks.synthesis import get_distribution
-from osler.tasks.synthesis.base import Order
-from osler.tasks.synthesis.notice import README, notice
-from osler.tasks.synthesis.packing import pack
+
+
+class SynthesizeRecipe(Recipe):
+    """Whose files, and how many."""
+
+    task: str
+    """The name of an access-controlled task."""
+    n: int = Field(50, ge=4)
+    """Records (documents, sentences or pairs) in training; other splits are as large as they are to it in the real release. Fewer than
+    four cannot fill every official folder."""
+    seed: int = 0
+    archives: bool = False
+    """Whether the files are packed as they are shipped officially, or lie in plain folders."""
 
 
 def plan(recipe: SynthesizeRecipe, out: Path) -> list[str]:

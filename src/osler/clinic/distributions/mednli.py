@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from osler.clinic.dice import Dice
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally
 from osler.clinic.pairs import entailment_pairs
 from osler.formats.output import output_file
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally
 from osler.text.document import TextPair
 from osler.text.words import words
 

@@ -15,9 +15,9 @@ from typing import Any
 from osler.clinic import dates
 from osler.clinic.builder import NoteBuilder
 from osler.clinic.dice import Dice
+from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
 from osler.clinic.labels import Split
 from osler.clinic.lexicon import Lexicon, lexicon
-from osler.tasks.synthesis.base import Distribution, Order, Package, Tally, save
 from osler.text.document import Document
 
 _FOLDER = "ictusnet"
@@ -43,7 +43,7 @@ Value = tuple[str, str]
 
 @cache
 def _table() -> dict[str, Any]:
-    path = resources.files("osler.tasks.synthesis") / "data" / "ictusnet.toml"
+    path = resources.files("osler.clinic") / "data" / "es" / "ictusnet.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import cast
 
+from osler.clinic.distributions.base import Distribution
 from osler.core.registry import Registry
-from osler.tasks.synthesis.base import Distribution
 
 DISTRIBUTIONS = Registry(
     "distributions",
     {
-        "bc4chemd": "osler.tasks.synthesis.bc4chemd:DISTRIBUTION",
-        "clinicalsts-2018": "osler.tasks.synthesis.sts:MEDSTS",
-        "i2b2-2010": "osler.tasks.synthesis.i2b2_2010:DISTRIBUTION",
-        "i2b2-2012": "osler.tasks.synthesis.i2b2_2012:DISTRIBUTION",
-        "i2b2-2014": "osler.tasks.synthesis.i2b2_2014:DISTRIBUTION",
-        "ictusnet": "osler.tasks.synthesis.ictusnet:DISTRIBUTION",
-        "mednli": "osler.tasks.synthesis.mednli:DISTRIBUTION",
-        "mimic-iii-notes": "osler.tasks.synthesis.mimic:DISTRIBUTION",
-        "n2c2-2018": "osler.tasks.synthesis.n2c2_2018:DISTRIBUTION",
-        "n2c2-2019-sts": "osler.tasks.synthesis.sts:CLINICAL_STS",
-        "share-clef-2013": "osler.tasks.synthesis.share_clef:DISTRIBUTION",
+        "bc4chemd": "osler.clinic.distributions.bc4chemd:DISTRIBUTION",
+        "clinicalsts-2018": "osler.clinic.distributions.sts:MEDSTS",
+        "i2b2-2010": "osler.clinic.distributions.i2b2_2010:DISTRIBUTION",
+        "i2b2-2012": "osler.clinic.distributions.i2b2_2012:DISTRIBUTION",
+        "i2b2-2014": "osler.clinic.distributions.i2b2_2014:DISTRIBUTION",
+        "ictusnet": "osler.clinic.distributions.ictusnet:DISTRIBUTION",
+        "mednli": "osler.clinic.distributions.mednli:DISTRIBUTION",
+        "mimic-iii-notes": "osler.clinic.distributions.mimic:DISTRIBUTION",
+        "n2c2-2018": "osler.clinic.distributions.n2c2_2018:DISTRIBUTION",
+        "n2c2-2019-sts": "osler.clinic.distributions.sts:CLINICAL_STS",
+        "share-clef-2013": "osler.clinic.distributions.share_clef:DISTRIBUTION",
     },
 )
 
