@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from osler.clinic.abstracts import abstract
 from osler.clinic.dice import Dice
-from osler.clinic.labels import LANGUAGES, Language
+from osler.clinic.labels import LANGUAGES, Language, check_choice
 from osler.clinic.lexicon import table
-from osler.clinic.notes import check_choice, note
+from osler.clinic.notes import abstract, note
 from osler.core.seeding import derive
 
 KINDS = {

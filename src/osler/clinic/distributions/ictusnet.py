@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from osler.clinic import dates
 from osler.clinic.builder import NoteBuilder
+from osler.clinic.case import DATE_FORMS, write_date
 from osler.clinic.dice import Dice
 from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
 from osler.clinic.labels import Split
@@ -52,7 +52,7 @@ class _Facts:
 
     def __init__(self, words: Lexicon, dice: Dice) -> None:
         self._dice = dice
-        self._style = dice.between(0, dates.STYLES - 1)
+        self._style = dice.between(0, DATE_FORMS - 1)
         self.values: dict[str, Value] = {}
         self._times()
         side = dice.pick(("derech", "izquierd"))
@@ -98,7 +98,7 @@ class _Facts:
         self.values[f"{name}_at"] = (written, f"{when.hour:02}:{when.minute:02}")
 
     def _day(self, name: str, day: date) -> None:
-        self.values[name] = (dates.full(day, self._style, "es"), day.isoformat())
+        self.values[name] = (write_date(day, "es", self._style), day.isoformat())
 
     def _number(self, name: str, low: int, high: int) -> None:
         self.values[name] = (str(self._dice.between(low, high)),) * 2

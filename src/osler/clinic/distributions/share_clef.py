@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from osler.clinic.dice import bucket
 from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
 from osler.clinic.distributions.clinical import clinic_notes
 from osler.clinic.distributions.placeholders import deidentified
+from osler.clinic.lexicon import bucket
 from osler.core.seeding import derive
 from osler.text.document import Document, Span
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from osler.clinic.builder import NoteBuilder, wrap
 from osler.clinic.dice import Dice
-from osler.clinic.style import misspell
-from osler.clinic.template import Choice, Slot, parse
+from osler.clinic.scribe import misspell
+from osler.clinic.template import Slot, TemplateChoice, parse
 
 
 def test_marks_cover_what_was_written() -> None:
@@ -60,7 +60,7 @@ def test_lost_accents_and_capitals_keep_offsets() -> None:
 def test_templates_parse_into_choices_slots_and_links() -> None:
     template = parse("<Start|Begin <now|>> {rx.home=d} for {PROBLEM.absent=p|a <bad|> cold}. => TrAP d p; attrs d")
     choice, _, slot, _, literal, end = template.nodes
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, TemplateChoice)
     assert len(choice.options) == 2
     assert slot == Slot("rx", ("home",), "d", None, False)
     assert isinstance(literal, Slot)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from osler.clinic import entailment_pairs, similarity_pairs
-from osler.clinic.entailment import FAMILIES
 from osler.clinic.labels import ENTAILMENT_LABELS, LANGUAGES, SPLITS, Language
-from osler.clinic.similarity import similarity
+from osler.clinic.pairs import FAMILIES, similarity
 from osler.text.document import TextPair
 
 BOTH = pytest.mark.parametrize("language", LANGUAGES)

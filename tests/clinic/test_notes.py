@@ -178,7 +178,7 @@ _VITALS = {*_PULSE, *_SATURATION, *_PRESSURE, *_TEMPERATURE}
 
 @BOTH
 def test_the_severity_can_be_read_from_the_text(language: Language, made: Made) -> None:
-    intensive = {name.lower() for name in lexicon(language, "test").intensive}
+    intensive = {name.lower() for name in lexicon(language, "test").studies["intensive"]}
     for document in made(language, "test"):
         signs: dict[str, bool] = {}
         for span in document.spans:
