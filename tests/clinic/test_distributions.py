@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from osler.clinic.distributions import DISTRIBUTIONS, TASKS, get_distribution
 from osler.clinic.distributions.base import labels_of
-from osler.clinic.distributions.clinical import clinic_notes
-from osler.clinic.distributions.placeholders import deidentified
-from osler.clinic.distributions.rewriting import contiguous, edited
-from osler.clinic.distributions.temporal import date_value, duration_value, frequency_value, whole_date
-from osler.clinic.distributions.tokenised import tokenised
+from osler.clinic.distributions.i2b2_2012 import time_value
+from osler.clinic.distributions.rewriting import contiguous, deidentified, edited, full_date, tokenised
+from osler.clinic.notes import notes
 from osler.clinic.synthesize import SynthesizeRecipe, plan, run
 from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError, UnknownNameError
@@ -85,7 +83,7 @@ def test_archives_and_folders_hold_the_same(name: str, made: Made) -> None:
         "README.txt",
         "manifest.json",
         "recipe.toml",
-        *(package.archive for package in get_distribution(name).packages),
+        *get_distribution(name).packages.values(),
     }
 
 
@@ -141,8 +139,8 @@ def test_the_format_is_recognised(name: str, made: Made) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_smallest_order_fills_every_official_folder(name: str, tmp_path: Path) -> None:
     run(SynthesizeRecipe(task=name, n=4), tmp_path / "out")
-    for package in get_distribution(name).packages:
-        place = tmp_path / "out" / package.folder
+    for folder in get_distribution(name).packages:
+        place = tmp_path / "out" / folder
         assert place.is_file() or any(path.is_file() for path in place.rglob("*"))
 
 
@@ -349,7 +347,7 @@ def test_edits_move_spans_along(data: st.DataObject) -> None:
 
 
 def test_notes_keep_every_mention_when_tokenised_and_deidentified() -> None:
-    for note in clinic_notes(20, 5, "train"):
+    for note in notes(20, language="en", seed=5, split="train"):
         cut = tokenised(note)
         assert [s.text_in(cut.text).replace(" ", "") for s in cut.spans] == [
             "".join(s.text_in(note.text).split()) for s in note.spans
@@ -377,12 +375,13 @@ def test_a_discontinuous_mention_swallows_what_it_runs_over() -> None:
 
 
 def test_times_have_normal_values() -> None:
-    today = date(2015, 9, 7)
-    assert whole_date("09/07/2015") == whole_date("07-SEP-2015") == whole_date("September 7 , 2015")
-    assert date_value("December 2012", today) == ("2012-12", "NA")
-    assert date_value("9/15", today) == ("2015-09-15", "NA")
-    assert date_value("fall of 2012", today) == ("2012-FA", "NA")
-    assert date_value("that winter", today) == ("2015-09-07", "APPROX")
-    assert [duration_value(text)[0] for text in ("two weeks", "the next 10 days", "3 doses")] == ["P2W", "P10D", "P1D"]
-    found = [frequency_value(text)[0] for text in ("BID", "q6-8h PRN", "every other day", "nightly", "every Friday")]
-    assert found == ["RPT12H", "RPT6H", "RP2D", "RP1D", "RP1W"]
+    def values(label: str, *mentions: str) -> list[str]:
+        return [time_value(label, mention, date(2015, 9, 7))[0] for mention in mentions]
+
+    assert full_date("09/07/2015") == full_date("07-SEP-2015") == full_date("September 7 , 2015") == date(2015, 9, 7)
+    dates = ("December 2012", "9/15", "fall of 2012", "that winter")
+    assert values("DATE", *dates) == ["2012-12", "2015-09-15", "2012-FA", "2015-09-07"]
+    assert [time_value("DATE", mention, date(2015, 9, 7))[1] for mention in dates] == ["NA", "NA", "NA", "APPROX"]
+    assert values("DURATION", "two weeks", "the next 10 days", "3 doses") == ["P2W", "P10D", "P1D"]
+    often = ("BID", "q6-8h PRN", "every other day", "nightly", "every Friday")
+    assert values("FREQUENCY", *often) == ["RPT12H", "RPT6H", "RP2D", "RP1D", "RP1W"]

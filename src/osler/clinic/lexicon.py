@@ -143,7 +143,7 @@ def lexicon(language: str, split: str) -> Lexicon:
 
     def procedures(key: str, suffixes: list[str]) -> dict[str, Sequence[str]]:
         """Tests or treatments per specialty, half of them coined: "arthr" and "-oscopy" make a test of the joints."""
-        chosen = {}
+        chosen: dict[str, Sequence[str]] = {}
         for name in names:
             known = [word for part in ("general", name) for word in _listed(studies[key][part], split, "done")]
             mine = (root["root"] + suffix for root in roots if root["specialty"] == name for suffix in suffixes)

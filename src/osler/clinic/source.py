@@ -1,4 +1,4 @@
-"""Records of the embedded synthetic clinic, shaped to a task's card."""
+"""The `clinic` source of task cards: records from the synthetic clinic."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from osler.clinic.notes import notes
+from osler.clinic.pairs import entailment_pairs, similarity_pairs
 from osler.core.config import Recipe, validate
 from osler.formats.sources import Source
 from osler.tasks.card import Kind, TaskCard
 from osler.text.document import Document, Record
 
+_MAKERS: dict[str, Callable[..., Iterable[Record]]] = {
+    "notes": notes,
+    "entailment": entailment_pairs,
+    "similarity": similarity_pairs,
+}
+
 
 class ClinicOptions(Recipe):
-    """Options of the `clinic` source: what is generated, and how much of it."""
+    """Options of the `clinic` source: what to generate, and how much per split."""
 
     produce: Literal["notes", "entailment", "similarity"] = "notes"
     seed: int = 0
@@ -24,7 +32,7 @@ class ClinicOptions(Recipe):
 
 
 class ClinicSource:
-    """The three splits; nothing is read from files, the clinic is inside osler."""
+    """Generates the three splits of a task; it reads no files."""
 
     digest = "clinic"
 
@@ -39,25 +47,14 @@ class ClinicSource:
         pass
 
     def records(self) -> Iterator[tuple[str, Record]]:
-        """Every record with its split."""
         options = self.options
         for split, size in (("train", options.train), ("dev", options.dev), ("test", options.test)):
-            make = _maker(options.produce)
+            make = _MAKERS[options.produce]
             for record in make(size, language=self.card.language, seed=options.seed, split=split):
                 if isinstance(record, Document) and self.card.kind is Kind.CLASSIFICATION:
                     record = record.with_(labels=(record.meta["specialty"],))
                 yield split, record
 
     def facts(self) -> dict[str, Any]:
-        """Nothing: the clinic has no defects."""
+        """Defects found while reading: none, the clinic has no files."""
         return {}
-
-
-def _maker(produce: str) -> Callable[..., Iterable[Record]]:
-    if produce == "notes":
-        from osler.clinic.notes import notes
-
-        return notes
-    from osler.clinic.pairs import entailment_pairs, similarity_pairs
-
-    return entailment_pairs if produce == "entailment" else similarity_pairs

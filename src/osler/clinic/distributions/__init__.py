@@ -1,7 +1,7 @@
-"""Fake official distributions of access-controlled tasks, written by the synthetic clinic in the official formats.
+"""Fake official distributions of access-controlled tasks, in the official formats.
 
-Whoever waits for a data agreement can walk the whole road with one: the same readers read it. One file a family of distributions; here
-only their names, so that nothing is imported before it is asked for.
+With one, all stages can be tried while a data agreement is pending: the same readers read it. One file per family of
+distributions; this module only names them, so nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ TASKS = {
     "i2b2-2014-deid": "i2b2-2014",
     "n2c2-2018-ade": "n2c2-2018",
 }
-"""Tasks whose name is not that of the distribution they are read from."""
+"""Tasks whose name differs from that of their distribution."""
 
 
 def get_distribution(name: str) -> Distribution:
-    """The distribution of this name, or the one that this task is read from."""
+    """Return the distribution of this name, or the one that this task is read from."""
     return cast(Distribution, DISTRIBUTIONS.get(TASKS.get(name, name)))

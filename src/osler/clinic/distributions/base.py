@@ -1,4 +1,4 @@
-"""What every fake distribution agrees on: how much is asked for, what is written where, and how it is counted."""
+"""A fake official release: its description, and the writer that all of them share."""
 
 from __future__ import annotations
 
@@ -17,60 +17,59 @@ R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
-class Order:
-    """How many training records are asked for, and the seed they come from."""
-
-    n: int
-    seed: int
-
-    def share(self, part: int, whole: int) -> int:
-        """As many as `part` is to `whole` in the real release, one at least."""
-        return max(1, round(self.n * part / whole))
-
-
-@dataclass(frozen=True)
-class Package:
-    """A folder (or file) of the release as it is when unpacked, and the archive it is shipped in."""
-
-    folder: str
-    archive: str
-
-
-@dataclass(frozen=True)
 class Distribution:
-    """One release: `make` writes its unpacked form into an empty folder and counts what it wrote."""
+    """One release; `make` writes its unpacked form into an empty folder."""
 
     name: str
     title: str
     format: str
-    """The reader of `osler.formats` that reads it."""
+    """The format of `osler.formats` that reads it."""
+    sizes: Mapping[str, int]
+    """Records per split in the real release."""
     splits: Mapping[str, tuple[str, ...]]
-    """The files of each split, as shell patterns that hold for folders and archives."""
-    packages: tuple[Package, ...]
-    make: Callable[[Order, Path], Tally]
+    """Files of each split, as shell patterns that match in folders and in archives."""
+    packages: Mapping[str, str]
+    """Each unpacked folder (or file) with the archive it is shipped in."""
+    make: Callable[[DistributionWriter], None]
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the reader."""
+    """Options of the format's reader."""
 
 
-class Tally:
-    """Counts records as they pass to a writer: how many in each split, and how many of each label."""
+class DistributionWriter:
+    """Writes `n` training records, other splits in proportion, and counts records and labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, distribution: Distribution, folder: Path, n: int, seed: int) -> None:
+        self.folder = folder
+        self.seed = seed
+        sizes = distribution.sizes
+        self.sizes = {split: max(1, round(n * size / sizes["train"])) for split, size in sizes.items()}
         self.records: Counter[str] = Counter()
-        self.labels: dict[str, Counter[str]] = {}
+        self._format = get_format(distribution.format)
+        # The reader removes this prefix, so labels are counted without it.
+        self._prefix: str = distribution.options.get("label_prefix", "")
+        self._labels: dict[str, Counter[str]] = {}
 
-    def through(self, split: str, records: Iterable[R]) -> Iterator[R]:
+    def count(self, split: str, record: Record) -> None:
+        self.records[split] += 1
+        self._labels.setdefault(split, Counter()).update(
+            label.removeprefix(self._prefix) for label in labels_of(record)
+        )
+
+    def counted(self, split: str, records: Iterable[R]) -> Iterator[R]:
         """Pass records on and count them."""
-        labels = self.labels.setdefault(split, Counter())
         for record in records:
-            self.records[split] += 1
-            labels.update(labels_of(record))
+            self.count(split, record)
             yield record
 
+    def save(self, split: str, records: Iterable[Record], path: str) -> None:
+        """Count records and write them in the release's format, which must hold everything in them."""
+        loss = self._format.write(self.counted(split, records), self.folder / path)
+        if set(loss.counts) - {META, RENAMED}:
+            raise OutputError(f"the format cannot hold everything in the records: {loss}", where=self.folder / path)
+
     def counts(self) -> dict[str, Any]:
-        """The counts for a manifest."""
-        detail = {f"{split}_detail": dict(sorted(self.labels[split].items())) for split in self.labels}
-        return {**self.records, **detail}
+        """Counts for the manifest."""
+        return {**self.records, **{f"{split}_detail": dict(sorted(c.items())) for split, c in self._labels.items()}}
 
 
 def labels_of(record: Record) -> list[str]:
@@ -81,8 +80,10 @@ def labels_of(record: Record) -> list[str]:
     return found
 
 
-def save(format_name: str, records: Iterable[Record], path: Path) -> None:
-    """Write records in one of osler's formats; a fake distribution must hold all that its records hold."""
-    loss = get_format(format_name).write(records, path)
-    if set(loss.counts) - {META, RENAMED}:
-        raise OutputError(f"the {format_name} files lost something: {loss}", where=path)
+def edit_tags(folder: Path, *changes: tuple[str, str]) -> None:
+    """Replace strings behind the text of i2b2 XML files, to match the official files to the letter."""
+    for path in sorted(folder.glob("*.xml")):
+        head, close, tags = path.read_text(encoding="utf-8").partition("]]></TEXT>")
+        for old, new in changes:
+            tags = tags.replace(old, new)
+        path.write_text(head + close + tags, encoding="utf-8")

@@ -1,172 +1,128 @@
-"""ICTUSnet: the variables of Spanish stroke reports in brat files, normalised values as notes, some labels marked as suggestions."""
+"""ICTUSnet: variables of Spanish stroke reports in brat files, with normalised values as notes and some suggested labels."""
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import Any
 
 from osler.clinic.builder import NoteBuilder
 from osler.clinic.case import DATE_FORMS, write_date
 from osler.clinic.dice import Dice
-from osler.clinic.distributions.base import Distribution, Order, Package, Tally, save
-from osler.clinic.labels import Split
-from osler.clinic.lexicon import Lexicon, lexicon
+from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.lexicon import Lexicon, lexicon, table
+from osler.clinic.template import Node, Slot, TemplateChoice, parse
 from osler.text.document import Document
 
 _FOLDER = "ictusnet"
 _SUGGESTED = "_SUG_"
 _SUGGESTIONS = 0.06
 _OPTIONAL = 0.65
-_PIECE = re.compile(r"\{(\w*)=(\w+)\}|<([^>]*)>")
-_MINUTES = {
-    "arrived": (40, 240),
-    "scan": (15, 40),
-    "bolus": (10, 40),
-    "intraarterial": (10, 30),
-    "puncture": (15, 50),
-    "series": (10, 30),
-    "open": (10, 50),
-    "end": (5, 20),
-}
-"""What happens after the onset, in this order, and how many minutes after the event before it."""
 
-Value = tuple[str, str]
-"""How a report writes something, and its normalised value."""
+Values = dict[str, tuple[str, str]]
+"""Each fact of a report as it is written, and its normalised value."""
 
 
-@cache
-def _table() -> dict[str, Any]:
-    path = resources.files("osler.clinic") / "data" / "es" / "ictusnet.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+def _facts(words: Lexicon, dice: Dice) -> Values:
+    """Draw what one report tells: times in order, findings and drugs."""
+    texts = table("es", "ictusnet")
+    values: Values = {}
+    form = dice.between(0, DATE_FORMS - 1)
 
+    def day(name: str, day: date) -> None:
+        values[name] = (write_date(day, "es", form), day.isoformat())
 
-class _Facts:
-    """What one report tells: times in order, findings and drugs, each as it is written and normalised."""
+    def moment(name: str, when: datetime) -> None:
+        day(name, when.date())
+        written = f"{when.hour}:{when.minute:02}" if dice.chance(0.7) else f"{when.hour:02}.{when.minute:02}"
+        values[f"{name}_at"] = (written, f"{when.hour:02}:{when.minute:02}")
 
-    def __init__(self, words: Lexicon, dice: Dice) -> None:
-        self._dice = dice
-        self._style = dice.between(0, DATE_FORMS - 1)
-        self.values: dict[str, Value] = {}
-        self._times()
-        side = dice.pick(("derech", "izquierd"))
-        for name, ending in (("side_f", "a"), ("side_m", "o")):
-            self.values[name] = (side + ending, "derecha" if side == "derech" else "izquierda")
-        table = _table()
-        for name in ("diagnosis", "artery", "place"):
-            surface = dice.pick(list(table[name]))
-            self.values[name] = (surface.format(side=f"{side}a"), table[name][surface])
-        for name, options in table["values"].items():
-            self.values[name] = (dice.pick(options),) * 2
-        self.values["history2"] = (dice.pick(table["values"]["history"]),) * 2
-        for name, low, high in (("age", 45, 95), ("aspects", 5, 10), ("nihss_before", 2, 25)):
-            self._number(name, low, high)
-        self._number("nihss_after", 0, int(self.values["nihss_before"][0]))
-        for name in ("rankin_before", "rankin_after"):
-            self._number(name, 0, 4)
-        for place in ("home", "out"):
-            self._drug(words, f"antiplatelet_{place}", "antiplatelet")
-            self._drug(words, f"anticoagulant_{place}", "anticoagulant")
-        self._drug(words, "other_drug", dice.pick(("statin", "ace-inhibitor", "antidiabetic", "ppi")))
+    def number(name: str, low: int, high: int) -> None:
+        values[name] = (str(dice.between(low, high)),) * 2
 
-    def _times(self) -> None:
-        dice = self._dice
-        now = datetime(2014, 1, 1) + timedelta(days=dice.between(0, 2900), minutes=dice.between(0, 1439))
-        self._moment("onset", now)
-        reached = {"onset": now}
-        for name, (low, high) in _MINUTES.items():
-            now += timedelta(minutes=dice.between(low, high))
-            reached[name] = now
-            self._moment(name, now)
-        self._day("treated", reached["bolus"].date())
-        self._day("admitted", reached["arrived"].date())
-        leaving = now + timedelta(days=dice.between(2, 20), minutes=dice.between(0, 600))
-        self._moment("discharged", leaving)
-        for name, until in (("door_needle", "bolus"), ("door_puncture", "puncture")):
-            minutes = (reached[until] - reached["arrived"]).seconds // 60
-            self.values[name] = (f"{minutes} {dice.pick(('min', 'minutos'))}", f"{minutes} min")
-
-    def _moment(self, name: str, when: datetime) -> None:
-        self._day(name, when.date())
-        written = f"{when.hour}:{when.minute:02}" if self._dice.chance(0.7) else f"{when.hour:02}.{when.minute:02}"
-        self.values[f"{name}_at"] = (written, f"{when.hour:02}:{when.minute:02}")
-
-    def _day(self, name: str, day: date) -> None:
-        self.values[name] = (write_date(day, "es", self._style), day.isoformat())
-
-    def _number(self, name: str, low: int, high: int) -> None:
-        self.values[name] = (str(self._dice.between(low, high)),) * 2
-
-    def _drug(self, words: Lexicon, name: str, group: str) -> None:
+    def drug(name: str, group: str) -> None:
         drugs = words.classes[group]
-        drug = self._dice.pick(drugs.coined if drugs.coined and self._dice.chance(0.3) else drugs.listed)
-        strength = self._dice.pick(drugs.strengths) if self._dice.chance(0.6) else ""
-        self.values[name] = (f"{drug} {strength}".strip(), drug)
+        drug = dice.pick(drugs.coined if drugs.coined and dice.chance(0.3) else drugs.listed)
+        strength = dice.pick(drugs.strengths) if dice.chance(0.6) else ""
+        values[name] = (f"{drug} {strength}".strip(), drug)
+
+    now = datetime(2014, 1, 1) + timedelta(days=dice.between(0, 2900), minutes=dice.between(0, 1439))
+    moment("onset", now)
+    reached = {}
+    for name, (low, high) in texts["minutes"].items():
+        now += timedelta(minutes=dice.between(low, high))
+        reached[name] = now
+        moment(name, now)
+    day("treated", reached["bolus"].date())
+    day("admitted", reached["arrived"].date())
+    moment("discharged", now + timedelta(days=dice.between(2, 20), minutes=dice.between(0, 600)))
+    for name, until in (("door_needle", "bolus"), ("door_puncture", "puncture")):
+        minutes = (reached[until] - reached["arrived"]).seconds // 60
+        values[name] = (f"{minutes} {dice.pick(('min', 'minutos'))}", f"{minutes} min")
+    side = dice.pick(("derech", "izquierd"))
+    values["side_f"], values["side_m"] = (f"{side}a", f"{side}a"), (f"{side}o", f"{side}a")
+    for name in ("diagnosis", "artery", "place"):
+        surface = dice.pick(list(texts[name]))
+        values[name] = (surface.format(side=f"{side}a"), texts[name][surface])
+    for name, options in (*texts["values"].items(), ("history2", texts["values"]["history"])):
+        values[name] = (dice.pick(options),) * 2
+    for name, (low, high) in texts["numbers"].items():
+        number(name, low, high)
+        if name == "nihss_before":
+            number("nihss_after", 0, int(values[name][0]))
+    for place in ("home", "out"):
+        drug(f"antiplatelet_{place}", "antiplatelet")
+        drug(f"anticoagulant_{place}", "anticoagulant")
+    drug("other_drug", dice.pick(("statin", "ace-inhibitor", "antidiabetic", "ppi")))
+    return values
 
 
 def _report(name: str, words: Lexicon, dice: Dice) -> Document:
-    facts, builder = _Facts(words, dice), NoteBuilder()
-    for section in _table()["sections"]:
+    values, builder = _facts(words, dice), NoteBuilder()
+
+    def write(nodes: tuple[Node, ...]) -> None:
+        for node in nodes:
+            if isinstance(node, TemplateChoice):
+                write(dice.pick(node.options))
+            elif isinstance(node, str):
+                builder.text(node)
+            elif node.literal and isinstance(node.literal[0], Slot):
+                surface, normal = values[node.literal[0].kind]
+                builder.mark(surface, node.kind, {"AnnotatorNotes": normal})
+            else:
+                builder.text(values[node.kind][0])
+
+    for section in table("es", "ictusnet")["sections"]:
         builder.text(f"{dice.pick(section['title'])}\n")
         for line in section["lines"]:
-            if line.startswith("?") and not dice.chance(_OPTIONAL):
-                continue
-            _write(builder, line.removeprefix("?"), facts.values, dice)
-            builder.text("\n")
+            if not line.startswith("?") or dice.chance(_OPTIONAL):
+                write(parse(line.removeprefix("?")).nodes)
+                builder.text("\n")
         builder.text("\n")
-    return builder.build(name, labels=(), value=0.0, meta={}).with_(value=None)
+    return builder.build(name, labels=(), value=None, meta={})
 
 
-def _write(builder: NoteBuilder, line: str, values: dict[str, Value], dice: Dice) -> None:
-    position = 0
-    for match in _PIECE.finditer(line):
-        builder.text(line[position : match.start()])
-        label, slot, options = match.groups()
-        if options is not None:
-            builder.text(dice.pick(options.split("|")))
-        elif label:
-            surface, normal = values[slot]
-            builder.mark(surface, label, {"AnnotatorNotes": normal})
-        else:
-            builder.text(values[slot][0])
-        position = match.end()
-    builder.text(line[position:])
+def make(writer: DistributionWriter) -> None:
+    """Write one folder: the corpus has no official split. Some labels are marked as a machine's suggestions."""
+    words, suggest = lexicon("es", "train"), Dice(writer.seed, "ictusnet", "suggestions")
 
+    def reports() -> Iterator[Document]:
+        for number in range(writer.sizes["train"]):
+            report = _report(f"{90_000 + number}.utf8", words, Dice(writer.seed, "ictusnet", "train", number))
+            marks = (_SUGGESTED if suggest.chance(_SUGGESTIONS) else "" for _ in report.spans)
+            spans = (replace(span, label=mark + span.label) for mark, span in zip(marks, report.spans, strict=True))
+            yield report.with_(spans=tuple(spans))
 
-def _reports(n: int, seed: int, split: Split) -> Iterator[Document]:
-    words = lexicon("es", split)
-    return (_report(str(90_000 + number), words, Dice(seed, "ictusnet", split, number)) for number in range(n))
-
-
-def _shipped(report: Document, dice: Dice) -> Document:
-    """The report under its file name, some labels marked as a machine's suggestions."""
-    spans = tuple(
-        replace(span, label=_SUGGESTED + span.label) if dice.chance(_SUGGESTIONS) else span for span in report.spans
-    )
-    return report.with_(id=f"{report.id}.utf8", spans=spans)
-
-
-def make(order: Order, folder: Path) -> Tally:
-    """Write one folder: the corpus has no official split."""
-    tally = Tally()
-    dice = Dice(order.seed, "ictusnet", "suggestions")
-    reports = tally.through("train", _reports(order.n, order.seed, "train"))
-    save("brat", (_shipped(report, dice) for report in reports), folder / _FOLDER)
-    return tally
+    writer.save("train", reports(), _FOLDER)
 
 
 DISTRIBUTION = Distribution(
     name="ictusnet",
     title="ICTUSnet: variables of Spanish stroke discharge reports",
     format="brat",
+    sizes={"train": 1},
     splits={"train": (f"*{_FOLDER}/*",)},
-    packages=(Package(_FOLDER, f"{_FOLDER}.zip"),),
+    packages={_FOLDER: f"{_FOLDER}.zip"},
     make=make,
     options={"label_prefix": _SUGGESTED},
 )
