@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,21 +18,17 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class Distribution:
-    """One release; `make` writes its unpacked form into an empty folder."""
+    """One release, as data/distributions.toml describes it; `make` writes its unpacked form into an empty folder."""
 
     name: str
     title: str
     format: str
-    """The format of `osler.formats` that reads it."""
     sizes: Mapping[str, int]
-    """Records per split in the real release."""
-    splits: Mapping[str, tuple[str, ...]]
-    """Files of each split, as shell patterns that match in folders and in archives."""
+    splits: Mapping[str, Sequence[str]]
     packages: Mapping[str, str]
-    """Each unpacked folder (or file) with the archive it is shipped in."""
     make: Callable[[DistributionWriter], None]
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the format's reader."""
+    tasks: Sequence[str] = ()
 
 
 class DistributionWriter:
@@ -41,6 +37,7 @@ class DistributionWriter:
     def __init__(self, distribution: Distribution, folder: Path, n: int, seed: int) -> None:
         self.folder = folder
         self.seed = seed
+        self.packages = tuple(distribution.packages)
         sizes = distribution.sizes
         self.sizes = {split: max(1, round(n * size / sizes["train"])) for split, size in sizes.items()}
         self.records: Counter[str] = Counter()

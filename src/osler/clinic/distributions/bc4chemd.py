@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.distributions.rewriting import relabelled, tokenised
 from osler.clinic.labels import SPLITS, Split
 from osler.clinic.notes import notes
@@ -14,8 +14,7 @@ from osler.formats.tokens import TOKENS, token_ranges
 from osler.text.document import Document, Span
 from osler.text.tags import Scheme, spans_to_tags
 
-_FOLDER = "BC4CHEMD"
-_FILES = {"train": "train.tsv", "dev": "devel.tsv", "test": "test.tsv"}
+_NAMES = {"dev": "devel"}
 _MANY = 1 << 40
 
 
@@ -37,20 +36,9 @@ def make(writer: DistributionWriter) -> None:
     """Write one file per split; records are sentences, since the files do not mark documents."""
     for split in SPLITS:
         sentences = islice(_sentences(writer.seed, split), writer.sizes[split])
-        with output_file(writer.folder / _FOLDER / _FILES[split]) as stream:
+        with output_file(writer.folder / "BC4CHEMD" / f"{_NAMES.get(split, split)}.tsv") as stream:
             for sentence in writer.counted(split, sentences):
                 tokens = token_ranges(sentence)
                 tags = spans_to_tags(sentence.spans, tokens, Scheme.BIO).tags
                 rows = (f"{sentence.text[a:b]}\t{tag}\n" for (a, b), tag in zip(tokens, tags, strict=True))
                 stream.write(("".join(rows) + "\n").encode())
-
-
-DISTRIBUTION = Distribution(
-    name="bc4chemd",
-    title="BC4CHEMD: chemicals, as IOB files",
-    format="conll",
-    sizes={"train": 30_682, "dev": 30_639, "test": 26_364},
-    splits={split: (f"*{_FOLDER}/{name}",) for split, name in _FILES.items()},
-    packages={_FOLDER: f"{_FOLDER}.zip"},
-    make=make,
-)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.distributions.rewriting import contiguous, relabelled, tokenised
 from osler.clinic.labels import TEST_LABELS, TREATMENT_LABELS
 from osler.clinic.notes import SUMMARIES, notes
 from osler.text.document import Document, Relation
 
-_TRAIN = "concept_assertion_relation_training_data"
-_GOLD = "reference_standard_for_test_data"
-_TEXTS = "test_data"
 _CONCEPTS = {"PROBLEM": "problem", "TEST": "test", "DRUG": "treatment", "PROCEDURE": "treatment"}
 _RELATIONS = frozenset({*TREATMENT_LABELS, *TEST_LABELS, "PIP"})
 _BETH = 0.43
@@ -43,25 +40,14 @@ def _records(summaries: Iterable[Document], pattern: str) -> Iterator[Document]:
 
 def make(writer: DistributionWriter) -> None:
     """Write the three folders of the release."""
+    folder, gold, texts = writer.packages
     n = writer.sizes["train"]
     # Both hospitals have at least one record.
     beth = min(max(round(n * _BETH), 1), max(n - 1, 1))
     train = list(notes(n, language="en", seed=writer.seed, split="train", kinds=SUMMARIES))
-    writer.save("train", _records(train[:beth], "record-{}"), f"{_TRAIN}/beth")
-    writer.save("train", _records(train[beth:], "9{:08}"), f"{_TRAIN}/partners")
+    writer.save("train", _records(train[:beth], "record-{}"), f"{folder}/beth")
+    writer.save("train", _records(train[beth:], "9{:08}"), f"{folder}/partners")
     test = notes(writer.sizes["test"], language="en", seed=writer.seed, split="test", kinds=SUMMARIES)
-    writer.save("test", _records(test, "{:04}"), _GOLD)
-    gold = writer.folder / _GOLD
-    (gold / "concept").rename(gold / "concepts")
-    (gold / "txt").rename(writer.folder / _TEXTS)
-
-
-DISTRIBUTION = Distribution(
-    name="i2b2-2010",
-    title="i2b2/VA 2010 challenge: concepts, assertions and relations",
-    format="i2b2_2010",
-    sizes={"train": 170, "test": 256},
-    splits={"train": (f"*{_TRAIN}/*",), "test": (f"*{_GOLD}/*", f"*{_TEXTS}/*.txt")},
-    packages={name: f"{name}.tar.gz" for name in (_TRAIN, _GOLD, _TEXTS)},
-    make=make,
-)
+    writer.save("test", _records(test, "{:04}"), gold)
+    (writer.folder / gold / "concept").rename(writer.folder / gold / "concepts")
+    (writer.folder / gold / "txt").rename(writer.folder / texts)

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from datetime import date
 from itertools import groupby, pairwise
 
-from osler.clinic.distributions.base import Distribution, DistributionWriter, edit_tags
+from osler.clinic.distributions.base import DistributionWriter, edit_tags
 from osler.clinic.distributions.rewriting import edited, full_date, relabelled, tokenised
 from osler.clinic.labels import Split
 from osler.clinic.lexicon import table
 from osler.clinic.notes import SUMMARIES, notes
 from osler.text.document import Document, Relation, Span
 
-_TRAIN = "2012-07-15.original-annotation.release"
-_TEST = "2012-08-08.test-data.event-timex-groundtruth"
 _EVENTS = {"DRUG": "TREATMENT", "PROCEDURE": "TREATMENT", "DEPARTMENT": "CLINICAL_DEPT"}
 _EVENTS |= {label: label for label in ("PROBLEM", "TEST", "EVIDENTIAL", "OCCURRENCE")}
 _TIMES = frozenset({"DATE", "DURATION", "FREQUENCY"})
@@ -135,20 +133,10 @@ def _frequency_value(text: str, today: date) -> tuple[str, str]:
 def make(writer: DistributionWriter) -> None:
     """Write the training and the test folder."""
     # Numbers have gaps, and test records have numbers between those of training, as in the release.
-    parts: dict[Split, tuple[int, str]] = {"train": (1, _TRAIN), "test": (3, f"{_TEST}/xml")}
+    train, test = writer.packages
+    parts: dict[Split, tuple[int, str]] = {"train": (1, train), "test": (3, f"{test}/xml")}
     for split, (first, path) in parts.items():
         summaries = notes(writer.sizes[split], language="en", seed=writer.seed, split=split, kinds=SUMMARIES)
         writer.save(split, (_official(note, first + 5 * place) for place, note in enumerate(summaries)), path)
         # In attributes, official files escape a quote once.
         edit_tags(writer.folder / path, ("&amp;apos;", "&apos;"), ("&amp;quot;", "&quot;"))
-
-
-DISTRIBUTION = Distribution(
-    name="i2b2-2012",
-    title="i2b2 2012 challenge: events, times and temporal relations",
-    format="i2b2_2012",
-    sizes={"train": 190, "test": 120},
-    splits={"train": (f"*{_TRAIN}/*.xml",), "test": (f"*{_TEST}/*.xml",)},
-    packages={name: f"{name}.tar.gz" for name in (_TRAIN, _TEST)},
-    make=make,
-)

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from osler.clinic.distributions.base import Distribution, DistributionWriter, edit_tags
+from osler.clinic.distributions.base import DistributionWriter, edit_tags
 from osler.clinic.distributions.rewriting import edited, full_date
 from osler.clinic.labels import ID_KINDS
 from osler.clinic.notes import notes
 from osler.text.document import Document, Span
 
-_SETS = {"training-PHI-Gold-Set1": 521, "training-PHI-Gold-Set2": 269, "testing-PHI-Gold-fixed": 514}
-"""Folders of the release with their records."""
-_FIRST, _SECOND, _TEST = _SETS
+_FIRST_SET = 521 / 790
+"""Share of the training records in the first set."""
 _CATEGORIES = {
     "NAME": ("PATIENT", "DOCTOR", "USERNAME"),
     "PROFESSION": ("PROFESSION",),
@@ -67,21 +66,10 @@ def make(writer: DistributionWriter) -> None:
     test = list(_records(notes(size, language="en", seed=seed, split="test"), 100 + n))
     # All records of a patient are in one set.
     patients = list(dict.fromkeys(map(_patient, train)))
-    border = min(round(len(patients) * _SETS[_FIRST] / (_SETS[_FIRST] + _SETS[_SECOND])), len(patients) - 1)
+    border = min(round(len(patients) * _FIRST_SET), len(patients) - 1)
     first = [record for record in train if _patient(record) in patients[:border]]
-    parts = {_FIRST: ("train", first), _SECOND: ("train", train[len(first) :]), _TEST: ("test", test)}
-    for folder, (split, records) in parts.items():
+    parts = (("train", first), ("train", train[len(first) :]), ("test", test))
+    for folder, (split, records) in zip(writer.packages, parts, strict=True):
         writer.save(split, records, folder)
         # Every official tag has an empty comment.
         edit_tags(writer.folder / folder, (" />\n", ' comment="" />\n'))
-
-
-DISTRIBUTION = Distribution(
-    name="i2b2-2014",
-    title="i2b2 2014 challenge: de-identification",
-    format="i2b2_2014",
-    sizes={"train": _SETS[_FIRST] + _SETS[_SECOND], "test": _SETS[_TEST]},
-    splits={"train": (f"*{_FIRST}/*.xml", f"*{_SECOND}/*.xml"), "test": (f"*{_TEST}/*.xml",)},
-    packages={_FIRST: f"2014_{_FIRST}.tar.gz", _SECOND: f"{_SECOND}.tar.gz", _TEST: f"{_TEST}.tar.gz"},
-    make=make,
-)

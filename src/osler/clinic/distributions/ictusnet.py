@@ -9,12 +9,11 @@ from datetime import date, datetime, timedelta
 from osler.clinic.builder import NoteBuilder
 from osler.clinic.case import DATE_FORMS, write_date
 from osler.clinic.dice import Dice
-from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.lexicon import Lexicon, lexicon, table
 from osler.clinic.template import Node, Slot, TemplateChoice, parse
 from osler.text.document import Document
 
-_FOLDER = "ictusnet"
 _SUGGESTED = "_SUG_"
 _SUGGESTIONS = 0.06
 _OPTIONAL = 0.65
@@ -113,16 +112,4 @@ def make(writer: DistributionWriter) -> None:
             spans = (replace(span, label=mark + span.label) for mark, span in zip(marks, report.spans, strict=True))
             yield report.with_(spans=tuple(spans))
 
-    writer.save("train", reports(), _FOLDER)
-
-
-DISTRIBUTION = Distribution(
-    name="ictusnet",
-    title="ICTUSnet: variables of Spanish stroke discharge reports",
-    format="brat",
-    sizes={"train": 1},
-    splits={"train": (f"*{_FOLDER}/*",)},
-    packages={_FOLDER: f"{_FOLDER}.zip"},
-    make=make,
-    options={"label_prefix": _SUGGESTED},
-)
+    writer.save("train", reports(), "ictusnet")

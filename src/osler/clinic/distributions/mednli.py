@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 
 from osler.clinic.dice import Dice
-from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.labels import SPLITS
 from osler.clinic.pairs import entailment_pairs
 from osler.formats.output import output_file
 from osler.text.document import TextPair
 from osler.text.words import words
-
-_FOLDER = "mednli-a-natural-language-inference-dataset-for-the-clinical-domain-1.0.0"
 
 
 def _row(pair: TextPair, dice: Dice) -> dict[str, str]:
@@ -34,17 +32,6 @@ def make(writer: DistributionWriter) -> None:
     for split in SPLITS:
         pairs = entailment_pairs(writer.sizes[split], language="en", seed=writer.seed, split=split)
         dice = Dice(writer.seed, "mednli", split)
-        with output_file(writer.folder / _FOLDER / f"mli_{split}_v1.jsonl") as stream:
+        with output_file(writer.folder / writer.packages[0] / f"mli_{split}_v1.jsonl") as stream:
             for pair in writer.counted(split, pairs):
                 stream.write(json.dumps(_row(pair, dice)).encode() + b"\n")
-
-
-DISTRIBUTION = Distribution(
-    name="mednli",
-    title="MedNLI: natural language inference for the clinical domain",
-    format="mednli",
-    sizes={"train": 11_232, "dev": 1_395, "test": 1_422},
-    splits={split: (f"*mli_{split}_v1.jsonl",) for split in SPLITS},
-    packages={_FOLDER: f"{_FOLDER}.zip"},
-    make=make,
-)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 
 from osler.clinic.dice import Dice
-from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.distributions.rewriting import deidentified
 from osler.clinic.lexicon import table
 from osler.clinic.notes import notes
@@ -14,7 +14,6 @@ from osler.formats.mimic import HEADER, line
 from osler.formats.output import output_file
 from osler.text.document import Document
 
-_FILE = "NOTEEVENTS.csv"
 _ERRORS = 0.04
 
 
@@ -43,20 +42,9 @@ def _rows(n: int, seed: int) -> Iterator[dict[str, str]]:
 
 def make(writer: DistributionWriter) -> None:
     """Write the table. Notes marked as errors are not counted, since readers drop them."""
-    with output_file(writer.folder / _FILE) as stream:
+    with output_file(writer.folder / writer.packages[0]) as stream:
         stream.write(HEADER)
         for cells in _rows(writer.sizes["train"], writer.seed):
             stream.write(line(cells))
             if "ISERROR" not in cells:
                 writer.count("train", Document(cells["ROW_ID"], cells["TEXT"]))
-
-
-DISTRIBUTION = Distribution(
-    name="mimic-iii-notes",
-    title="MIMIC-III NOTEEVENTS: clinical notes without labels, for a corpus",
-    format="mimic",
-    sizes={"train": 1},
-    splits={"train": ("*NOTEEVENTS.csv",)},
-    packages={_FILE: f"{_FILE}.gz"},
-    make=make,
-)

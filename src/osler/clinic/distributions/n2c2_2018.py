@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.distributions.rewriting import deidentified
 from osler.clinic.labels import ATTRIBUTE_RELATIONS, MEDICATION_LABELS, Split
 from osler.clinic.notes import SUMMARIES, notes
 from osler.text.document import Document, Relation, Span
 
-_TRAIN, _TEST = "training_20180910", "gold-standard-test-data"
 _LABELS = {"DRUG": "Drug", **{label: name.removesuffix("-Drug") for label, name in ATTRIBUTE_RELATIONS.items()}}
 _LINE = re.compile(r"[^\n]*[^\s]")
 
@@ -39,18 +38,7 @@ def _official(note: Document, name: str) -> Document:
 
 def make(writer: DistributionWriter) -> None:
     """Write the training and the test folder."""
-    parts: dict[Split, tuple[int, str]] = {"train": (900_001, _TRAIN), "test": (900_005, _TEST)}
-    for split, (first, folder) in parts.items():
+    parts: tuple[tuple[Split, int], ...] = (("train", 900_001), ("test", 900_005))
+    for folder, (split, first) in zip(writer.packages, parts, strict=True):
         summaries = notes(writer.sizes[split], language="en", seed=writer.seed, split=split, kinds=SUMMARIES)
         writer.save(split, (_official(note, str(first + 17 * k)) for k, note in enumerate(summaries)), folder)
-
-
-DISTRIBUTION = Distribution(
-    name="n2c2-2018",
-    title="n2c2 2018 track 2: adverse drug events and medication extraction",
-    format="brat",
-    sizes={"train": 303, "test": 202},
-    splits={"train": (f"*{_TRAIN}/*",), "test": (f"*{_TEST}/*",)},
-    packages={name: f"{name}.zip" for name in (_TRAIN, _TEST)},
-    make=make,
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from osler.clinic.distributions.base import Distribution, DistributionWriter
+from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.distributions.rewriting import deidentified
 from osler.clinic.labels import Split
 from osler.clinic.lexicon import bucket
@@ -12,8 +12,6 @@ from osler.clinic.notes import notes
 from osler.core.seeding import derive
 from osler.text.document import Document, Span
 
-_TRAIN, _TRAIN_GOLD = "Task1TrainSetCorpus199", "Task1TrainSetGOLD199knowtatorehost"
-_TEST, _TEST_GOLD = "Task1TestSetCorpus100", "Task1Gold_SN2012"
 _KINDS = {"progress note": "RADIOLOGY_REPORT", "clinic letter": "ECHO_REPORT"}
 _WITHOUT_CONCEPT = 30
 """Percent of the disorders that have no concept, the same ones wherever they occur."""
@@ -38,26 +36,13 @@ def _official(note: Document, number: int) -> Document:
 
 def make(writer: DistributionWriter) -> None:
     """Write reports and pipe files in the four folders of the task."""
+    train, train_gold, test, test_gold = writer.packages
     parts: dict[Split, tuple[int, str, str]] = {
-        "train": (1, _TRAIN, f"{_TRAIN_GOLD}/Task1Gold"),
-        "test": (writer.sizes["train"] + 1, _TEST, f"{_TEST_GOLD}/Gold_SN2012"),
+        "train": (1, train, f"{train_gold}/Task1Gold"),
+        "test": (writer.sizes["train"] + 1, test, f"{test_gold}/Gold_SN2012"),
     }
     for split, (first, corpus, gold) in parts.items():
         reports = notes(writer.sizes[split], language="en", seed=writer.seed, split=split)
         writer.save(split, (_official(note, number) for number, note in enumerate(reports, first)), corpus)
         (writer.folder / gold).parent.mkdir()
         (writer.folder / corpus / "Task1Gold").rename(writer.folder / gold)
-
-
-DISTRIBUTION = Distribution(
-    name="share-clef-2013",
-    title="ShARe/CLEF eHealth 2013 task 1: disorders",
-    format="share_clef",
-    sizes={"train": 199, "test": 100},
-    splits={
-        "train": (f"*{_TRAIN}/*.txt", f"*{_TRAIN_GOLD}/*.txt"),
-        "test": (f"*{_TEST}/*.txt", f"*{_TEST_GOLD}/*.txt"),
-    },
-    packages={name: f"{name}.zip" for name in (_TRAIN, _TRAIN_GOLD, _TEST, _TEST_GOLD)},
-    make=make,
-)
