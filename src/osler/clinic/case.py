@@ -19,6 +19,15 @@ SIGNS = ("fever", "tachycardia", "hypotension", "hypoxia", "icu")
 DATE_FORMS = 6
 """How many ways each language has to write a full date."""
 
+_VITALS = {
+    "systolic": ("hypotension", (104, 168), (72, 90)),
+    "temperature": ("fever", (361, 373), (385, 402)),
+    "pulse": ("tachycardia", (58, 96), (114, 148)),
+    "diastolic": ("", (-6, 6), (-6, 6)),
+    "breaths": ("hypoxia", (12, 18), (22, 32)),
+    "saturation": ("hypoxia", (94, 99), (80, 89)),
+}
+"""Each vital sign with the abnormal sign it shows, and its range without and with it. Diastolic is relative to systolic."""
 _SEVERITY_WEIGHTS = (22, 22, 19, 16, 12, 9)
 FIRST_DAY = date(2012, 1, 1)
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -60,18 +69,6 @@ class Patient:
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
-    """One set of vital signs; temperature in degrees Celsius."""
-
-    temperature: float
-    pulse: int
-    systolic: int
-    diastolic: int
-    breaths: int
-    saturation: int
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """One encounter of one patient."""
 
@@ -89,7 +86,8 @@ class Case:
     elsewhere: str
     chief: MedicalProblem
     signs: frozenset[str]
-    vitals: Vitals
+    vitals: dict[str, int]
+    """Temperature in tenths of a degree Celsius."""
 
     @property
     def age(self) -> int:
@@ -106,13 +104,7 @@ class WritingStyle:
     bullet: str
     width: int
     date: int
-    sloppy: bool
-    accents: bool
-    capitals: bool
-    fahrenheit: bool
-    table: bool
-    tight_units: bool
-    commas: bool
+    habits: frozenset[str]
     pages: int
 
 
@@ -127,6 +119,10 @@ def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:
     chief = dice.pick(specialty.coined) if dice.chance(0.35) else dice.pick(specialty.acute)
     severity = dice.weighted(range(6), _SEVERITY_WEIGHTS)
     signs = frozenset(dice.sample(SIGNS, severity))
+    doctors = [person(lexicon, dice) for _ in range(3)]
+    hospitals = [_hospital(lexicon, dice) for _ in range(2)]
+    vitals = {name: dice.between(*(bad if sign in signs else good)) for name, (sign, good, bad) in _VITALS.items()}
+    vitals["diastolic"] += round(vitals["systolic"] * 0.58)
     return Case(
         lexicon=lexicon,
         patient=patient,
@@ -135,14 +131,14 @@ def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:
         admitted=admitted,
         discharged=discharged,
         today=discharged if kind["name"] == "discharge summary" else admitted,
-        attending=person(lexicon, dice),
-        family_doctor=person(lexicon, dice),
-        colleague=person(lexicon, dice),
-        hospital=_hospital(lexicon, dice),
-        elsewhere=_hospital(lexicon, dice),
+        attending=doctors[0],
+        family_doctor=doctors[1],
+        colleague=doctors[2],
+        hospital=hospitals[0],
+        elsewhere=hospitals[1],
         chief=chief,
         signs=signs,
-        vitals=_vitals(dice, signs),
+        vitals=vitals,
     )
 
 
@@ -175,33 +171,15 @@ def agree(words: str, gender: str) -> str:
     return feminine if feminine and gender.upper() == "F" else masculine
 
 
-def _vitals(dice: Dice, signs: frozenset[str]) -> Vitals:
-    systolic = dice.between(72, 90) if "hypotension" in signs else dice.between(104, 168)
-    return Vitals(
-        temperature=(dice.between(385, 402) if "fever" in signs else dice.between(361, 373)) / 10,
-        pulse=dice.between(114, 148) if "tachycardia" in signs else dice.between(58, 96),
-        systolic=systolic,
-        diastolic=round(systolic * 0.58) + dice.between(-6, 6),
-        breaths=dice.between(22, 32) if "hypoxia" in signs else dice.between(12, 18),
-        saturation=dice.between(80, 89) if "hypoxia" in signs else dice.between(94, 99),
-    )
-
-
-def draw_style(dice: Dice, language: str) -> WritingStyle:
-    """Draw somebody's habits. Few notes are sloppy, in capitals, or very long (`pages` of daily entries)."""
+def draw_style(lexicon: Lexicon, dice: Dice) -> WritingStyle:
+    """Draw somebody's habits. Few notes are very long, with `pages` of daily entries."""
     roll = dice.roll()
     return WritingStyle(
         heading=dice.pick(_HEADINGS),
         bullet=dice.pick(_BULLETS),
         width=dice.between(66, 84) if dice.chance(0.35) else 0,
         date=dice.between(0, DATE_FORMS - 1),
-        sloppy=dice.chance(0.2),
-        accents=language == "en" or not dice.chance(0.08),
-        capitals=dice.chance(0.02),
-        fahrenheit=language == "en" and dice.chance(0.6),
-        table=dice.chance(0.55),
-        tight_units=dice.chance(0.15),
-        commas=language == "es" and dice.chance(0.6),
+        habits=frozenset(habit for habit, chance in lexicon.notes["habits"].items() if dice.chance(chance)),
         pages=dice.between(14, 20) if roll < 0.015 else dice.between(5, 8) if roll < 0.06 else 0,
     )
 

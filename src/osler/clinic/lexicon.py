@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -31,12 +31,12 @@ class DrugClass:
     coined: Sequence[str]
     brands: Sequence[str]
     strengths: Sequence[str]
-    strengths_of: dict[str, list[str]]
-    frequencies: Sequence[str]
     forms: Sequence[str]
     ways: Sequence[str]
     effects: Sequence[str]
     avoid: Sequence[str]
+    frequencies: Sequence[str] = ()
+    strengths_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class MedicalProblem:
     """A disease with its synonyms, the drug classes that treat it, and a broader name for it."""
 
     name: str
-    also: Sequence[str]
     specialty: str
-    classes: Sequence[str]
-    label: str
     general: str
-    gender: str
+    classes: Sequence[str]
+    also: Sequence[str] = ()
+    label: str = ""
+    gender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,35 +187,26 @@ def _classes(drugs: dict[str, Any], split: str) -> dict[str, DrugClass]:
     brands = share((head + tail for head in drugs["brand_heads"] for tail in drugs["brand_tails"]), split, "brand")
     classes = {}
     for place, (name, entry) in enumerate(drugs["classes"].items()):
+        fields = {key: words for key, words in entry.items() if key != "stem"}
+        for key, salt in (("listed", "drug"), ("effects", "problem"), ("avoid", "problem")):
+            fields[key] = _listed(entry[key], split, salt)
         stem = entry["stem"]
-        classes[name] = DrugClass(
-            name=name,
-            groups=entry["group"],
-            listed=_listed(entry["names"], split, "drug"),
-            coined=share((start + stem for start in beginnings), split, "drug") if stem else (),
-            brands=brands[place :: len(drugs["classes"])] if stem else (),
-            strengths=entry["strengths"],
-            strengths_of=entry.get("strengths_of", {}),
-            frequencies=entry.get("frequencies", ()),
-            forms=entry["forms"],
-            ways=entry["ways"],
-            effects=_listed(entry["effects"], split, "problem"),
-            avoid=_listed(entry["avoid"], split, "problem"),
-        )
+        coined = share((start + stem for start in beginnings), split, "drug") if stem else ()
+        mine = brands[place :: len(drugs["classes"])] if stem else ()
+        classes[name] = DrugClass(name=name, coined=coined, brands=mine, **fields)
     return classes
 
 
 def _specialty(name: str, problems: dict[str, Any], split: str) -> Specialty:
     entry, coin = problems[name], problems["coin"]
 
-    def read(raw: dict[str, Any]) -> MedicalProblem:
-        label, gender = raw.get("label", ""), raw.get("g", "")
-        return MedicalProblem(raw["name"], raw["also"], name, raw["rx"], label, entry["kind_of"], gender)
-
+    acute, chronic = (
+        tuple(MedicalProblem(specialty=name, general=entry["kind_of"], **raw) for raw in entry[key])
+        for key in ("acute", "chronic")
+    )
     # Document labels come from chronic diseases, so all splits have all of them.
-    usable = set(_listed([raw["name"] for raw in entry["acute"]], split, "problem"))
-    acute = tuple(read(raw) for raw in entry["acute"] if raw["name"] in usable)
-    chronic = tuple(map(read, entry["chronic"]))
+    usable = _listed([problem.name for problem in acute], split, "problem")
+    acute = tuple(problem for problem in acute if problem.name in usable)
     classes = tuple(dict.fromkeys(c for problem in (*acute, *chronic) for c in problem.classes))
     made: dict[str, MedicalProblem] = {}
     unprefixed = set()
@@ -224,7 +215,7 @@ def _specialty(name: str, problems: dict[str, Any], split: str) -> Specialty:
             base, means = root["root"] + suffix["suffix"], suffix["means"].format(**root)
             unprefixed.add(base)
             for word in (prefix + base for prefix in coin["prefixes"]):
-                made[word] = MedicalProblem(word, (), name, classes, "", means, suffix.get("g", ""))
+                made[word] = MedicalProblem(word, name, means, classes, gender=suffix.get("gender", ""))
     mine = [made[word] for word in share(made, split, "problem")]
     plain = tuple(problem for problem in mine if problem.name in unprefixed)
     # Names without a prefix are few but the most natural: draw them as often as the others.

@@ -39,7 +39,7 @@ def note(number: int, *, language: Language, seed: int, split: Split) -> Documen
     words = lexicon(language, split)
     dice = Dice(seed, "note", language, split, number)
     case = make_case(words, seed, number, dice)
-    style = draw_style(dice, language)
+    style = draw_style(words, dice)
     scribe = NoteScribe(case, dice, style)
     scribe.title = dice.pick(case.kind["title"])
     for name in case.kind["sections"]:
@@ -66,8 +66,8 @@ def note(number: int, *, language: Language, seed: int, split: Split) -> Documen
         value=float(len(case.signs)),
         meta=meta,
         width=style.width,
-        accents=style.accents,
-        capitals=style.capitals,
+        accents="unaccented" not in style.habits,
+        capitals="capitals" in style.habits,
     )
 
 
@@ -83,7 +83,8 @@ def abstract(number: int, *, language: Language, seed: int, split: Split) -> Doc
     dice = Dice(seed, "abstract", language, split, number)
     case = make_case(words, seed, number, dice)
     # Journals are proofread: no typos, capitals, dropped accents or wrapped lines.
-    scribe = NoteScribe(case, dice, replace(draw_style(dice, language), sloppy=False))
+    style = draw_style(words, dice)
+    scribe = NoteScribe(case, dice, replace(style, habits=style.habits - {"sloppy"}))
     topic = scribe.topic_of(case.chief)
     scribe.write(dice.pick(texts["title"]), topic)
     scribe.builder.text(".\n")
@@ -213,7 +214,7 @@ def _labs(scribe: NoteScribe) -> None:
         scribe.write(intro)
         builder.text("\n")
     labs = dice.sample(scribe.lexicon.labs, dice.between(3, 8))
-    if scribe.style.table:
+    if "table" in scribe.style.habits:
         _lab_table(scribe, texts, labs)
     else:
         units = dice.chance(0.5)

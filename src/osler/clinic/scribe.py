@@ -97,7 +97,7 @@ class Scribe(ABC):
 
     def say(self, text: str) -> None:
         """Write text without annotation; a sloppy writer misspells a word now and then."""
-        if self.style.sloppy and self.dice.chance(0.06):
+        if "sloppy" in self.style.habits and self.dice.chance(0.06):
             words = text.split(" ")
             place = int(self.dice.roll() * len(words))
             words[place] = misspell(words[place], self.dice)
@@ -107,7 +107,7 @@ class Scribe(ABC):
     def put(self, slot: Slot, surface: str, label: str, attributes: Mapping[str, str] | None = None) -> None:
         """Write an annotated mention under the slot's name."""
         surface = capitalised(surface, slot)
-        if self.style.sloppy and label in _MISSPELT and self.dice.chance(0.12):
+        if "sloppy" in self.style.habits and label in _MISSPELT and self.dice.chance(0.12):
             words = surface.split(" ")
             words[-1] = misspell(words[-1], self.dice)
             surface = " ".join(words)

@@ -326,7 +326,7 @@ class NoteScribe(Scribe):
 
     def decimal(self, number: str) -> str:
         """A number with decimal commas if the note uses them."""
-        return number.replace(".", ",") if self.style.commas else number
+        return number.replace(".", ",") if "commas" in self.style.habits else number
 
     def imaging_words(self, slot: Slot) -> str:
         return self._placed(self.dice.pick(self.lexicon.imaging[self.topic.problem.specialty]))
@@ -339,8 +339,8 @@ class NoteScribe(Scribe):
         return self._placed(self.dice.pick(self.lexicon.operations[self.topic.problem.specialty]))
 
     def temp_words(self, slot: Slot) -> str:
-        celsius = self.case.vitals.temperature
-        return f"{celsius * 9 / 5 + 32:.1f}" if self.style.fahrenheit else self.decimal(f"{celsius:.1f}")
+        celsius = self.case.vitals["temperature"] / 10
+        return f"{celsius * 9 / 5 + 32:.1f}" if "fahrenheit" in self.style.habits else self.decimal(f"{celsius:.1f}")
 
     # Drugs, prescriptions and their parts.
 
@@ -390,9 +390,9 @@ class NoteScribe(Scribe):
         if amount is None or self.dice.chance(0.2):
             amount = self._varied(self.dice.pick(drug.group.strengths_of.get(name) or drug.group.strengths))
             self.strengths[name] = amount
-        if self.style.tight_units:
+        if "tight_units" in self.style.habits:
             amount = amount.replace(" ", "", 1)
-        return self.decimal(amount.replace(",", "")) if self.style.commas else amount
+        return self.decimal(amount.replace(",", "")) if "commas" in self.style.habits else amount
 
     def _varied(self, amount: str) -> str:
         """A listed amount, a multiple of it, or a range: prescribers write more numbers than a list can hold."""

@@ -12,8 +12,8 @@ from osler.clinic.labels import ID_KINDS
 from osler.clinic.notes import notes
 from osler.text.document import Document, Span
 
-_FIRST_SET = 521 / 790
-"""Share of the training records in the first set."""
+_FIRST_SET, _BOTH_SETS = 521, 790
+"""Training records of the release in the first set, and in both."""
 _CATEGORIES = {
     "NAME": ("PATIENT", "DOCTOR", "USERNAME"),
     "PROFESSION": ("PROFESSION",),
@@ -66,7 +66,7 @@ def make(writer: DistributionWriter) -> None:
     test = list(_records(notes(size, language="en", seed=seed, split="test"), 100 + n))
     # All records of a patient are in one set.
     patients = list(dict.fromkeys(map(_patient, train)))
-    border = min(round(len(patients) * _FIRST_SET), len(patients) - 1)
+    border = min(round(len(patients) * _FIRST_SET / _BOTH_SETS), len(patients) - 1)
     first = [record for record in train if _patient(record) in patients[:border]]
     parts = (("train", first), ("train", train[len(first) :]), ("test", test))
     for folder, (split, records) in zip(writer.packages, parts, strict=True):
