@@ -60,11 +60,8 @@ class Patient:
     allergy: str
     kin: str
     relative: Person
-    mrn: str
-    plan: str
-    phone: str
-    street: str
-    city: str
+    identity: dict[str, str]
+    """Record number (`mrn`), insurance number (`plan`), phone, street and city."""
     profession: str
 
 
@@ -79,11 +76,10 @@ class Case:
     admitted: date
     discharged: date
     today: date
-    attending: Person
-    family_doctor: Person
-    colleague: Person
-    hospital: str
-    elsewhere: str
+    doctors: dict[str, Person]
+    """The attending physician (""), the family doctor ("pcp") and a colleague ("other")."""
+    hospitals: dict[str, str]
+    """The hospital of the encounter ("") and another one ("other")."""
     chief: MedicalProblem
     signs: frozenset[str]
     vitals: dict[str, int]
@@ -119,8 +115,8 @@ def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:
     chief = dice.pick(specialty.coined) if dice.chance(0.35) else dice.pick(specialty.acute)
     severity = dice.weighted(range(6), _SEVERITY_WEIGHTS)
     signs = frozenset(dice.sample(SIGNS, severity))
-    doctors = [person(lexicon, dice) for _ in range(3)]
-    hospitals = [_hospital(lexicon, dice) for _ in range(2)]
+    doctors = {role: person(lexicon, dice) for role in ("", "pcp", "other")}
+    hospitals = {role: draw_identity(lexicon, dice, "hospital") for role in ("", "other")}
     vitals = {name: dice.between(*(bad if sign in signs else good)) for name, (sign, good, bad) in _VITALS.items()}
     vitals["diastolic"] += round(vitals["systolic"] * 0.58)
     return Case(
@@ -131,11 +127,8 @@ def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:
         admitted=admitted,
         discharged=discharged,
         today=discharged if kind["name"] == "discharge summary" else admitted,
-        attending=doctors[0],
-        family_doctor=doctors[1],
-        colleague=doctors[2],
-        hospital=hospitals[0],
-        elsewhere=hospitals[1],
+        doctors=doctors,
+        hospitals=hospitals,
         chief=chief,
         signs=signs,
         vitals=vitals,
@@ -156,11 +149,7 @@ def _make_patient(lexicon: Lexicon, seed: int, number: int) -> Patient:
         allergy=dice.pick(list(lexicon.classes)),
         kin=dice.pick(people["kin_female" if relative.sex == "F" else "kin_male"]),
         relative=relative,
-        mrn=draw_identity(lexicon, dice, "mrn"),
-        plan=draw_identity(lexicon, dice, "plan"),
-        phone=draw_identity(lexicon, dice, "phone"),
-        street=_street(lexicon, dice),
-        city=dice.pick(lexicon.cities),
+        identity={name: draw_identity(lexicon, dice, name) for name in ("mrn", "plan", "phone", "street", "city")},
         profession=agree(dice.pick(people["professions"]), who.sex),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from osler.clinic.case import DATE_FORMS, FIRST_DAY, person, write_date
@@ -25,6 +26,8 @@ SAME_KIND = 0.5
 
 KIND_SIZE = 5
 """Days and years are of one kind if they fall in the same block of this many."""
+
+_POLARITY = ("present", "absent")
 
 SentencePair = tuple[str, str]
 Facts = dict[str, tuple[str, str]]
@@ -87,7 +90,7 @@ class Phrasebook:
                     continue
             return Concept(name, found.general, found.specialty)
 
-    def drug_class(self, unlike: str = "", *, milligrams: bool = False) -> DrugClass:
+    def drug_class(self, unlike: str = "", milligrams: bool = False) -> DrugClass:
         """A class of drugs other than `unlike`; with `milligrams`, one that is dosed in them."""
         while True:
             group = self.lexicon.classes[self.dice.pick(list(self.lexicon.classes))]
@@ -97,9 +100,9 @@ class Phrasebook:
     def drug_name(self, group: DrugClass) -> str:
         return self.dice.pick(group.coined if group.coined and self.dice.chance(0.35) else group.listed)
 
-    def medicine(self, unlike: str = "", *, milligrams: bool = False) -> Concept:
-        """A drug; its class is the broader name."""
-        group = self.drug_class(unlike, milligrams=milligrams)
+    def medicine(self, unlike: Concept | None = None, *, milligrams: bool = False) -> Concept:
+        """A drug, of another class than `unlike`; its class is the broader name."""
+        group = self.drug_class(unlike.kind if unlike else "", milligrams)
         return Concept(self.drug_name(group), group.groups[0], group.name)
 
     def symptom(self) -> str:
@@ -143,53 +146,38 @@ def _surrounded(book: Phrasebook, sentence: str) -> str:
     return f"{sentence} {other}" if roll < 0.75 else f"{other} {sentence}"
 
 
-def _claims(book: Phrasebook, label: str, values: SentencePair) -> tuple[str, str]:
+def _claims(book: Phrasebook, label: str, values: tuple[str, str]) -> tuple[str, str]:
     """What the hypothesis claims and the premise states: the same, the opposite, or (neutral) either."""
     claimed = book.dice.pick(values)
     if label == "neutral":
         return claimed, book.dice.pick(values)
-    return claimed, claimed if label == "entailment" else _opposite(claimed, values)
+    return claimed, claimed if label == "entailment" else values[1 - values.index(claimed)]
 
 
-def _opposite(value: str, values: SentencePair) -> str:
-    return values[1 - values.index(value)]
-
-
-def _assertion(book: Phrasebook, label: str, concept: Concept, other: Concept, prefix: str = "") -> SentencePair:
+def _assertion(book: Phrasebook, label: str, prefix: str = "") -> SentencePair:
     """State a concept, then claim or deny it, its broader concept, or another one.
 
     Having a disease entails having its kind, and lacking the kind entails lacking the disease. Nothing follows the
-    other way round, or from a suspicion, a relative's disease or another disease.
+    other way round, or from a suspicion, a relative's disease or another disease. Drugs work the same way.
     """
-    dice, name, broader = book.dice, concept.name, concept.broader
-    values = ("present", "absent")
-    claimed = dice.pick(values)
+    dice, draw = book.dice, book.medicine if prefix else book.disease
+    concept = draw()
+    name, broader, other = concept.name, concept.broader, draw(concept).name
     if label == "neutral":
-        roll = dice.roll()
-        stated = dice.pick(values)
+        claimed, roll, stated = dice.pick(_POLARITY), dice.roll(), dice.pick(_POLARITY)
         # Having a kind of disease says nothing about this disease; lacking this disease says nothing about its kind.
         premise, asked = (broader, name) if stated == "present" else (name, broader)
         if roll < 0.3:
-            premise, asked = name, other.name
+            premise, asked = name, other
         elif roll < 0.65 and not prefix:
             stated, asked = dice.pick(("possible", "family")), dice.pick((name, broader))
             premise = name
     else:
-        stated = claimed if label == "entailment" else _opposite(claimed, values)
+        claimed, stated = _claims(book, label, _POLARITY)
         either = name if dice.chance(0.5) else broader
         premise, asked = (name, either) if stated == "present" else (either, name)
     sentence = book.pick(f"{prefix}state", stated, c=premise, d=book.disease().name)
     return _surrounded(book, sentence), book.pick(f"{prefix}claim", claimed, c=asked)
-
-
-def _disease(book: Phrasebook, label: str) -> SentencePair:
-    concept = book.disease()
-    return _assertion(book, label, concept, book.disease(concept))
-
-
-def _medicine(book: Phrasebook, label: str) -> SentencePair:
-    concept = book.medicine()
-    return _assertion(book, label, concept, book.medicine(concept.kind), "drug_")
 
 
 def _measure(book: Phrasebook, label: str) -> SentencePair:
@@ -218,7 +206,7 @@ def _dose(book: Phrasebook, label: str) -> SentencePair:
     if label == "contradiction":
         total = amount * dice.pick([count for count in (1, 2, 3, 4, 6) if count != times])
     elif label == "neutral":
-        asked = book.medicine(concept.kind, milligrams=True).name
+        asked = book.medicine(concept, milligrams=True).name
     words = book.pairs["dose"]["times"][times - 1]
     premise = book.pick("dose", "premise", c=concept.name, n=str(amount), times=words)
     return _surrounded(book, premise), book.pick("dose", "claim", c=asked, total=str(total))
@@ -256,17 +244,17 @@ def _stay(book: Phrasebook, label: str) -> SentencePair:
 
 
 def _allergy(book: Phrasebook, label: str) -> SentencePair:
-    group = book.drug_class()
-    name = book.drug_name(group)
-    claimed, told = _claims(book, label, ("present", "absent"))
-    asked = book.medicine(group.name).name if label == "neutral" else name
-    premise = book.pick("allergy", told, c=name, e=book.dice.pick(group.effects))
+    concept = book.medicine()
+    claimed, told = _claims(book, label, _POLARITY)
+    asked = book.medicine(concept).name if label == "neutral" else concept.name
+    effect = book.dice.pick(book.lexicon.classes[concept.kind].effects)
+    premise = book.pick("allergy", told, c=concept.name, e=effect)
     return _surrounded(book, premise), book.pick("allergy", f"claim_{claimed}", c=asked)
 
 
 FAMILIES: dict[str, tuple[Callable[[Phrasebook, str], SentencePair], int]] = {
-    "disease": (_disease, 8),
-    "medicine": (_medicine, 4),
+    "disease": (_assertion, 8),
+    "medicine": (partial(_assertion, prefix="drug_"), 4),
     "measure": (_measure, 4),
     "dose": (_dose, 2),
     "age": (_age, 2),

@@ -32,11 +32,6 @@ _AREAS = {
 class NoteScribe(Scribe):
     """Writes notes and abstracts."""
 
-    @classmethod
-    def knows(cls, kind: str) -> bool:
-        """Whether this is a kind of slot."""
-        return kind in table("slots") or hasattr(cls, f"write_{kind}") or hasattr(cls, f"{kind}_words")
-
     def fill(self, slot: Slot) -> None:
         write = getattr(self, f"write_{slot.kind}", None)
         if write is not None:
@@ -60,20 +55,19 @@ class NoteScribe(Scribe):
         who, form = self.case.patient.person, slot.modifier
         if form == "last" and self.lexicon.language == "es" and self.dice.chance(0.6):
             return who.surname.split()[0]
-        forms = {"listed": f"{who.surname}, {who.given}", "last": who.surname, "first": who.given.split()[0]}
-        return forms.get(form, who.full)
+        return {"listed": f"{who.surname}, {who.given}", "last": who.surname}.get(form, who.full)
 
     def relative_words(self, slot: Slot) -> str:
         who = self.case.patient.relative
         return who.given.split()[0] if slot.modifier == "first" else who.full
 
-    def _which_doctor(self, form: str) -> Person:
-        case = self.case
-        return case.family_doctor if form.startswith("pcp") else case.colleague if form == "other" else case.attending
+    def _which_doctor(self, slot: Slot) -> Person:
+        """{doctor.pcp} and {doctor.pcp_last} are the same person."""
+        doctors = self.case.doctors
+        return doctors.get(slot.modifier.partition("_")[0], doctors[""])
 
     def doctor_words(self, slot: Slot) -> str:
-        form = slot.modifier
-        who = self._which_doctor(form)
+        who, form = self._which_doctor(slot), slot.modifier
         if form == "initials":
             return "".join(word[0] for word in who.full.split())
         if form.endswith("last") or (form == "other" and self.dice.chance(0.5)):
@@ -82,16 +76,16 @@ class NoteScribe(Scribe):
 
     def dr_words(self, slot: Slot) -> str:
         """Dr. or Dra., with the article or preposition that Spanish joins to it: {dr.pcp.del}."""
-        titles: dict[str, str] = self.lexicon.notes["doctor_titles"][self._which_doctor(slot.modifier).sex]
+        titles: dict[str, str] = self.lexicon.notes["doctor_titles"][self._which_doctor(slot).sex]
         return titles[slot.modifiers[-1] if slot.modifiers and slot.modifiers[-1] in titles else "plain"]
 
     def hospital_words(self, slot: Slot) -> str:
-        name = self.case.elsewhere if slot.modifier == "other" else self.case.hospital
+        name = self.case.hospitals.get(slot.modifier, self.case.hospitals[""])
         short = "".join(word[0] for word in name.split() if word[0].isupper())
         return short if len(short) > 2 and (slot.modifier == "short" or self.dice.chance(0.2)) else name
 
     def email_words(self, slot: Slot) -> str:
-        owner = self.case.attending if "doctor" in slot.modifiers else self.case.patient.relative
+        owner = self.case.doctors[""] if "doctor" in slot.modifiers else self.case.patient.relative
         return email(self.lexicon, self.dice, owner)
 
     def date_words(self, slot: Slot) -> str:
@@ -200,7 +194,7 @@ class NoteScribe(Scribe):
         for place, problem in enumerate(known):
             if place:
                 self.say(", " if place < len(known) - 1 else self.dice.pick(self.lexicon.notes["lists"]["and"]))
-            self._disease(Slot("chronic", capital=slot.capital and not place), problem)
+            self._disease(Slot("chronic"), problem)
 
     def write_other(self, slot: Slot) -> None:
         """A disease the patient does not have: denied, suspected, or a relative's."""
@@ -228,13 +222,12 @@ class NoteScribe(Scribe):
         self._mention(slot, draw)
 
     def write_symptoms(self, slot: Slot) -> None:
-        """A list of symptoms with one assertion, as in "denies fever, chills or cough"."""
-        count = self.dice.between(2, 4)
-        joints = self.lexicon.notes["lists"]["or" if assertion(slot) == "absent" else "and"]
+        """A list of symptoms that are denied: "fever, chills or cough"."""
+        count, joints = self.dice.between(2, 4), self.lexicon.notes["lists"]["or"]
         for place in range(count):
             if place:
                 self.say(", " if place < count - 1 else joints[0] if count == 2 else self.dice.pick(joints))
-            self.write_symptom(Slot("symptom", slot.modifiers) if place else slot)
+            self.write_symptom(slot)
 
     def write_finding(self, slot: Slot) -> None:
         dice, area = self.dice, slot.modifier
