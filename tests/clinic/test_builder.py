@@ -1,4 +1,4 @@
-"""The builder and the template language: text, spans and relations come out as they were written."""
+"""The builder and the template language keep text, spans and relations as they were written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_marks_cover_what_was_written() -> None:
     assert [relation.key for relation in document.relations] == [("TrAP", "T1", "T2"), ("Reason-Drug", "T2", "T1")]
 
 
-def test_relations_without_direction_run_with_the_text() -> None:
+def test_undirected_relations_are_in_text_order() -> None:
     builder = NoteBuilder()
     first = builder.mark("a", "DRUG")
     second = builder.mark("b", "DRUG")
@@ -40,7 +40,7 @@ def test_relations_without_direction_run_with_the_text() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.text(alphabet="ab cdñ\n", max_size=200), st.integers(1, 40))
-def test_wrapping_only_turns_blanks_into_breaks(text: str, width: int) -> None:
+def test_wrapping_only_turns_spaces_into_line_breaks(text: str, width: int) -> None:
     wrapped = wrap(text, width)
     assert len(wrapped) == len(text)
     assert all(new == old or (old == " " and new == "\n") for old, new in zip(text, wrapped, strict=True))
@@ -48,7 +48,7 @@ def test_wrapping_only_turns_blanks_into_breaks(text: str, width: int) -> None:
         assert len(line) <= width or " " not in line.strip(" ")
 
 
-def test_lost_accents_and_capitals_keep_offsets() -> None:
+def test_dropped_accents_and_capitals_keep_offsets() -> None:
     builder = NoteBuilder()
     builder.text("Dña. Ñ: ")
     builder.mark("fiebre ½ º ß", "PROBLEM")
@@ -81,7 +81,7 @@ def test_a_broken_template_is_refused(source: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="abcdefg7-", min_size=1, max_size=12), st.integers(0, 99))
-def test_a_slip_changes_one_place_of_a_long_word(word: str, seed: int) -> None:
+def test_a_misspelling_changes_one_place_of_a_long_word(word: str, seed: int) -> None:
     slip = misspell(word, Dice(seed))
     if len(word) < 5 or not word.isalpha():
         assert slip == word

@@ -36,7 +36,7 @@ def _gold(document: Document, labels: tuple[str, ...]) -> set[Key]:
 
 
 class Lookup:
-    """The best a list can do: each phrase gets its commonest label in training, or none where that is commoner."""
+    """The best a word list can do: each phrase gets its most common label in training, or none if that is more common."""
 
     def __init__(self, documents: list[Document], labels: tuple[str, ...]) -> None:
         seen: dict[tuple[str, ...], Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""Fake distributions: official names and lines, read strictly by the same readers, the same bytes for the same order."""
+"""Fake distributions have official file names and lines, pass the strict readers, and are reproducible to the byte."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from osler.text.document import Document, Record, Relation, Span
 N = 12
 NAMES = DISTRIBUTIONS.names()
 CARDS = sorted({*NAMES, *TASKS} & card_paths().keys())
-"""The tasks that are read from these distributions."""
+"""Tasks that are read from these distributions."""
 Made = dict[tuple[str, bool], Artifact]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Every distribution, in folders and in archives."""
+    """Every distribution, as folders and as archives."""
     folder = tmp_path_factory.mktemp("distributions")
     return {
         (name, archives): run(SynthesizeRecipe(task=name, n=N, archives=archives), folder / f"{name}-{archives}")
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def read(artifact: Artifact, name: str, split: str) -> list[Record]:
-    """A split through the format's reader, which raises at the first defect."""
+    """Read a split with the format's reader, which raises at the first defect."""
     distribution = get_distribution(name)
     with SourceTree.open(artifact.path) as tree:
         chosen = tree.select(*distribution.splits[split])
@@ -58,7 +58,7 @@ def documents(made: Made, name: str, split: str = "train") -> list[Document]:
 
 
 def content(record: Record) -> object:
-    """All but the id, which in some formats has the file's place in it."""
+    """Everything but the id, which in some formats contains the path of the file."""
     return record.with_(id="")
 
 
@@ -75,7 +75,7 @@ def test_the_reader_finds_exactly_what_was_generated(name: str, archives: bool, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_archives_and_folders_hold_the_same(name: str, made: Made) -> None:
+def test_archives_and_folders_have_the_same_content(name: str, made: Made) -> None:
     for split in get_distribution(name).splits:
         plain, packed = (read(made[name, archives], name, split) for archives in (False, True))
         assert list(map(content, plain)) == list(map(content, packed))
@@ -121,7 +121,9 @@ def test_the_readme_says_that_nothing_is_real(name: str, made: Made) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_order_gives_the_same_bytes_and_another_seed_others(name: str, made: Made, tmp_path: Path) -> None:
+def test_the_same_recipe_gives_the_same_bytes_and_another_seed_other_text(
+    name: str, made: Made, tmp_path: Path
+) -> None:
     again = run(SynthesizeRecipe(task=name, n=N, archives=True), tmp_path / "again")
     assert again.manifest.files == made[name, True].manifest.files
     other = run(SynthesizeRecipe(task=name, n=N, seed=1), tmp_path / "other")
@@ -137,14 +139,14 @@ def test_the_format_is_recognised(name: str, made: Made) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_smallest_order_fills_every_official_folder(name: str, tmp_path: Path) -> None:
+def test_the_smallest_size_fills_every_official_folder(name: str, tmp_path: Path) -> None:
     run(SynthesizeRecipe(task=name, n=4), tmp_path / "out")
     for folder in get_distribution(name).packages:
         place = tmp_path / "out" / folder
         assert place.is_file() or any(path.is_file() for path in place.rglob("*"))
 
 
-def test_splits_are_as_large_as_they_are_to_training_in_the_release(made: Made) -> None:
+def test_splits_keep_the_proportions_of_the_release(made: Made) -> None:
     counts = {name: made[name, False].manifest.counts for name in NAMES}
     assert (counts["i2b2-2010"]["test"], counts["i2b2-2012"]["test"]) == (18, 8)
     assert (counts["mednli"]["dev"], counts["n2c2-2018"]["test"]) == (1, 8)
@@ -212,7 +214,7 @@ def test_every_line_has_the_official_grammar(name: str, place: str, line: str, m
     assert [found for found in lines if not re.fullmatch(line, found)] == []
 
 
-def test_i2b2_2010_relations_stay_in_a_line_and_only_problems_are_asserted(made: Made) -> None:
+def test_i2b2_2010_relations_stay_on_a_line_and_only_problems_have_assertions(made: Made) -> None:
     notes = documents(made, "i2b2-2010") + documents(made, "i2b2-2010", "test")
     assert {span.label for note in notes for span in note.spans if "assertion" in span.attributes} == {"problem"}
     assert len({span.attributes.get("assertion") for note in notes for span in note.spans}) > 4
@@ -240,7 +242,7 @@ def test_i2b2_2012_has_events_times_section_times_and_links(made: Made) -> None:
     assert "'" not in "".join(note.text for note in notes)
 
 
-def test_i2b2_2014_names_identifiers_as_officially(made: Made) -> None:
+def test_i2b2_2014_has_the_official_categories_and_sets(made: Made) -> None:
     notes = documents(made, "i2b2-2014")
     elements = {(span.attributes["element"], span.label) for note in notes for span in note.spans}
     assert {("ID", "MEDICALRECORD"), ("NAME", "DOCTOR"), ("CONTACT", "PHONE"), ("LOCATION", "HOSPITAL")} <= elements
@@ -291,7 +293,7 @@ def test_mimic_drops_errors_and_keeps_quotes_and_line_breaks(tmp_path: Path) -> 
     assert {note.meta["category"] for note in every} >= {"Physician", "Discharge summary"}
 
 
-def test_ictusnet_marks_suggestions_and_notes_normal_values(made: Made) -> None:
+def test_ictusnet_marks_suggestions_and_has_normalised_values(made: Made) -> None:
     folder = made["ictusnet", False].path / "ictusnet"
     assert any("\t_SUG_" in path.read_text() for path in folder.glob("*.ann"))
     notes = documents(made, "ictusnet")
@@ -300,7 +302,7 @@ def test_ictusnet_marks_suggestions_and_notes_normal_values(made: Made) -> None:
     assert all(date.fromisoformat(span.attributes["AnnotatorNotes"]) for span in days)
 
 
-def test_orders_that_cannot_be_met_say_so(tmp_path: Path) -> None:
+def test_a_wrong_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="i2b2-2010"):
         run(SynthesizeRecipe(task="i2b2-2011"), tmp_path / "out")
     from osler.core.config import load_recipe
@@ -309,7 +311,7 @@ def test_orders_that_cannot_be_met_say_so(tmp_path: Path) -> None:
         load_recipe(SynthesizeRecipe, options={"task": "mednli", "n": 1})
 
 
-def test_the_command_makes_the_distribution_and_prints_its_place(tmp_path: Path) -> None:
+def test_the_command_makes_the_distribution_and_prints_its_path(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from osler.cli.main import app
@@ -331,7 +333,7 @@ def test_the_plan_names_what_is_made_up(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_edits_move_spans_along(data: st.DataObject) -> None:
+def test_edits_move_spans(data: st.DataObject) -> None:
     text = data.draw(st.text("ab \n", min_size=1, max_size=30))
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     edits = [(a, b, data.draw(st.text("xyz", max_size=3))) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
@@ -361,7 +363,7 @@ def test_notes_keep_every_mention_when_tokenised_and_deidentified() -> None:
                 assert span.text_in(note.text) not in clean.text
 
 
-def test_a_discontinuous_mention_swallows_what_it_runs_over() -> None:
+def test_a_discontinuous_mention_merges_with_mentions_inside_it() -> None:
     wide = Span(((0, 4), (15, 24)), "problem", "T1")
     note = Document(
         "d",
@@ -374,7 +376,7 @@ def test_a_discontinuous_mention_swallows_what_it_runs_over() -> None:
     assert [relation.key for relation in merged.relations] == [("TrCP", "T3", "T1")]
 
 
-def test_times_have_normal_values() -> None:
+def test_times_have_timex_values() -> None:
     def values(label: str, *mentions: str) -> list[str]:
         return [time_value(label, mention, date(2015, 9, 7))[0] for mention in mentions]
 

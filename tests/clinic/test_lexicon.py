@@ -1,4 +1,4 @@
-"""The data files: every template can be written, every name it uses exists, and splits have words of their own."""
+"""Data files: every template can be rendered, every name in it exists, and each split has words of its own."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_every_split_can_write_about_every_specialty(language: Language) -> None
         assert all(group.listed and group.effects and group.avoid for group in words.classes.values())
 
 
-def test_shares_part_a_vocabulary_whatever_the_seed() -> None:
+def test_splits_share_a_vocabulary_the_same_way_for_every_seed() -> None:
     words = [f"word{number}" for number in range(2000)]
     alone = [set(share(words, split, "salt")) for split in SPLITS]
     assert set.union(*alone) == set(words)
@@ -135,7 +135,7 @@ def test_shares_part_a_vocabulary_whatever_the_seed() -> None:
     assert shared == {word for word in words if bucket(word, "salt") < 40}
 
 
-def test_dice_streams_are_their_keys() -> None:
+def test_dice_depend_only_on_seed_and_keys() -> None:
     first = [Dice(1, "a", 2).roll() for _ in range(3)]
     assert first[0] == first[1] == first[2]
     assert Dice(1, "a", 3).roll() != first[0]

@@ -1,4 +1,4 @@
-"""Notes: the same every time, gold in place, every label there, splits apart."""
+"""Notes are reproducible, gold is in place, every label occurs, and splits share no names."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_every_label_occurs_in_every_split(language: Language, split: Split, mad
 
 
 @ALL
-def test_relations_join_what_they_may_join(language: Language, split: Split, made: Made) -> None:
+def test_relations_link_the_right_labels(language: Language, split: Split, made: Made) -> None:
     for document in made(language, split):
         spans = {span.id: span for span in document.spans}
         keys = [relation.key for relation in document.relations]
@@ -111,7 +111,7 @@ def test_relations_join_what_they_may_join(language: Language, split: Split, mad
 
 
 @BOTH
-def test_people_of_one_split_are_unknown_in_another(language: Language, made: Made) -> None:
+def test_no_person_is_in_two_splits(language: Language, made: Made) -> None:
     def people(split: Split) -> set[str]:
         return {
             re.sub(r"\s+", " ", span.text_in(document.text)).lower()
@@ -138,7 +138,7 @@ def test_a_patient_has_more_than_one_note_and_one_record_number(language: Langua
         }
         by_patient.setdefault(document.meta["patient"], set()).update(identifiers)
     assert len(by_patient) == len(made(language, "train")) // NOTES_PER_PATIENT
-    # A letter may leave the number out, but nobody has two.
+    # A letter may omit the number, but nobody has two.
     assert max(len(identifiers) for identifiers in by_patient.values()) == 1
     assert sum(len(identifiers) for identifiers in by_patient.values()) > 0.9 * len(by_patient)
 
@@ -183,7 +183,7 @@ def test_the_severity_can_be_read_from_the_text(language: Language, made: Made) 
         signs: dict[str, bool] = {}
         for span in document.spans:
             name = " ".join(span.text_in(document.text).lower().split())
-            # A careless writer misspells a vital sign too.
+            # A sloppy writer misspells vital signs too.
             name = next(iter(difflib.get_close_matches(name, _VITALS, n=1, cutoff=0.85)), name)
             if span.label == "DEPARTMENT" and name in intensive:
                 signs["icu"] = True

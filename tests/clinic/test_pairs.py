@@ -1,4 +1,4 @@
-"""Sentence pairs: stable, in balance, and without a label that the hypothesis alone gives away."""
+"""Sentence pairs are reproducible and balanced, and the hypothesis alone does not give the label away."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_pairs_are_stable_and_differ_between_splits(
 
 
 @BOTH
-def test_entailment_labels_are_in_balance_in_every_family(language: Language) -> None:
+def test_entailment_labels_are_balanced_and_in_every_family(language: Language) -> None:
     pairs = list(entailment_pairs(900, language=language, seed=4, split="dev"))
     assert Counter(pair.labels for pair in pairs) == {(label,): 300 for label in ENTAILMENT_LABELS}
     for family in FAMILIES:
@@ -84,7 +84,7 @@ def test_similarity_takes_every_half_from_0_to_5(language: Language) -> None:
 
 
 @BOTH
-def test_similar_pairs_share_more_words_but_words_do_not_settle_it(language: Language) -> None:
+def test_similar_pairs_share_more_words_but_words_do_not_decide(language: Language) -> None:
     def shared(pair: TextPair) -> float:
         first, second = (set(re.findall(r"\w+", text.lower())) for text in (pair.first, pair.second))
         return len(first & second) / len(first | second)

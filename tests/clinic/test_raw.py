@@ -1,4 +1,4 @@
-"""Raw text: stable, with the dirt it says it has; abstracts with gold in place."""
+"""Raw text is reproducible and has the dirt that it claims; abstracts have gold in place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_records_are_stable_and_of_every_kind(language: Language) -> None:
 
 
 @BOTH
-def test_each_kind_of_dirt_is_what_it_says(language: Language) -> None:
+def test_each_kind_of_dirt_is_what_it_claims(language: Language) -> None:
     records = [record["text"] for record in raw_texts(300, language, 3)]
     for number, text in enumerate(records):
         kind = raw_kind(number, language, 3)

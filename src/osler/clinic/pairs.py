@@ -340,6 +340,8 @@ def _facts(book: Phrasebook, frame: dict[str, Any]) -> Facts:
 def _fact(book: Phrasebook, key: str) -> tuple[str, str]:
     """Draw a fact: its words, and its kind if it has one."""
     dice = book.dice
+    if key in book.pairs["facts"]:
+        return dice.pick(book.pairs["facts"][key]), ""
     if key == "drug":
         group = book.drug_class(milligrams=True)
         return book.drug_name(group), group.name
@@ -349,12 +351,6 @@ def _fact(book: Phrasebook, key: str) -> tuple[str, str]:
     if key in ("days", "year"):
         number = dice.between(2, 24) if key == "days" else book.day.year - dice.between(1, 20)
         return str(number), str(number // KIND_SIZE)
-    if key == "strength":
-        return f"{dice.pick((5, 10, 20, 25, 40, 50, 75, 100, 150, 250))} mg", ""
-    if key == "frequency":
-        return dice.pick(book.pairs["dose"]["times"]), ""
-    if key == "action":
-        return dice.pick(("start", "stop")), ""
     if key == "test":
         return dice.pick([test for test in book.lexicon.imaging[dice.pick(SPECIALTIES)] if "{" not in test]), ""
     if key == "date":
