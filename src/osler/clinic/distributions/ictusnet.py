@@ -15,8 +15,8 @@ from osler.clinic.template import Node, Slot, TemplateChoice, parse
 from osler.text.document import Document
 
 _SUGGESTED = "_SUG_"
-_SUGGESTIONS = 0.06
-_OPTIONAL = 0.65
+_SUGGESTED_SHARE = 0.06
+_OPTIONAL_CHANCE = 0.65
 
 Values = dict[str, tuple[str, str]]
 """Each fact of a report as it is written, and its normalised value."""
@@ -28,8 +28,8 @@ def _facts(words: Lexicon, dice: Dice) -> Values:
     values: Values = {}
     form = dice.between(0, DATE_FORMS - 1)
 
-    def day(name: str, day: date) -> None:
-        values[name] = (write_date(day, "es", form), day.isoformat())
+    def day(name: str, when: date) -> None:
+        values[name] = (write_date(when, "es", form), when.isoformat())
 
     def moment(name: str, when: datetime) -> None:
         day(name, when.date())
@@ -41,9 +41,9 @@ def _facts(words: Lexicon, dice: Dice) -> Values:
 
     def drug(name: str, group: str) -> None:
         drugs = words.classes[group]
-        drug = dice.pick(drugs.coined if drugs.coined and dice.chance(0.3) else drugs.listed)
+        chosen = dice.pick(drugs.coined if drugs.coined and dice.chance(0.3) else drugs.listed)
         strength = dice.pick(drugs.strengths) if dice.chance(0.6) else ""
-        values[name] = (f"{drug} {strength}".strip(), drug)
+        values[name] = (f"{chosen} {strength}".strip(), chosen)
 
     now = datetime(2014, 1, 1) + timedelta(days=dice.between(0, 2900), minutes=dice.between(0, 1439))
     moment("onset", now)
@@ -94,7 +94,7 @@ def _report(name: str, words: Lexicon, dice: Dice) -> Document:
     for section in table("es", "ictusnet")["sections"]:
         builder.text(f"{dice.pick(section['title'])}\n")
         for line in section["lines"]:
-            if not line.startswith("?") or dice.chance(_OPTIONAL):
+            if not line.startswith("?") or dice.chance(_OPTIONAL_CHANCE):
                 write(parse(line.removeprefix("?")).nodes)
                 builder.text("\n")
         builder.text("\n")
@@ -108,7 +108,7 @@ def make(writer: DistributionWriter) -> None:
     def reports() -> Iterator[Document]:
         for number in range(writer.sizes["train"]):
             report = _report(f"{90_000 + number}.utf8", words, Dice(writer.seed, "ictusnet", "train", number))
-            marks = (_SUGGESTED if suggest.chance(_SUGGESTIONS) else "" for _ in report.spans)
+            marks = (_SUGGESTED if suggest.chance(_SUGGESTED_SHARE) else "" for _ in report.spans)
             spans = (replace(span, label=mark + span.label) for mark, span in zip(marks, report.spans, strict=True))
             yield report.with_(spans=tuple(spans))
 
