@@ -161,7 +161,7 @@ def agree(words: str, gender: str) -> str:
 
 
 def draw_style(lexicon: Lexicon, dice: Dice) -> WritingStyle:
-    """Draw somebody's habits. Few notes are very long, with `pages` of daily entries."""
+    """Draw a clinician's habits. Few notes are very long, with `pages` of daily entries."""
     roll = dice.roll()
     return WritingStyle(
         heading=dice.pick(_HEADINGS),

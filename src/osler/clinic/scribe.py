@@ -11,7 +11,7 @@ from osler.clinic.case import Case, WritingStyle
 from osler.clinic.dice import Dice
 from osler.clinic.labels import ATTRIBUTE_RELATIONS, CONDITION_LABELS
 from osler.clinic.lexicon import DrugClass, LabTest, MedicalProblem
-from osler.clinic.template import Node, Slot, Template, TemplateChoice, parse
+from osler.clinic.template import Node, Slot, TemplateChoice, parse
 
 _ASSERTIONS = {name: name for name in ("absent", "possible", "conditional", "hypothetical")}
 _ASSERTIONS["family"] = "associated_with_someone_else"
@@ -84,7 +84,12 @@ class Scribe(ABC):
         self._named, self._open = {}, []
         template = parse(source)
         self._render(template.nodes)
-        self._relate(template)
+        named = self._named
+        for link in template.links:
+            if link[0] == "attrs":
+                self._link_parts(named[link[1]])
+            elif link[1] in named and link[2] in named:
+                self.builder.relate(link[0], named[link[1]], named[link[2]])
 
     def prescription(self, source: str) -> str:
         """Write a prescription inside a sentence, link its parts to its drug, and return the drug's span."""
@@ -175,14 +180,6 @@ class Scribe(ABC):
         attributes = {"PROBLEM": {"assertion": assertion(slot)}, "DRUG": {"kind": "drug"}}.get(slot.kind, {})
         self.labels.update(label for label in slot.modifiers if label in CONDITION_LABELS)
         self.keep(slot, self.builder.span(((start, self.builder.length),), slot.kind, attributes))
-
-    def _relate(self, template: Template) -> None:
-        named = self._named
-        for link in template.links:
-            if link[0] == "attrs":
-                self._link_parts(named[link[1]])
-            elif link[1] in named and link[2] in named:
-                self.builder.relate(link[0], named[link[1]], named[link[2]])
 
     def _link_parts(self, drug: str) -> None:
         for span in self._open:

@@ -27,7 +27,7 @@ _NOTICE = (
 
 
 class SynthesizeRecipe(Recipe):
-    """A fake distribution: of which task, and how large."""
+    """Recipe of a fake distribution."""
 
     task: str
     """Name of an access-controlled task."""

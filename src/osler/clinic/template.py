@@ -67,7 +67,7 @@ def parse(source: str) -> Template:
 
 
 def _sequence(text: str, position: int, stops: str) -> tuple[tuple[Node, ...], int]:
-    """Read nodes up to one of `stops`, or to the end of the text if there are none."""
+    """Read nodes up to one of `stops`; without stops, up to the end of the text."""
     nodes: list[Node] = []
     plain = _ALTERNATIVE_TEXT if "|" in stops else _TEXT
     while position < len(text) and text[position] not in stops:

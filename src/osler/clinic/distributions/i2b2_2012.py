@@ -32,7 +32,7 @@ _SOMEDAY = date(2010, 1, 1)
 def _official(note: Document, number: int) -> Document:
     assertions = {span.id: span.attributes.get("assertion", "present") for span in note.spans}
     note = tokenised(relabelled(note, lambda span: span.label if span.label in {*_EVENTS, *_TIMES} else None))
-    # The official texts begin with a line break, and their quotes are entities of which every character counts.
+    # Official texts begin with a line break and write quotes as entities; offsets count every character of an entity.
     quotes = [(match.start(), match.end(), _QUOTES[match[0]]) for match in re.finditer("['\"]", note.text)]
     note = edited(note, [(0, 0, "\n"), *quotes])
     text = note.text
