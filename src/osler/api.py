@@ -57,9 +57,7 @@ class Annotator:
             yield from self.bundle.annotate(batch, self.heads)
 
 
-def load(
-    bundle: AnyPath, *, device: str = "auto", heads: Sequence[str] = (), language: str | None = None
-) -> Annotator:
+def load(bundle: AnyPath, *, device: str = "auto", heads: Sequence[str] = (), language: str | None = None) -> Annotator:
     """Load a bundle for annotation: a folder, or a hub id where there is a network.
 
     `heads` and `language` choose among the heads that read documents. By default all of them are used.

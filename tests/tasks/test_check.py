@@ -141,8 +141,8 @@ def test_the_folds_of_a_corpus_are_added_up(tmp_path):
 
 
 def test_files_that_osler_made_up_are_said_to_be_and_not_held_against_the_paper(tmp_path):
-    from osler.stages.synthesize.config import SynthesizeRecipe
-    from osler.stages.synthesize.run import run as synthesize
+    from osler.clinic.synthesize import SynthesizeRecipe
+    from osler.clinic.synthesize import run as synthesize
 
     synthesize(SynthesizeRecipe(task="mednli", n=10), tmp_path / "files")
     run(PrepareRecipe(task="mednli", source=tmp_path / "files"), tmp_path / "task")

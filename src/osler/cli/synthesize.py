@@ -26,8 +26,7 @@ def synthesize(
     dry_run: DryRunOption = False,
 ) -> None:
     """Make up the official files of a task whose real ones need an agreement."""
-    from osler.stages.synthesize.config import SynthesizeRecipe
-    from osler.stages.synthesize.run import plan, run
+    from osler.clinic.synthesize import SynthesizeRecipe, plan, run
 
     options = {"task": task, "n": n, "seed": seed, "archives": archives}
     perform(

@@ -34,7 +34,7 @@ SourceOpener = Callable[[TaskCard, Source | None, bool], TaskSource]
 
 SOURCES = Registry(
     "sources",
-    {"clinic": "osler.tasks.sources.clinic:ClinicSource", "files": "osler.tasks.sources.files:FileSource"},
+    {"clinic": "osler.clinic.source:ClinicSource", "files": "osler.tasks.sources.files:FileSource"},
 )
 
 
