@@ -1,8 +1,7 @@
-"""Mean average precision: how far up a ranked list of labels the right ones stand, whatever probability they were given.
+"""Mean average precision: how high the gold labels are in a ranked list of labels.
 
-The score of coding shared tasks, where most of thousands of codes have next to no probability and a line drawn at one half says little.
-A label that is not in the list adds nothing, but is one of those to be found. Documents without a gold label have no average precision
-and stay out of the mean.
+The metric of coding shared tasks, where most of thousands of codes have almost no probability and a threshold of one half
+says little. A gold label missing from the list counts as not found. Documents without gold labels are left out of the mean.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from osler.core.errors import InputError
-from osler.metrics.scores import Decomposed, share
+from osler.metrics.scores import Decomposed, check_same_length, share
 
 
 def average_precision(gold: Collection[str], ranked: Sequence[str]) -> float:
-    """The mean, over the gold labels, of the precision at the rank of each; 0 for one that is not ranked."""
+    """Mean, over the gold labels, of the precision at the rank of each; 0 for a label that is not ranked."""
     wanted = set(gold)
     if len(set(ranked)) != len(ranked):
         raise InputError("a label is ranked twice", fix="Rank each label once, the most probable first")
@@ -29,8 +28,7 @@ def average_precision(gold: Collection[str], ranked: Sequence[str]) -> float:
 
 
 def score_ranking(gold: Sequence[Collection[str]], ranked: Sequence[Sequence[str]]) -> Decomposed:
-    """Mean average precision in the form that significance tests take."""
-    if len(gold) != len(ranked):
-        raise InputError(f"{len(gold)} gold answers and {len(ranked)} rankings cannot be compared")
+    """Mean average precision over documents."""
+    check_same_length(gold, ranked, "documents")
     rows = [(average_precision(want, have), bool(want)) for want, have in zip(gold, ranked, strict=True)]
     return Decomposed(np.array(rows, dtype=np.float64).reshape(-1, 2), share)
