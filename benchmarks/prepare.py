@@ -3,7 +3,7 @@
     python benchmarks/prepare.py [--times 10 100] [--data DIR]
 
 Each size is prepared in its own process. Prints peak resident memory, documents per second and the ratio of the memory of the last
-size to the first. Every copy has new ids. Without the public corpora, abstracts of the synthetic clinic are repeated instead.
+size to the first. Every copy has new ids. Without the public corpora, notes of the synthetic clinic are repeated instead.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 NAMES = ["CDR_TrainingSet.PubTator.txt", "CDR_DevelopmentSet.PubTator.txt", "CDR_TestSet.PubTator.txt"]
+LABELS = {"DRUG": "Chemical", "PROBLEM": "Disease"}  # of the synthetic clinic and of BC5CDR
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
@@ -46,7 +48,15 @@ def originals(data: Path) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as scratch:
         for name, split in zip(NAMES, ("train", "dev", "test"), strict=True):
             records = [
-                note.with_(spans=tuple(s for s in note.spans if not s.discontinuous), relations=(), id=str(number))
+                note.with_(
+                    spans=tuple(
+                        replace(span, label=LABELS[span.label])
+                        for span in note.spans
+                        if span.label in LABELS and not span.discontinuous
+                    ),
+                    relations=(),
+                    id=str(number),
+                )
                 for number, note in enumerate(notes(200, language="en", seed=0, split=split), 1)
             ]
             get_format("pubtator").write(records, Path(scratch) / name)
