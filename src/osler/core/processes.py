@@ -51,7 +51,7 @@ def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers:
 def with_modules(modules: Sequence[str]) -> BaseContext:
     """A context whose worker processes fork from a server that has already imported these large modules.
 
-    The server keeps the environment of the first call. Pass a worker that needs other variables its environment yourself.
+    The server keeps the environment of the first call; a worker that needs other variables must be given them.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

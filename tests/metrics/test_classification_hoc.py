@@ -7,7 +7,7 @@ from sklearn.metrics import precision_score, recall_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from osler.core.errors import InputError
-from osler.metrics.hoc import score_hoc
+from osler.metrics.classification import score_hoc
 
 LABELS = list("abcd")
 SETS = st.sets(st.sampled_from(LABELS), min_size=1)

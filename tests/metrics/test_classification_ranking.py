@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from osler.core.errors import InputError
-from osler.metrics.ranking import average_precision, score_ranking
+from osler.metrics.classification import average_precision, score_ranking
 
 LABELS = list("abcdef")
 
