@@ -42,7 +42,6 @@ def test_a_mention_covered_in_part_is_a_leak() -> None:
     scores = score_deid(GOLD, [doc(Span.at(0, 6, "PATIENT"), DATE, VEGA, SORIA)], "clinic")
     names = scores.safe_harbor["Names"]
     assert (names.mentions, names.leaked_mentions) == (1, 1)
-    assert (names.words, names.leaked_words) == (2, 1)
     assert (names.characters, names.leaked_characters) == (7, 2)
     assert names.recall == 0
     assert names.character_recall == pytest.approx(5 / 7)
@@ -78,8 +77,7 @@ def test_notes_without_phi_do_not_improve_the_share_of_clean_notes() -> None:
     scores = score_deid(gold, [doc(ANA), doc(name="m"), doc(name="o")], "clinic")
     assert scores.notes_with_phi == 2
     assert scores.clean_share == 0.5
-    assert scores.decomposed_clean().value == 0.5
-    assert scores.decomposed_recall().value == 0.5
+    assert scores.safe_harbor_total.recall == 0.5
     assert score_deid([doc()], [doc()], "clinic").clean_share == 1
 
 
@@ -87,7 +85,6 @@ def test_staff_names_do_not_count_as_safe_harbor() -> None:
     scores = score_deid(GOLD, [doc(ANA, DATE, SORIA)], "clinic")
     assert scores.safe_harbor_total.recall == 1
     assert scores.total.recall == 0.75
-    assert scores.decomposed_recall(safe_harbor=False).value == 0.75
     assert scores.as_dict()["beyond"] == {"Staff names": 0.0}
 
 

@@ -8,10 +8,12 @@ import pytest
 from lxml import etree
 
 from osler.core.errors import InputError
-from osler.report.plots import Bar, bars_with_intervals, curves, heatmap
+from osler.report.plots import Bar, CurvePoint, bars_with_intervals, curves, heatmap, learning_curves
 
 CURVES = {"a <b> & $x^2$": [(0.0, 1.0), (1.0, 0.5)], "b": [(0.0, 2.0), (1.0, float("nan")), (2.0, 0.25)]}
 BARS = [Bar("ner", 0.8, 0.75, 0.85, (0.79, 0.81), "one"), Bar("ner", 0.7, series="two"), Bar("sts", -0.1, series="one")]
+
+LEARNING = {"m": [CurvePoint(0.1, 50, 45, 55), CurvePoint(1, 80)]}
 
 
 def texts(svg: str) -> list[str]:
@@ -22,11 +24,12 @@ def texts(svg: str) -> list[str]:
 def plots() -> list[str]:
     return [
         curves(CURVES, xlabel="updates", ylabel="loss", title="Training"),
-        curves({"one": [(1, 10), (10, 1000)]}, xlabel="x", ylabel="y", log_x=True, log_y=True),
+        curves({"one": [(1, 10), (10, 1000)]}, xlabel="x", ylabel="y", log_y=True),
         bars_with_intervals(BARS, xlabel="score"),
         bars_with_intervals(BARS, xlabel="score", from_zero=False, title="Dots"),
         heatmap([[0.1, None], [-0.2, 0.0]], rows=["r1", "r2"], columns=["c1", "a long column"], diverging=True),
         heatmap([[1.0, 1.0]], rows=["r"], columns=["a", "b"], digits=0),
+        learning_curves(LEARNING, xlabel="share", ylabel="f1"),
     ]
 
 
@@ -62,6 +65,10 @@ def test_bars_show_rows_series_and_say_their_values() -> None:
     assert "ner one 0.8 (0.75 to 0.85)" in svg
 
 
+def test_learning_curves_describe_their_points() -> None:
+    assert "m: 50 at 0.1, 80 at 1" in learning_curves(LEARNING, xlabel="share", ylabel="f1")
+
+
 def test_a_heatmap_prints_its_numbers() -> None:
     found = texts(heatmap([[0.1, None], [-0.2, -0.0001]], rows=["r1", "r2"], columns=["c1", "c2"], diverging=True))
     assert {"+0.10", "−0.20", "+0.00"} <= set(found)
@@ -72,6 +79,8 @@ def test_nothing_to_plot_is_refused() -> None:
         curves({"a": []}, xlabel="x", ylabel="y")
     with pytest.raises(InputError):
         bars_with_intervals([], xlabel="x")
+    with pytest.raises(InputError, match="one point"):
+        learning_curves({}, xlabel="x", ylabel="y")
     with pytest.raises(InputError):
         heatmap([[1.0]], rows=["r"], columns=["a", "b"])
     with pytest.raises(InputError):

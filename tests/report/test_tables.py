@@ -74,6 +74,16 @@ def test_best_along_rows() -> None:
     ]
 
 
+def test_the_best_of_a_section() -> None:
+    table = Table(
+        ["m", Column("s", digits=0, best="max")],
+        [["a", 1.0], ["b", 2.0], ["a", 9.0], ["b", 8.0]],
+        headings={0: "first", 2: "second"},
+        best_along="section",
+    )
+    assert [row[1].best for row in shown_rows(table)] == [False, True, True, False]
+
+
 def test_numbers_stand_right() -> None:
     assert alignments(TABLE) == ["left", "right", "right", "right", "right"]
     assert alignments(Table([Column("x", align="center")], [[1]])) == ["center"]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from osler.core.errors import InputError
-from osler.metrics.ranking import average_precision, score_ranking
+from osler.metrics.classification import average_precision, score_ranking
 
 LABELS = list("abcdef")
 
@@ -36,5 +36,5 @@ def test_documents_without_gold_stay_out_of_the_mean() -> None:
 def test_what_cannot_be_ranked_or_compared() -> None:
     with pytest.raises(InputError, match="ranked twice"):
         average_precision({"a"}, ["a", "a"])
-    with pytest.raises(InputError, match="cannot be compared"):
+    with pytest.raises(InputError, match="cannot compare"):
         score_ranking([{"a"}], [])
