@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Annotated, Any
 
-import click
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from osler import __version__
 from osler.cli.common import guarded
@@ -34,19 +33,19 @@ class _Commands(TyperGroup):
 
     listing = False
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         self.listing = True
         super().format_help(ctx, formatter)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
         if self.listing:
-            return click.Command(cmd_name, help=COMMANDS[cmd_name])
-        command: click.Command = typer.main.get_command(import_module(f"osler.cli.{cmd_name}").app)
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+        command = typer.main.get_command(import_module(f"osler.cli.{cmd_name}").app)
         command.name = cmd_name
         return command
 
@@ -83,6 +82,6 @@ def _global(
     configure(verbose)
 
 
-def main() -> Any:
+def main() -> None:
     """Entry point."""
     guarded(app)
