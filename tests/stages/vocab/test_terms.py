@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.artifacts.corpus import Text, sample
-from osler.core.artifact import Artifact
+from osler.artifacts.corpus import Corpus, CorpusText
 from osler.core.errors import InputError
 from osler.stages.vocab.terms import Term, TermCount, is_medical, read_terms
 
@@ -45,8 +44,8 @@ def test_everyday_words_names_and_words_of_another_language_are_none(language: s
     assert [word for word in words.split() if is_medical(word, language)] == []
 
 
-def _count(counting: TermCount, *texts: str) -> list[Text]:
-    return list(counting.passing([Text("s", None, text) for text in texts]))
+def _count(counting: TermCount, *texts: str) -> list[CorpusText]:
+    return list(counting.passing([CorpusText("s", None, text) for text in texts]))
 
 
 def test_only_terms_of_enough_documents_count() -> None:
@@ -97,7 +96,7 @@ def test_reading_a_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", [1, 7, 20, 59, 60, 1000])
 def test_a_sample_has_as_many_documents_as_wanted_evenly_spaced(corpus: Path, wanted: int) -> None:
-    found = [int(text.text.split()[2]) for text in sample(Artifact.open(corpus, "corpus"), wanted)]
+    found = [int(text.text.split()[2]) for text in Corpus.open(corpus).sample(wanted)]
     assert len(found) == min(wanted, 60)
     gaps = {after - here for here, after in pairwise(found)}
     assert found[0] == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import TokenisedDocuments
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
@@ -43,7 +44,7 @@ def write_tokenizer(source: Path, target: Path, room: int) -> None:
 
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the encoder artifact."""
-    corpus = Artifact.open(recipe.corpus, kind="corpus")
+    corpus = Corpus.open(recipe.corpus)
     tokenizer_json = recipe.tokenizer / "tokenizer.json"
     vocabulary = load_vocabulary(recipe.tokenizer)
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": fingerprint([tokenizer_json])}
@@ -78,7 +79,7 @@ class _Pretraining:
         self,
         recipe: PretrainRecipe,
         vocabulary: MaskingVocabulary,
-        corpus: Artifact,
+        corpus: Corpus,
         shards: Artifact,
         weights: Mapping[str, float],
     ) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from osler.artifacts.corpus import Text, sample
+from osler.artifacts.corpus import Corpus, CorpusText
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
@@ -39,7 +39,7 @@ Cuts = Mapping[str, tuple[Subword, ...]]
 
 def compare(
     loaded: Sequence[LoadedTokenizer],
-    texts: Iterable[Text],
+    texts: Iterable[CorpusText],
     *,
     corpus_documents: int,
     given_terms: Sequence[str] | None,
@@ -169,7 +169,7 @@ RESULT = "comparison.json"
 
 def plan(recipe: CompareRecipe, out: Path | None) -> list[str]:
     """What a run will do, a line a step."""
-    corpus = Artifact.open(recipe.corpus, "corpus")
+    corpus = Corpus.open(recipe.corpus)
     documents = int(corpus.manifest.counts.get("documents", 0))
     origin = f"the terms of {recipe.terms}" if recipe.terms else "medical terms found by their parts"
     return [
@@ -182,13 +182,13 @@ def plan(recipe: CompareRecipe, out: Path | None) -> list[str]:
 
 def measure(recipe: CompareRecipe) -> TokenizerComparison:
     """Compare without keeping the result."""
-    return _compare(recipe, Artifact.open(recipe.corpus, "corpus"), load_all(recipe.tokenizers))
+    return _compare(recipe, Corpus.open(recipe.corpus), load_all(recipe.tokenizers))
 
 
 def run(recipe: CompareRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the comparison at `out`, or reuse the one that is there."""
     require("jinja2", "report")
-    corpus = Artifact.open(recipe.corpus, "corpus")
+    corpus = Corpus.open(recipe.corpus)
     loaded = load_all(recipe.tokenizers)
     # Names and their order stand in the result, so they are part of what it is made from.
     parents: dict[str, str | Artifact] = {
@@ -208,7 +208,7 @@ def read(artifact: Artifact) -> TokenizerComparison:
     return TokenizerComparison.model_validate_json((artifact.path / RESULT).read_bytes())
 
 
-def _build(recipe: CompareRecipe, corpus: Artifact, loaded: list[LoadedTokenizer], workspace: Workspace) -> None:
+def _build(recipe: CompareRecipe, corpus: Corpus, loaded: list[LoadedTokenizer], workspace: Workspace) -> None:
     began = time.monotonic()
     found = _compare(recipe, corpus, loaded)
     write_json(workspace.path / RESULT, found.model_dump(mode="json"))
@@ -225,15 +225,15 @@ def _build(recipe: CompareRecipe, corpus: Artifact, loaded: list[LoadedTokenizer
     log.event("vocab.compared", seconds=round(time.monotonic() - began, 3), **counts)
 
 
-def _compare(recipe: CompareRecipe, corpus: Artifact, loaded: list[LoadedTokenizer]) -> TokenizerComparison:
+def _compare(recipe: CompareRecipe, corpus: Corpus, loaded: list[LoadedTokenizer]) -> TokenizerComparison:
     require("pyarrow", "corpus")
     documents = int(corpus.manifest.counts.get("documents", 0))
     if documents == 0:
         raise InputError("the corpus holds no document", where=corpus.path, fix="Make a corpus with text")
     with progress("vocab: count", total=min(documents, recipe.sample_documents)) as bar:
 
-        def texts() -> Iterator[Text]:
-            for text in sample(corpus, recipe.sample_documents):
+        def texts() -> Iterator[CorpusText]:
+            for text in corpus.sample(recipe.sample_documents):
                 bar.advance()
                 yield text
 

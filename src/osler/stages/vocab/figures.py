@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from osler.artifacts.corpus import Text
+from osler.artifacts.corpus import CorpusText
 from osler.stages.vocab.tokenizers import Cut, Cutter, EntryStyle
 from osler.text.words import words
 
@@ -43,7 +43,7 @@ class WordCounts:
         return max(0, length - self.documents)
 
 
-def count(texts: Iterable[Text]) -> dict[Group, WordCounts]:
+def count(texts: Iterable[CorpusText]) -> dict[Group, WordCounts]:
     """The counts of every source and language, in sorted order."""
     groups: dict[Group, WordCounts] = {}
     for text in texts:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from osler.artifacts.corpus import batches, sample
+from osler.artifacts.corpus import Corpus
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError, RecipeError
@@ -63,7 +63,7 @@ _TITLES = {"bpe": "byte-level BPE", "wordpiece": "WordPiece", "unigram": "unigra
 
 def plan(recipe: VocabRecipe, out: Path) -> list[str]:
     """What a run will do, a line a step."""
-    corpus = Artifact.open(recipe.corpus, "corpus")
+    corpus = Corpus.open(recipe.corpus)
     counts = corpus.manifest.counts
     return [
         f"learn a {_TITLES[recipe.algorithm]} vocabulary of {recipe.size:,} entries from {recipe.corpus} "
@@ -76,27 +76,27 @@ def plan(recipe: VocabRecipe, out: Path) -> list[str]:
 def run(recipe: VocabRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the tokenizer at `out`, or reuse the one that is there."""
     require("pyarrow", "corpus")
-    corpus = Artifact.open(recipe.corpus, "corpus")
+    corpus = Corpus.open(recipe.corpus)
     build = partial(_build, recipe, corpus)
     return produce(out, kind="tokenizer", recipe=recipe, parents={"corpus": corpus}, build=build, force=force)
 
 
-def _build(recipe: VocabRecipe, corpus: Artifact, workspace: Workspace) -> None:
+def _build(recipe: VocabRecipe, corpus: Corpus, workspace: Workspace) -> None:
     began = time.monotonic()
-    if not any(batches(corpus)):
+    if not any(corpus.batches()):
         raise InputError("the corpus holds no document", where=corpus.path, fix="Make a corpus with text")
     documents = corpus.manifest.counts.get("documents")
 
     def texts() -> Iterator[list[str]]:
         with progress("vocab: read", total=documents) as bar:
-            for batch in batches(corpus):
+            for batch in corpus.batches():
                 yield [unicodedata.normalize("NFC", text) for _, _, text in batch]
                 bar.advance(len(batch))
 
     tokenizer = train(texts, recipe)
     _check_size(tokenizer.get_vocab_size(), recipe, corpus)
     write_folder(workspace.path, tokenizer, recipe.max_length)
-    figures = measure_fertility(Cutter(tokenizer), count(sample(corpus, recipe.sample_documents)))
+    figures = measure_fertility(Cutter(tokenizer), count(corpus.sample(recipe.sample_documents)))
     statistics = {"size": tokenizer.get_vocab_size(), **figures.plain()}
     write_json(workspace.path / "statistics.json", statistics)
     keys = ("size", "fertility", "whole_words")
@@ -104,7 +104,7 @@ def _build(recipe: VocabRecipe, corpus: Artifact, workspace: Workspace) -> None:
     log.event("vocab.done", seconds=round(time.monotonic() - began, 3), **{key: statistics[key] for key in keys})
 
 
-def _check_size(reached: int, recipe: VocabRecipe, corpus: Artifact) -> None:
+def _check_size(reached: int, recipe: VocabRecipe, corpus: Corpus) -> None:
     if reached < recipe.size:
         raise RecipeError(
             f"size = {recipe.size:,} is more than this corpus allows: it ends at {reached:,} entries",

@@ -13,7 +13,7 @@ from importlib import resources
 from itertools import chain
 from pathlib import Path
 
-from osler.artifacts.corpus import Text
+from osler.artifacts.corpus import CorpusText
 from osler.core.errors import InputError
 from osler.text.words import words
 
@@ -88,9 +88,9 @@ class TermCount:
         self._documents: Counter[str] = Counter()
         self._spellings: dict[str, Counter[str]] = {}
         self.given = None if given is None else list(given)
-        self._in: Callable[[Text], Iterator[Found]] = _Parts() if self.given is None else _List(self.given)
+        self._in: Callable[[CorpusText], Iterator[Found]] = _Parts() if self.given is None else _List(self.given)
 
-    def passing(self, texts: Iterable[Text]) -> Iterator[Text]:
+    def passing(self, texts: Iterable[CorpusText]) -> Iterator[CorpusText]:
         """The same documents, counted on the way."""
         for text in texts:
             here = set()
@@ -142,7 +142,7 @@ class _Parts:
     def __init__(self) -> None:
         self._known: dict[tuple[str | None, str], tuple[str, ...]] = {}
 
-    def __call__(self, text: Text) -> Iterator[Found]:
+    def __call__(self, text: CorpusText) -> Iterator[Found]:
         for stretch in text.text.split():
             key = (text.language, stretch)
             found = self._known.get(key)
@@ -168,7 +168,7 @@ class _List:
             parts = [word.lower() for word in _words(term)]
             self._by_first.setdefault(parts[0], []).append((parts, term))
 
-    def __call__(self, text: Text) -> Iterator[Found]:
+    def __call__(self, text: CorpusText) -> Iterator[Found]:
         written = _words(unicodedata.normalize("NFC", text.text))
         found = [word.lower() for word in written]
         for place, word in enumerate(found):
