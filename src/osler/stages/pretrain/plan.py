@@ -15,11 +15,11 @@ from torch import nn
 
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import INDEX
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, identity_of
 from osler.core.config import runtime
 from osler.core.console import duration, flop_count, flop_rate
 from osler.core.errors import ArtifactError, InputError, RecipeError
-from osler.core.files import fingerprint
 from osler.nn.cost import flops_per_token, memory_of
 from osler.nn.folders import load_config, quiet
 from osler.nn.masking import MaskingVocabulary
@@ -68,7 +68,7 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
     if not recipe.corpus.exists() or not recipe.tokenizer.exists():
         return None
     corpus = Corpus.open(recipe.corpus)
-    tokens = SubwordTokenizer.load(recipe.tokenizer)
+    tokens = Tokenizer.open(recipe.tokenizer)
     lengths, words, documents = _sample(corpus, tokens)
     room = recipe.max_length - tokens.overhead
     pieces = tuple(piece + tokens.overhead for length in lengths for piece in _pieces(length, room))
@@ -97,7 +97,7 @@ def _counted(recipe: PretrainRecipe, corpus: Corpus, out: Path) -> tuple[dict[st
     """Counts and index of the tokenised corpus, where an earlier run has left the one that this run would reuse."""
     parents: dict[str, str | Artifact] = {
         "corpus": corpus,
-        "tokenizer": fingerprint([recipe.tokenizer / "tokenizer.json"]),
+        "tokenizer": Tokenizer.open(recipe.tokenizer).digest,
     }
     identity = identity_of("tokens", TokensRecipe(validation_share=recipe.validation_share), parents)
     try:

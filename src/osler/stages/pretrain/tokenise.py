@@ -19,12 +19,12 @@ from osler.artifacts.token_shards import (
     row_group_runs,
     write_shard,
 )
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, identity_of, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OslerError, OutputError
 from osler.core.files import fingerprint, sha256, write_atomic, write_json
 from osler.core.processes import run_all
-from osler.nn.masking import count_entries
 
 __all__ = ["TokenisedDocuments", "TokensRecipe", "tokenise"]
 
@@ -79,7 +79,7 @@ def tokenise(
 
 def _make(corpus: Corpus, tokenizer: Path, content: str, folder: Path, validation_share: float, workers: int) -> None:
     sources = corpus.source_names
-    dtype = "<u2" if count_entries(tokenizer) <= 2**16 else "<u4"
+    dtype = "<u2" if Tokenizer.open(tokenizer.parent).size <= 2**16 else "<u4"
     slices = [
         Slice(groups, folder / "shards" / f"{number:05d}", tokenizer, content, dtype, sources, validation_share)
         for number, groups in enumerate(row_group_runs(corpus))

@@ -64,7 +64,7 @@ def made_of(old: Tokenizer, new: Tokenizer, token: str) -> list[str]:
 )
 def test_what_a_token_stands_for(tokenizer, token, piece):
     inventory = Inventory(tokenizer)
-    assert inventory.pieces[tokenizer.token_to_id(token)] == piece
+    assert inventory.entries[tokenizer.token_to_id(token)] == piece
 
 
 def test_the_same_vocabulary_keeps_every_row():
