@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from osler.text.words import covered, first_subwords, subwords_of_words, trim_offsets, word_of_subword, words
+from osler.text.words import covered, trim_offsets, word_of_subword, words
 
 TEXT = (
     "El niño de 5 años 👩\u200d⚕\ufe0f tomó 2,5mg/kg de ibuprofeno.\r\n"
@@ -82,16 +82,6 @@ def test_trimmed_offsets_hold_no_outer_whitespace(offsets: list[tuple[int, int]]
         assert TEXT[start:end] == TEXT[old_start:old_end].strip()
 
 
-def test_every_word_has_its_subwords(offsets: list[tuple[int, int]]) -> None:
-    ranges, trimmed = words(TEXT), trim_offsets(TEXT, offsets)
-    for (start, end), places in zip(ranges, subwords_of_words(ranges, trimmed), strict=True):
-        if TEXT[start:end] in "\ufe0f\u200d\u200b":  # some normalizers drop what cannot be seen
-            continue
-        shared = [i for i, (s, e) in enumerate(trimmed) if s < end and start < e]
-        assert shared
-        assert places == range(shared[0], shared[-1] + 1)
-
-
 def test_a_subword_belongs_to_the_first_word_it_touches(offsets: list[tuple[int, int]]) -> None:
     ranges, trimmed = words(TEXT), trim_offsets(TEXT, offsets)
     for (start, end), word in zip(trimmed, word_of_subword(ranges, trimmed), strict=True):
@@ -104,37 +94,23 @@ def test_blanks_before_a_word_change_nothing(offsets: list[tuple[int, int]]) -> 
     assert word_of_subword(ranges, offsets) == word_of_subword(ranges, trim_offsets(TEXT, offsets))
 
 
-def test_first_subwords_are_one_a_word(offsets: list[tuple[int, int]]) -> None:
-    owners = word_of_subword(words(TEXT), trim_offsets(TEXT, offsets))
-    first = first_subwords(owners)
-    assert sum(first) == len({word for word in owners if word is not None})
-    assert not first[0]
-    assert not first[-1]
-    for index, word in enumerate(owners):
-        assert first[index] == (word is not None and word not in owners[:index])
-
-
 def test_a_character_spread_over_tokens_is_one_word() -> None:
     text = "a 👩 b"
     offsets = [(0, 0), (0, 1), (1, 3), (2, 3), (2, 3), (3, 5), (0, 0)]
     owners = word_of_subword(words(text), offsets)
     assert owners == [None, 0, 1, 1, 1, 2, None]
-    assert first_subwords(owners) == [False, True, True, False, False, True, False]
 
 
 def test_one_token_over_several_words() -> None:
     text = "5mg/kg"
     ranges = words(text)
     assert word_of_subword(ranges, [(0, 3), (3, 6)]) == [0, 2]
-    assert subwords_of_words(ranges, [(0, 3), (3, 6)]) == [range(1), range(1), range(1, 2), range(1, 2)]
 
 
 def test_nothing_in_nothing_out() -> None:
     assert trim_offsets("", []) == []
     assert word_of_subword([], [(0, 0), (0, 2)]) == [None, None]
     assert word_of_subword([(0, 4)], [(2, 2), (0, 0), (4, 4)]) == [None, None, None]
-    assert subwords_of_words([(0, 2)], []) == [range(0)]
-    assert subwords_of_words([(0, 4)], [(0, 0), (1, 4), (2, 2)]) == [range(1, 2)]
     assert trim_offsets(" \n", [(0, 1), (0, 2), (2, 2)]) == [(1, 1), (2, 2), (2, 2)]
 
 

@@ -59,7 +59,8 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
     began = time.monotonic()
     writer = CorpusWriter(workspace.path)
     folder = workspace.path / "parts"
-    if writer.card is None:
+    card = writer.card
+    if card is None:
         parts = plan_parts(files, recipe, folder)
         run_all(clean_part, parts, workers=recipe.workers, label="corpus: clean")
         keep = _documents_to_keep(parts, recipe)
@@ -72,8 +73,6 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
         writer.write_ledger(table.select(LEDGER_SCHEMA.names) for table in removals)
         writer.write_card(card, _preparation(recipe))
     remove_tree(folder)
-    card = writer.card
-    assert card is not None
     workspace.counts.update(
         documents=card.documents,
         words=card.words,
