@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from osler.artifacts.corpus import Corpus, CorpusText
+from osler.artifacts.corpus import CorpusText
 from osler.core.errors import InputError
 from osler.stages.vocab.terms import Term, TermCount, is_medical, read_terms
 
@@ -93,12 +92,3 @@ def test_reading_a_list(tmp_path: Path) -> None:
         read_terms(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         read_terms(tmp_path / "none")
-
-
-@pytest.mark.parametrize("wanted", [1, 7, 20, 59, 60, 1000])
-def test_a_sample_has_as_many_documents_as_wanted_evenly_spaced(corpus: Path, wanted: int) -> None:
-    found = [int(text.text.split()[2]) for text in Corpus.open(corpus).sample(wanted)]
-    assert len(found) == min(wanted, 60)
-    gaps = {after - here for here, after in pairwise(found)}
-    assert found[0] == 0
-    assert not gaps or max(gaps) - min(gaps) <= 1

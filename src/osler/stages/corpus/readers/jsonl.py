@@ -33,42 +33,28 @@ class JsonlReader:
 
 
 def _document(line: str, row: int, source: CorpusSource, *, where: str) -> RawDocument:
+    def invalid(problem: str, fix: str) -> InputError:
+        return InputError(problem, where=where, fix=fix)
+
     try:
         record = _DECODER.decode(line)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"not valid JSON at character {error.pos + 1}: {error.msg.lower()}",
-            where=where,
-            fix="Write one JSON object per line",
-        ) from None
+        problem = f"not valid JSON at character {error.pos + 1}: {error.msg.lower()}"
+        raise invalid(problem, "Write one JSON object per line") from None
     except RecursionError:
-        raise InputError(
-            "the JSON is nested too deeply", where=where, fix="Write one flat JSON object per line"
-        ) from None
+        raise invalid("the JSON is nested too deeply", "Write one flat JSON object per line") from None
     if not isinstance(record, dict):
-        raise InputError(
-            f"the line holds {_kind(record)}, not an object", where=where, fix='Write {"id": ..., "text": ...}'
-        )
-    if source.text_field not in record:
-        raise InputError(
-            f"the object has no field {source.text_field!r}",
-            where=where,
-            fix="Set the source's text_field to the field with the text",
-        )
-    text = record[source.text_field]
+        raise invalid(f"the line holds {_kind(record)}, not an object", 'Write {"id": ..., "text": ...}')
+    name = source.text_field
+    if name not in record:
+        raise invalid(f"the object has no field {name!r}", "Set the source's text_field to the field with the text")
+    text, key = record[name], record.get(source.id_field)
     if text is not None and not isinstance(text, str):
-        raise InputError(
-            f"field {source.text_field!r} holds {_kind(text)}, not a string",
-            where=where,
-            fix="Set the source's text_field to the field with the text",
-        )
-    key = record.get(source.id_field)
+        problem = f"field {name!r} holds {_kind(text)}, not a string"
+        raise invalid(problem, "Set the source's text_field to the field with the text")
     if key is not None and (isinstance(key, bool) or not isinstance(key, str | int)):
-        raise InputError(
-            f"field {source.id_field!r} holds {_kind(key)}, not a string or an integer",
-            where=where,
-            fix="Set the source's id_field to another name",
-        )
+        problem = f"field {source.id_field!r} holds {_kind(key)}, not a string or an integer"
+        raise invalid(problem, "Set the source's id_field to another name")
     return RawDocument(row, text or "", None if key is None else str(key))
 
 
