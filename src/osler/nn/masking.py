@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from osler.core.config import Recipe
-from osler.core.errors import ArtifactError, RecipeError
+from osler.core.errors import ArtifactError
 from osler.text.subwords import SubwordTokenizer, SubwordVocabulary
 
 
@@ -129,12 +129,6 @@ class Masker:
         self.special[list(vocabulary.special_ids | vocabulary.unused_ids)] = True
         self.ordinary = np.flatnonzero(~self.special)
         self.words = vocabulary.words
-        if masking.unit == "word" and self.words is None:
-            raise RecipeError(
-                "masking words is not supported: the vocabulary does not say where words begin",
-                where="masking.unit",
-                fix='Set masking.unit = "subword"',
-            )
 
     def apply(self, ids: np.ndarray, rng: np.random.Generator, starts: np.ndarray | None = None) -> Masked:
         """Mask a share of the tokens, never special tokens. `starts` are the positions where sequences begin."""

@@ -65,7 +65,7 @@ def names_digest(files: Sequence[InputFile]) -> str:
 
 
 def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
-    """Yield path and name of each file behind a path, folder or pattern, and whether the user asked for that file."""
+    """Yield path and name of each file that a path, folder or pattern stands for, and whether it must be readable."""
     path = Path(given).expanduser()
     if path.is_dir():
         for folder, folders, names in os.walk(path):
