@@ -38,7 +38,7 @@ class WordTable:
         if vocabulary.model["type"] == "WordLevel":
             return table
         for token, number in vocabulary.ids.items():
-            if number in vocabulary.added:
+            if number in vocabulary.added or vocabulary.is_byte(token):
                 continue  # a word by itself
             if vocabulary.prefix:
                 # Every entry without the mark begins a word, whatever comes before it.

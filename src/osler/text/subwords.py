@@ -85,7 +85,7 @@ class SubwordTokenizer:
 
 _NESTED = ("normalizer", "pre_tokenizer", "decoder", "normalizers", "pretokenizers", "decoders")
 _METASPACE = "\N{LOWER ONE EIGHTH BLOCK}"
-_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,14 @@ class SubwordVocabulary:
         ends = bool(self.suffix) and token.endswith(self.suffix)
         return VocabularyEntry(not (self.prefix and token.startswith(self.prefix)), text, ends)
 
+    def is_byte(self, token: str) -> bool:
+        """Whether an entry is a single byte of byte fallback, such as `<0xC3>`."""
+        return self.byte_fallback and _BYTE.fullmatch(token) is not None
+
     def text(self, token: str) -> bytes:
         """UTF-8 bytes of a token, without the marks of its algorithm; a space before a word stays a space."""
-        if self.byte_fallback and (byte := _BYTE.fullmatch(token)):
-            return bytes.fromhex(byte[1])
+        if self.is_byte(token):
+            return bytes.fromhex(token[3:5])
         if self.byte_level:
             letters = byte_alphabet()
             if all(letter in letters for letter in token):
