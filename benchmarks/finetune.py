@@ -67,14 +67,14 @@ def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     import transformers
 
     from osler.artifacts.task_folder import TaskFolder
+    from osler.artifacts.tokenizer import Tokenizer
     from osler.tasks.instances.base import make_builder
     from osler.tasks.scoring import score
-    from osler.text.subwords import SubwordTokenizer
 
     began = time.perf_counter()
     task = TaskFolder.open(options.task)
     builder = make_builder(
-        task.card, task.card.protocol, SubwordTokenizer.load(options.model), options.length, options.overlap
+        task.card, task.card.protocol, Tokenizer.open(options.model), options.length, options.overlap
     )
     protocol = task.card.protocol_named(task.card.protocol)
     records = {split: task.read(split) for split in ("train", "dev", "test")}

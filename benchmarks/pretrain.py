@@ -66,9 +66,9 @@ class GeneratedText(Recipe):
 
 def make_tokenizer(folder: Path, size: int) -> list[str]:
     """Train a byte-level BPE of exactly `size` entries on made-up words; return the words that are one token."""
+    from osler.artifacts.tokenizer import Tokenizer
     from osler.stages.vocab.algorithms.bpe import train
     from osler.stages.vocab.config import VocabRecipe
-    from osler.stages.vocab.run import write_folder
 
     syllables = [onset + vowel for onset in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
     numbers = generator(0, "lexicon").choice(100**3, size=size + size // 4, replace=False)
@@ -78,7 +78,7 @@ def make_tokenizer(folder: Path, size: int) -> list[str]:
     if tokenizer.get_vocab_size() != size:
         raise SystemExit(f"the vocabulary ended at {tokenizer.get_vocab_size()} entries instead of {size}")
     folder.mkdir(parents=True)
-    write_folder(folder, tokenizer, LENGTH)
+    Tokenizer.write(folder, tokenizer, LENGTH, {})
     encodings = tokenizer.encode_batch(words, add_special_tokens=False)
     return [word for word, encoding in zip(words, encodings, strict=True) if len(encoding.ids) == 1]
 

@@ -1,58 +1,326 @@
-"""The corpus artifact: Parquet shards of documents, a card and a ledger of removals."""
+"""The corpus artifact: Parquet shards of documents, a card, and a ledger of removed documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from osler.core.artifact import Artifact
+from osler.core.errors import ArtifactError, writing
 from osler.core.extras import require
-from osler.core.files import undamaged
+from osler.core.files import sync_folder, undamaged, write_atomic, write_json
 
-_ROWS = 512
-_COLUMNS = ["source", "language", "text"]
+pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
+
+ROW_GROUP_BYTES = 8 << 20
+"""Text per row group: what a reader holds in memory at a time."""
+SHARD_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "text", "source", "language")])
+LEDGER_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+_LEDGER_ROWS = 65_536
+_BATCH_ROWS = 512
+_SHARDS, _LEDGER, _CARD, _README = "shards", "ledger.parquet", "card.json", "README.md"
 
 
-class Text(NamedTuple):
-    """A document: where it comes from, its language where the corpus states one, and what it says."""
+class CorpusText(NamedTuple):
+    """One document: its source, its language where the corpus states one, and its text."""
 
     source: str
     language: str | None
     text: str
 
 
-def shards(corpus: Artifact) -> list[Path]:
-    """The shards, in the order of their documents."""
-    return sorted((corpus.path / "shards").glob("shard-*.parquet"))
+class CorpusCounts(BaseModel):
+    """Counts over some documents. `read` is `documents` plus everything in `removed`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    read: int = 0
+    documents: int = 0
+    characters: int = 0
+    words: int = 0
+    bytes: int = 0
+    repaired: int = 0
+    removed: dict[str, int] = {}
+    """Documents removed, by reason."""
 
 
-def batches(corpus: Artifact) -> Iterator[list[Text]]:
-    """Every document, in order, some hundred at a time."""
-    return _read(corpus, None)
+class SourceCard(CorpusCounts):
+    """One source on the card."""
+
+    documents: int
+    words: int
+    language: str | None = None
+    licence: str | None = None
+    weight: float = 1.0
+    """How often pretraining reads a document per epoch, on average."""
 
 
-def sample(corpus: Artifact, wanted: int) -> Iterator[Text]:
-    """As many documents as wanted, evenly spaced over the corpus, so that every source has its share."""
-    for batch in _read(corpus, wanted):
-        yield from batch
+class CorpusCard(CorpusCounts):
+    """Counts of a corpus, in total and by source."""
+
+    shards: int = 0
+    words_per_document: dict[str, int] = {}
+    """Documents by length: from each power of two to below the next."""
+    sources: dict[str, SourceCard]
 
 
-def _read(corpus: Artifact, wanted: int | None) -> Iterator[list[Text]]:
-    parquet, arrow = require("pyarrow.parquet", "corpus"), require("pyarrow", "corpus")
-    total = int(corpus.manifest.counts.get("documents", 0))
-    place = 0
-    for path in shards(corpus):
-        with undamaged(path), parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS, columns=_COLUMNS, use_threads=False):
-                rows = batch.num_rows
-                if wanted is not None and wanted < total:
-                    chosen = [row for row in range(rows) if _chosen(place + row, wanted, total)]
-                    batch = batch.take(arrow.array(chosen, arrow.int64()))  # typed: an empty list has no type
-                yield [Text(*row) for row in zip(*(batch.column(c).to_pylist() for c in _COLUMNS), strict=True)]
-                place += rows
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a shard. It can be pickled, so that a worker process can read it."""
+
+    shard: Path
+    index: int
+    bytes: int
+    """Uncompressed size."""
+
+    def batches(self, columns: Sequence[str], rows: int = _BATCH_ROWS) -> Iterator[Any]:
+        """Arrow record batches of at most `rows` documents."""
+        with undamaged(self.shard), pq.ParquetFile(self.shard) as file:
+            yield from file.iter_batches(rows, row_groups=[self.index], columns=list(columns), use_threads=False)
+
+    def texts(self) -> list[str]:
+        return [text for batch in self.batches(["text"]) for text in batch.column("text").to_pylist()]
 
 
-def _chosen(place: int, wanted: int, total: int) -> bool:
-    """Whether the document at this place is one of `wanted` among `total`: where the even count goes up by one."""
-    return place * wanted // total != (place - 1) * wanted // total
+@dataclass(frozen=True)
+class Corpus(Artifact):
+    """A finished corpus."""
+
+    @classmethod
+    def open(cls, path: str | Path, kind: str | None = "corpus") -> Corpus:
+        """Open a corpus folder."""
+        artifact = Artifact.open(Path(path), kind)
+        return cls(artifact.path, artifact.manifest)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return self.manifest.counts
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return int(self.counts.get("documents", 0))
+
+    @property
+    def shards(self) -> list[Path]:
+        """Parquet files, in document order."""
+        return sorted((self.path / _SHARDS).glob("*.parquet"))
+
+    @property
+    def card(self) -> CorpusCard | None:
+        """The card; None where the corpus has none."""
+        return _read_card(self.path)
+
+    @property
+    def sources(self) -> dict[str, SourceCard]:
+        """Sources on the card; empty where the corpus has no card."""
+        card = self.card
+        return card.sources if card else {}
+
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """Sources of all documents, in order of first appearance."""
+        names: dict[str, None] = {}
+        for path in self.shards:
+            with undamaged(path), pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=1 << 16, columns=["source"], use_threads=False):
+                    names |= dict.fromkeys(pc.unique(batch.column("source")).to_pylist())
+        return tuple(names)
+
+    @property
+    def source_weights(self) -> dict[str, float]:
+        """Weight of every source; 1 where the corpus has no card."""
+        card = self.card
+        if card is None:
+            return dict.fromkeys(self.source_names, 1.0)
+        return {name: source.weight for name, source in card.sources.items()}
+
+    def row_groups(self) -> list[RowGroup]:
+        """Row groups of all shards, in document order."""
+        groups = []
+        for path in self.shards:
+            with undamaged(path):
+                metadata = pq.read_metadata(path)
+            sizes = (metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+            groups += [RowGroup(path, index, size) for index, size in enumerate(sizes)]
+        return groups
+
+    def batches(self) -> Iterator[list[CorpusText]]:
+        """Every document, in order, up to 512 at a time."""
+        return self._read(self.documents)
+
+    def sample(self, wanted: int) -> Iterator[CorpusText]:
+        """`wanted` documents, evenly spaced, so that every source has its share."""
+        for batch in self._read(wanted):
+            yield from batch
+
+    def _read(self, wanted: int) -> Iterator[list[CorpusText]]:
+        total = self.documents
+        place = 0
+        for path in self.shards:
+            with undamaged(path), pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(_BATCH_ROWS, columns=list(CorpusText._fields), use_threads=False):
+                    rows = batch.num_rows
+                    if wanted < total:
+                        places = np.arange(place, place + rows, dtype=np.int64)
+                        # A document is chosen where its share of `wanted` reaches the next whole number.
+                        batch = batch.filter(pa.array(places * wanted // total != (places - 1) * wanted // total))
+                    columns = (batch.column(name).to_pylist() for name in CorpusText._fields)
+                    yield [CorpusText(*row) for row in zip(*columns, strict=True)]
+                    place += rows
+
+
+@dataclass(frozen=True)
+class CorpusWriter:
+    """Writes the files of a corpus folder. The same documents give the same bytes."""
+
+    folder: Path
+
+    @property
+    def card(self) -> CorpusCard | None:
+        """The card, once the corpus is complete."""
+        return _read_card(self.folder)
+
+    def write_shard(self, number: int, tables: Iterable[Any]) -> None:
+        """Write a shard, unless it exists already."""
+        path = self.folder / _SHARDS / f"shard-{number:05d}.parquet"
+        if path.exists():
+            return
+        with parquet_writer(path, SHARD_SCHEMA, compression="zstd", dictionary=("source", "language")) as writer:
+            for group in _regrouped(tables, ROW_GROUP_BYTES, lambda table: pc.binary_length(table["text"]).to_numpy()):
+                writer.write_table(group)
+
+    def write_ledger(self, tables: Iterable[Any]) -> None:
+        path = self.folder / _LEDGER
+        with parquet_writer(path, LEDGER_SCHEMA, compression="zstd", dictionary=("source", "file", "reason")) as writer:
+            for group in _regrouped(tables, _LEDGER_ROWS, lambda table: np.ones(table.num_rows, dtype=np.int64)):
+                writer.write_table(group)
+
+    def write_card(self, card: CorpusCard, preparation: Sequence[str]) -> None:
+        """Write README.md and card.json. card.json comes last: it marks the corpus as complete."""
+        write_atomic(self.folder / _README, _readme(card, preparation))
+        write_json(self.folder / _CARD, {"shards": card.shards} | card.model_dump(mode="json"))
+
+
+@contextmanager
+def parquet_writer(path: Path, schema: Any, *, compression: str, dictionary: Sequence[str]) -> Iterator[Any]:
+    """Open a Parquet writer whose file appears under its name only when it is complete on disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "wb") as handle:
+                with pq.ParquetWriter(
+                    handle,
+                    schema,
+                    version="2.6",
+                    compression=compression,
+                    use_dictionary=list(dictionary),
+                    # Statistics would put the smallest and largest text into the footer, and nothing here uses them.
+                    write_statistics=False,
+                ) as writer:
+                    yield writer
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def _regrouped(tables: Iterable[Any], limit: int, weigh: Callable[[Any], NDArray[np.int64]]) -> Iterator[Any]:
+    """Cut rows into tables of about `limit` weight each. Where the cuts fall depends on the rows alone."""
+    held: list[Any] = []
+    room = limit
+    for table in tables:
+        rest = table
+        while rest.num_rows:
+            weights = np.cumsum(weigh(rest))
+            count = int(np.searchsorted(weights, room)) + 1
+            head, rest = rest.slice(0, count), rest.slice(count)
+            held.append(head)
+            room -= int(weights[head.num_rows - 1])
+            if room <= 0:
+                yield pa.concat_tables(held).combine_chunks()
+                held, room = [], limit
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
+
+
+def _read_card(folder: Path) -> CorpusCard | None:
+    path = folder / _CARD
+    if not path.is_file():
+        return None
+    try:
+        return CorpusCard.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ArtifactError(
+            "the corpus card is damaged", where=path, fix="Make the corpus again with --force"
+        ) from error
+
+
+def _readme(card: CorpusCard, preparation: Sequence[str]) -> str:
+    removed = sum(card.removed.values())
+    sources = [
+        (
+            name,
+            source.language or "not stated",
+            source.licence or "not stated",
+            *(f"{count:,}" for count in (source.read, source.documents, source.words, source.repaired)),
+            f"{source.weight:g}",
+        )
+        for name, source in card.sources.items()
+    ]
+    removals = [(f"`{reason}`", f"{count:,}") for reason, count in card.removed.items()]
+    lengths = [
+        (f"{int(low):,} to {2 * int(low) - 1:,}", f"{count:,}") for low, count in card.words_per_document.items()
+    ]
+    lines = [
+        "# Corpus card",
+        "",
+        f"{card.documents:,} documents, {card.words:,} words and {card.characters:,} characters in {card.shards:,} "
+        f"Parquet shard{'' if card.shards == 1 else 's'} (`shards/`, columns `id`, `text`, `source`, `language`).",
+        "",
+        f"{card.read:,} documents were read and {removed:,} removed; `ledger.parquet` gives the reason for each.",
+        "",
+        "## Sources",
+        "",
+        *_table(("source", "language", "licence", "read", "kept", "words", "repaired", "weight"), sources),
+        "",
+        "## Removed documents",
+        "",
+        *(_table(("reason", "documents"), removals) if removed else ["No document was removed."]),
+        "",
+        "## Document length",
+        "",
+        *_table(("words", "documents"), lengths),
+        "",
+        "## Preparation",
+        "",
+        *(f"- {line}" for line in preparation),
+        "- Words are separated by whitespace.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    cells = [header, ["---"] * len(header), *rows]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]

@@ -7,18 +7,18 @@ import io
 import json
 import multiprocessing
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
+from osler.artifacts.corpus import Corpus, RowGroup
 from osler.core.errors import ArtifactError
-from osler.core.files import undamaged, write_atomic
+from osler.core.files import write_atomic
 
 SPLITS = ("train", "validation")
 DOCUMENT = np.dtype([("end", "<u4"), ("source", "<u4"), ("split", "u1")])
@@ -33,8 +33,7 @@ _ROWS = 32
 class Slice:
     """One slice of the corpus, and everything a worker needs to make its shard."""
 
-    corpus: Path
-    groups: tuple[int, ...]
+    groups: tuple[RowGroup, ...]
     shard: Path
     tokenizer: Path
     tokenizer_hash: str
@@ -53,31 +52,14 @@ class Slice:
         return self.shard.with_name(f"{self.shard.name}.documents.npy")
 
 
-def corpus_files(corpus: Path) -> list[Path]:
-    """The Parquet files of a corpus, in the order of their documents."""
-    return sorted(corpus.glob("shards/*.parquet"))
-
-
-def row_group_runs(path: Path) -> list[tuple[int, ...]]:
-    """The row groups of a file in runs of about `SLICE_BYTES` of text each."""
-    with undamaged(path):
-        metadata = pq.ParquetFile(path).metadata
-    runs: dict[int, list[int]] = {}
-    before = 0
-    for group in range(metadata.num_row_groups):
-        runs.setdefault(before // SLICE_BYTES, []).append(group)
-        before += metadata.row_group(group).total_byte_size
+def row_group_runs(corpus: Corpus) -> list[tuple[RowGroup, ...]]:
+    """Row groups in runs of about `SLICE_BYTES` of text; no run crosses a shard."""
+    runs: dict[tuple[Path, int], list[RowGroup]] = {}
+    before: Counter[Path] = Counter()
+    for group in corpus.row_groups():
+        runs.setdefault((group.shard, before[group.shard] // SLICE_BYTES), []).append(group)
+        before[group.shard] += group.bytes
     return [tuple(groups) for groups in runs.values()]
-
-
-def source_names(corpus: Path) -> tuple[str, ...]:
-    """The sources of all documents, in the order in which they first appear."""
-    names: dict[str, None] = {}
-    for path in corpus_files(corpus):
-        with undamaged(path):
-            for batch in pq.ParquetFile(path).iter_batches(batch_size=1 << 16, columns=["source"], use_threads=False):
-                names |= dict.fromkeys(pc.unique(batch.column("source")).to_pylist())
-    return tuple(names)
 
 
 def write_shard(task: Slice) -> None:
@@ -123,16 +105,9 @@ def _encoded(encoder: Tokenizer, texts: list[str], path: Path) -> list[list[int]
 
 
 def _rows(task: Slice) -> Iterator[tuple[list[str], list[str]]]:
-    with undamaged(task.corpus):
-        batches = pq.ParquetFile(task.corpus).iter_batches(
-            batch_size=_ROWS, row_groups=list(task.groups), columns=["text", "source"], use_threads=False
-        )
-    while True:
-        with undamaged(task.corpus):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch.column("text").to_pylist(), batch.column("source").to_pylist()
+    for group in task.groups:
+        for batch in group.batches(["text", "source"], _ROWS):
+            yield batch.column("text").to_pylist(), batch.column("source").to_pylist()
 
 
 @lru_cache(maxsize=1)

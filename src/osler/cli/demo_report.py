@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.artifacts.bundle import BundleSpec
+from osler.artifacts.corpus import Corpus
 from osler.core.artifact import Artifact
 from osler.formats.registry import get_format
 from osler.report.page import Page
@@ -26,7 +27,7 @@ def write_report(made: Mapping[str, Artifact], path: Path) -> Path:
     _heads(page, made["finetune"])
     _study(page, made["study"])
     _pretraining(page, made["pretrain"])
-    _corpus(page, made["corpus"])
+    _corpus(page, Corpus.open(made["corpus"].path))
     return page.write(path)
 
 
@@ -122,11 +123,12 @@ def _pretraining(page: Page, encoder: Artifact) -> None:
     )
 
 
-def _corpus(page: Page, corpus: Artifact) -> None:
-    card = json.loads((corpus.path / "card.json").read_text())
+def _corpus(page: Page, corpus: Corpus) -> None:
+    card = corpus.card
+    assert card is not None
     page.heading("The corpus")
-    rows: list[list[str | int]] = [["kept", card["documents"]]]
-    rows += [[f"removed: {reason}", number] for reason, number in sorted(card["removed"].items())]
+    rows: list[list[str | int]] = [["kept", card.documents]]
+    rows += [[f"removed: {reason}", number] for reason, number in sorted(card.removed.items())]
     page.table(
         Table(
             ["", "documents"],

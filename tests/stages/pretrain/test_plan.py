@@ -9,6 +9,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from osler.artifacts.corpus import Corpus
 from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe
@@ -118,9 +119,7 @@ def test_the_estimate_from_a_sample_is_what_tokenising_counts(made, tmp_path):
     planned = recipe(made, validation_share=0.1)
     guessed = corpus_size(planned, tmp_path / "encoder")
     assert guessed.sampled
-    from osler.core.artifact import Artifact
-
-    corpus, json_file = Artifact.open(made / "corpus"), made / "tokenizer" / "tokenizer.json"
+    corpus, json_file = Corpus.open(made / "corpus"), made / "tokenizer" / "tokenizer.json"
     tokenise(corpus, json_file, tmp_path / "encoder.tokens", 0.1, workers=1)
     counted = corpus_size(planned, tmp_path / "encoder")
     assert counted.sampled is None

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from osler.core.artifact import Artifact, produce
+from osler.artifacts.corpus import Corpus
+from osler.core.artifact import produce
 from osler.core.config import Recipe
 from osler.core.console import duration, flop_count, flop_rate, training_status
 from osler.nn.masking import Masking
@@ -43,12 +44,12 @@ def history(steps: int = 50, **more: float) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def corpus(tmp_path) -> Artifact:
+def corpus(tmp_path) -> Corpus:
     def build(work):
         (work.path / "card.json").write_text(json.dumps({"sources": SOURCES}))
         work.counts.update(documents=13, words=1500)
 
-    return produce(tmp_path / "corpus", kind="corpus", recipe=Recipe(), parents={}, build=build)
+    return Corpus.open(produce(tmp_path / "corpus", kind="corpus", recipe=Recipe(), parents={}, build=build).path)
 
 
 @pytest.fixture

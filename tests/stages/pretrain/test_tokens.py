@@ -17,8 +17,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from osler.artifacts import token_shards as shards
+from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import TokenisedDocuments
-from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError, RecipeError
 from osler.core.files import write_json
@@ -35,8 +36,8 @@ SHARE = 0.2
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
-from osler.core.artifact import Artifact
 from osler.artifacts import token_shards as shards
+from osler.artifacts.corpus import Corpus
 from osler.stages.pretrain.tokenise import tokenise
 
 def main(corpus, tokenizer, out, share, workers=1, die=None):
@@ -49,7 +50,7 @@ def main(corpus, tokenizer, out, share, workers=1, die=None):
         return replace(source, target)
 
     os.replace = fatal
-    tokenise(Artifact.open(Path(corpus)), Path(tokenizer), Path(out), share, workers=workers)
+    tokenise(Corpus.open(corpus), Path(tokenizer), Path(out), share, workers=workers)
 
 if __name__ == "__main__":
     for options in json.loads(sys.argv[1]):
@@ -73,13 +74,11 @@ def texts() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str]]) -> Artifact:
+def corpus(tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str]]) -> Corpus:
     return make_corpus(tmp_path_factory.mktemp("corpus") / "corpus", texts, files=3)
 
 
-def make_corpus(
-    out: Path, texts: list[tuple[str, str]], files: int = 1, card: dict[str, Any] | None = None
-) -> Artifact:
+def make_corpus(out: Path, texts: list[tuple[str, str]], files: int = 1, card: dict[str, Any] | None = None) -> Corpus:
     def build(work: Workspace) -> None:
         (work.path / "shards").mkdir()
         for number, part in enumerate(np.array_split(np.arange(len(texts)), files)):
@@ -90,7 +89,7 @@ def make_corpus(
             write_json(work.path / "card.json", {"sources": {name: sizes | facts for name, facts in card.items()}})
         work.counts["documents"] = len(texts)
 
-    return produce(out, kind="corpus", recipe=Made(), parents={}, build=build)
+    return Corpus.open(produce(out, kind="corpus", recipe=Made(), parents={}, build=build).path)
 
 
 def make_tokenizer(path: Path, size: int = len(WORDS), **settings: Any) -> Path:
@@ -279,6 +278,6 @@ def test_a_weight_given_to_a_source_of_the_corpus_reaches_pretraining(tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     sources = [{"files": [str(tmp_path / "notes.jsonl")], "weight": 2.5}, str(tmp_path / "papers.jsonl")]
     recipe = CorpusRecipe.model_validate({"sources": sources, "workers": 1})
-    built = build_corpus(recipe, tmp_path / "corpus")
+    built = Corpus.open(build_corpus(recipe, tmp_path / "corpus").path)
     assert source_weights(built, {}) == {"notes": 2.5, "papers": 1.0}
     assert "| 2.5 |" in (built.path / "README.md").read_text()

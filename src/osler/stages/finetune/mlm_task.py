@@ -7,17 +7,16 @@ the corpus where the one before it ended, so a large corpus makes no epoch longe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 
+from osler.artifacts.corpus import Corpus
 from osler.core.errors import RecipeError
-from osler.core.files import undamaged
 from osler.core.logs import get_logger
 from osler.core.seeding import generator
 from osler.nn.encoder import PackedEncoder, fresh_encoder, load_encoder
@@ -69,7 +68,9 @@ def read_text(
     windows: list[np.ndarray] = []
     documents = leaked = 0
     room = max_length - tokens.overhead
-    for texts in _groups(settings.corpus, seed):
+    groups = Corpus.open(settings.corpus).row_groups()
+    for number in generator(seed, NAME, "groups").permutation(len(groups)):
+        texts = groups[number].texts()
         kept = [text for text in texts if not held_out.gives_away(NAME, Document("", text))]
         leaked += len(texts) - len(kept)
         for encoding in tokens.encode(kept):
@@ -86,15 +87,6 @@ def read_text(
         )
     log.event("finetune.mlm", documents=documents, windows=len(windows), leaked_removed=leaked)
     return RawText(windows, documents, leaked)
-
-
-def _groups(corpus: Path, seed: int) -> Iterator[list[str]]:
-    with undamaged(corpus, "a file of the corpus is damaged"):
-        files = [pq.ParquetFile(path) for path in sorted(corpus.glob("shards/*.parquet"))]
-        places = [(file, group) for file in files for group in range(file.num_row_groups)]
-        for number in generator(seed, NAME, "groups").permutation(len(places)):
-            file, group = places[number]
-            yield file.read_row_group(group, columns=["text"]).column("text").to_pylist()
 
 
 def sequences_a_batch(recipe: FinetuneRecipe, max_length: int) -> int:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 
-from osler.artifacts.token_shards import TokenisedDocuments, ramps, source_names
-from osler.core.artifact import Artifact
-from osler.core.errors import ArtifactError, RecipeError, nearest
+from osler.artifacts.corpus import Corpus
+from osler.artifacts.token_shards import TokenisedDocuments, ramps
+from osler.core.errors import RecipeError, nearest
 from osler.core.seeding import generator
 from osler.nn.masking import IGNORED, Masker
 from osler.nn.packing import Packed
@@ -25,28 +23,9 @@ _ONE = 1 << 24
 """Weights are counted in so many parts of one: whole numbers, so that no rounding adds up over epochs."""
 
 
-def sources_on_card(corpus: Artifact) -> dict[str, dict[str, Any]] | None:
-    """What the corpus card says of each source: words, documents, language, licence, weight; None without a card."""
-    path = corpus.path / "card.json"
-    if not path.is_file():
-        return None
-    try:
-        sources: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["sources"]
-        whole = all({"words", "documents"} <= facts.keys() for facts in sources.values())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
-        raise ArtifactError("the corpus card is damaged", where=path, fix="Make the corpus again with --force")
-    return sources
-
-
-def source_weights(corpus: Artifact, wanted: Mapping[str, float]) -> dict[str, float]:
+def source_weights(corpus: Corpus, wanted: Mapping[str, float]) -> dict[str, float]:
     """The weight of every source of a corpus; a name in `wanted` that the corpus does not have is refused."""
-    sources = sources_on_card(corpus)
-    if sources is not None:
-        weights = {name: float(facts.get("weight", 1.0)) for name, facts in sources.items()}
-    else:
-        weights = dict.fromkeys(source_names(corpus.path), 1.0)
+    weights = corpus.source_weights
     for name in wanted:
         if name not in weights:
             close = nearest(name, weights)

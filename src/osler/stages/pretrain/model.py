@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from tokenizers import Tokenizer
 
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.core.files import fingerprint
 from osler.core.logs import get_logger
@@ -21,12 +21,12 @@ from osler.nn.mlm import MaskedLM, check_layers, evenly_spaced, of_layers
 from osler.nn.presets import find_preset
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, Shape
-from osler.text.subwords import SubwordTokenizer, origins
+from osler.text.subwords import origins
 
 
 def load_vocabulary(folder: Path) -> MaskingVocabulary:
     """The vocabulary of a tokenizer folder, which must have what masking needs."""
-    tokens = SubwordTokenizer.load(folder)
+    tokens = Tokenizer.open(folder)
     try:
         return MaskingVocabulary.of(tokens)
     except ArtifactError as error:
@@ -136,8 +136,8 @@ def _named_shape(recipe: PretrainRecipe) -> Shape:
 
 
 def _check_vocabulary(recipe: PretrainRecipe, folder: Path, config: Any) -> None:
-    known = SubwordTokenizer.load(folder).tokenizer.get_vocab(with_added_tokens=True)
-    wanted = SubwordTokenizer.load(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
+    known = Tokenizer.open(folder).tokenizer.get_vocab(with_added_tokens=True)
+    wanted = Tokenizer.open(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
     if known != wanted:
         apart = tokens_apart(known, wanted)
         raise ArtifactError(
@@ -200,9 +200,7 @@ def _loaded(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVocabul
 
     model = load_model(AutoModelForMaskedLM, start_from)
     if recipe.swap_vocabulary:
-        made = origins(
-            SubwordTokenizer.load(resolve(start_from)).tokenizer, SubwordTokenizer.load(recipe.tokenizer).tokenizer
-        )
+        made = origins(Tokenizer.open(resolve(start_from)).tokenizer, Tokenizer.open(recipe.tokenizer).tokenizer)
         log.event(
             "pretrain.vocabulary_swapped",
             special=made.special,
@@ -233,8 +231,8 @@ def _check_tokenizer(recipe: PretrainRecipe, folder: Path, config: Any, vocabula
             )
         return
     if has_tokenizer:
-        known = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab(with_added_tokens=True)
-        wanted = SubwordTokenizer.load(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
+        known = Tokenizer.open(folder).tokenizer.get_vocab(with_added_tokens=True)
+        wanted = Tokenizer.open(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
         apart = tokens_apart(known, wanted)
         if apart:
             raise ArtifactError(

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from torch import nn
 
-from osler.artifacts.token_shards import INDEX, corpus_files
+from osler.artifacts.corpus import Corpus
+from osler.artifacts.token_shards import INDEX
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, identity_of
 from osler.core.config import runtime
 from osler.core.console import duration, flop_count, flop_rate
 from osler.core.errors import ArtifactError, InputError, RecipeError
-from osler.core.files import fingerprint, undamaged
 from osler.nn.cost import flops_per_token, memory_of
 from osler.nn.folders import load_config, quiet
 from osler.nn.masking import MaskingVocabulary
 from osler.nn.presets import PRESETS, find_preset, preset_config
 from osler.stages.pretrain.config import PretrainRecipe, StepBatches
-from osler.stages.pretrain.data import source_weights, sources_on_card
+from osler.stages.pretrain.data import source_weights
 from osler.stages.pretrain.model import chosen_layers, describe, load_vocabulary
 from osler.stages.pretrain.probe import Probe, probe
 from osler.stages.pretrain.tokenise import TokensRecipe
@@ -67,8 +67,8 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
     """
     if not recipe.corpus.exists() or not recipe.tokenizer.exists():
         return None
-    corpus = Artifact.open(recipe.corpus, kind="corpus")
-    tokens = SubwordTokenizer.load(recipe.tokenizer)
+    corpus = Corpus.open(recipe.corpus)
+    tokens = Tokenizer.open(recipe.tokenizer)
     lengths, words, documents = _sample(corpus, tokens)
     room = recipe.max_length - tokens.overhead
     pieces = tuple(piece + tokens.overhead for length in lengths for piece in _pieces(length, room))
@@ -86,19 +86,18 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
     return CorpusSize(round(corpus.manifest.counts["documents"] * share), round(estimate), pieces, documents)
 
 
-def _words(corpus: Artifact, weights: Mapping[str, float]) -> float:
+def _words(corpus: Corpus, weights: Mapping[str, float]) -> float:
     """Words read in an epoch."""
-    sources = sources_on_card(corpus)
-    if sources is None:
-        return float(corpus.manifest.counts["words"])
-    return float(sum(facts["words"] * weights[name] for name, facts in sources.items()))
+    if not corpus.sources:
+        return float(corpus.counts["words"])
+    return float(sum(source.words * weights[name] for name, source in corpus.sources.items()))
 
 
-def _counted(recipe: PretrainRecipe, corpus: Artifact, out: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def _counted(recipe: PretrainRecipe, corpus: Corpus, out: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Counts and index of the tokenised corpus, where an earlier run has left the one that this run would reuse."""
     parents: dict[str, str | Artifact] = {
         "corpus": corpus,
-        "tokenizer": fingerprint([recipe.tokenizer / "tokenizer.json"]),
+        "tokenizer": Tokenizer.open(recipe.tokenizer).digest,
     }
     identity = identity_of("tokens", TokensRecipe(validation_share=recipe.validation_share), parents)
     try:
@@ -109,20 +108,15 @@ def _counted(recipe: PretrainRecipe, corpus: Artifact, out: Path) -> tuple[dict[
     return (shards.manifest.counts, index) if shards.manifest.identity == identity else None
 
 
-def _sample(corpus: Artifact, tokens: SubwordTokenizer) -> tuple[list[int], int, int]:
+def _sample(corpus: Corpus, tokens: SubwordTokenizer) -> tuple[list[int], int, int]:
     """Tokens of each document of a sample spread evenly over the corpus, and the words and documents in it."""
-    files: list[tuple[Path, int]] = []
-    for path in corpus_files(corpus.path):
-        with undamaged(path):
-            files += [(path, group) for group in range(pq.ParquetFile(path).num_row_groups)]
-    chosen = _spread(len(files), _GROUPS)
+    groups = corpus.row_groups()
+    chosen = _spread(len(groups), _GROUPS)
     lengths: list[int] = []
     words = 0
     for place in chosen:
-        path, group = files[place]
-        with undamaged(path):
-            column = pq.ParquetFile(path).read_row_group(group, columns=["text"]).column("text")
-        texts: list[str] = column.take(_spread(len(column), _DOCUMENTS // len(chosen))).to_pylist()
+        everything = groups[place].texts()
+        texts = [everything[row] for row in _spread(len(everything), _DOCUMENTS // len(chosen))]
         lengths += [len(encoding.ids) for encoding in tokens.encode(texts)]
         words += sum(len(text.split()) for text in texts)
     return [length for length in lengths if length], words, len(lengths)

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osler.core.artifact import LOGS, Artifact
+from osler.artifacts.corpus import Corpus
+from osler.core.artifact import LOGS
 from osler.core.console import flop_count, flop_rate
 from osler.core.files import write_atomic
 from osler.report.page import Page
 from osler.report.plots import curves
 from osler.report.tables import Cell, Table
 from osler.stages.pretrain.config import PretrainRecipe
-from osler.stages.pretrain.data import source_weights, sources_on_card
+from osler.stages.pretrain.data import source_weights
 from osler.stages.pretrain.progress import PEAK
 
 
@@ -40,7 +41,7 @@ class FinishedPretraining:
     config: Any
     """The Hugging Face configuration of the model."""
     vocabulary: int
-    corpus: Artifact
+    corpus: Corpus
     tokenised: Mapping[str, Any]
     """The counts of the tokenised corpus."""
     counts: Mapping[str, Any]
@@ -52,20 +53,19 @@ class FinishedPretraining:
 
     def sources(self) -> list[SourceShare]:
         """Where the text is from; empty for a corpus without a card."""
-        found = sources_on_card(self.corpus)
-        if found is None:
+        if not self.corpus.sources:
             return []
         weights = source_weights(self.corpus, self.recipe.source_weights)
         return [
             SourceShare(
                 name,
-                facts.get("language") or "not stated",
-                facts.get("licence") or "not stated",
-                facts["documents"],
-                facts["words"],
+                source.language or "not stated",
+                source.licence or "not stated",
+                source.documents,
+                source.words,
                 weights[name],
             )
-            for name, facts in found.items()
+            for name, source in self.corpus.sources.items()
         ]
 
     def series(self, kind: str, name: str) -> list[tuple[float, float]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,11 +9,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import TokenisedDocuments
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
-from osler.core.files import fingerprint, write_json
+from osler.core.files import fingerprint
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.stages.pretrain.config import PretrainRecipe, StepBatches
 from osler.stages.pretrain.data import PieceStream, PretrainSource, source_weights, validation_batches
@@ -23,27 +24,15 @@ from osler.stages.pretrain.objective import make_objective, training_flops
 from osler.stages.pretrain.progress import PlateauWatch, measured_peak, shown_on, unigram_entropy
 from osler.stages.pretrain.report import FinishedPretraining, write_reports
 from osler.stages.pretrain.tokenise import tokenise
-from osler.text.subwords import copy_tokenizer
 from osler.train.loop import StepReport, train
 from osler.train.precision import Autocast, choose_device
 from osler.train.source import Batch, move
 from osler.train.stats import BestOf
 
 
-def write_tokenizer(source: Path, target: Path, room: int) -> None:
-    """Copy the tokenizer, which says how long a text may be: no longer than the model reads, or stock pipelines break on it."""
-    copy_tokenizer(source, target)
-    path = target / "tokenizer_config.json"
-    if not path.is_file():
-        return
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    if settings.get("model_max_length", math.inf) > room:
-        write_json(path, settings | {"model_max_length": room})
-
-
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the encoder artifact."""
-    corpus = Artifact.open(recipe.corpus, kind="corpus")
+    corpus = Corpus.open(recipe.corpus)
     tokenizer_json = recipe.tokenizer / "tokenizer.json"
     vocabulary = load_vocabulary(recipe.tokenizer)
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": fingerprint([tokenizer_json])}
@@ -78,7 +67,7 @@ class _Pretraining:
         self,
         recipe: PretrainRecipe,
         vocabulary: MaskingVocabulary,
-        corpus: Artifact,
+        corpus: Corpus,
         shards: Artifact,
         weights: Mapping[str, float],
     ) -> None:
@@ -141,7 +130,7 @@ class _Pretraining:
         if not work.main:
             return
         model.save(work.path)
-        write_tokenizer(recipe.tokenizer, work.path, model.max_length)
+        Tokenizer.open(recipe.tokenizer).copy_to(work.path, model.max_length)
         loss = float(result.best_value if result.best_value is not None else math.nan)
         work.counts.update(
             parameters=sum(p.numel() for p in model.parameters()),

@@ -10,22 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import (
     INDEX,
     SPLITS,
     Slice,
     TokenisedDocuments,
-    corpus_files,
     row_group_runs,
-    source_names,
     write_shard,
 )
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, identity_of, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OslerError, OutputError
 from osler.core.files import fingerprint, sha256, write_atomic, write_json
 from osler.core.processes import run_all
-from osler.nn.masking import count_entries
 
 __all__ = ["TokenisedDocuments", "TokensRecipe", "tokenise"]
 
@@ -41,7 +40,7 @@ class TokensRecipe(Recipe):
 
 
 def tokenise(
-    corpus: Artifact,
+    corpus: Corpus,
     tokenizer: Path,
     out: Path,
     validation_share: float,
@@ -78,13 +77,12 @@ def tokenise(
     return artifact
 
 
-def _make(corpus: Artifact, tokenizer: Path, content: str, folder: Path, validation_share: float, workers: int) -> None:
-    sources = source_names(corpus.path)
-    dtype = "<u2" if count_entries(tokenizer) <= 2**16 else "<u4"
-    runs = [(path, groups) for path in corpus_files(corpus.path) for groups in row_group_runs(path)]
+def _make(corpus: Corpus, tokenizer: Path, content: str, folder: Path, validation_share: float, workers: int) -> None:
+    sources = corpus.source_names
+    dtype = "<u2" if Tokenizer.open(tokenizer.parent).size <= 2**16 else "<u4"
     slices = [
-        Slice(path, groups, folder / "shards" / f"{number:05d}", tokenizer, content, dtype, sources, validation_share)
-        for number, (path, groups) in enumerate(runs)
+        Slice(groups, folder / "shards" / f"{number:05d}", tokenizer, content, dtype, sources, validation_share)
+        for number, groups in enumerate(row_group_runs(corpus))
     ]
     run_all(write_shard, slices, workers=workers, label="tokenise")
     index = _index(slices, sources, dtype)

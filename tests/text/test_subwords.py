@@ -42,6 +42,19 @@ def unigram(*entries: str) -> Tokenizer:
     return tokenizer
 
 
+def llama(*entries: str) -> Tokenizer:
+    """BPE over characters in which the normaliser marks spaces, with bytes for what is not in the vocabulary."""
+    tokenizer = Tokenizer(models.BPE({name: n for n, name in enumerate(entries)}, [("▁", "a")], byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    return tokenizer
+
+
+def suffixed(*entries: str) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE({name: n for n, name in enumerate(entries)}, [], end_of_word_suffix="</w>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
 def made_of(old: Tokenizer, new: Tokenizer, token: str) -> list[str]:
     """The old tokens that a new one is made of."""
     number = new.token_to_id(token)
@@ -60,11 +73,15 @@ def made_of(old: Tokenizer, new: Tokenizer, token: str) -> list[str]:
         (wordpiece("fever", "##itis", "."), ".", VocabularyEntry(False, b".")),
         (unigram("▁fever", "itis", "▁caf", "é"), "▁fever", VocabularyEntry(True, b"fever")),
         (unigram("▁fever", "itis", "▁caf", "é"), "itis", VocabularyEntry(False, b"itis")),
+        (llama("▁", "a", "▁a", "<0xC3>"), "▁a", VocabularyEntry(True, b"a")),
+        (llama("▁", "a", "▁a", "<0xC3>"), "<0xC3>", VocabularyEntry(False, b"\xc3")),
+        (suffixed("a", "a</w>"), "a", VocabularyEntry(True, b"a")),
+        (suffixed("a", "a</w>"), "a</w>", VocabularyEntry(True, b"a", ends=True)),
     ],
 )
 def test_what_a_token_stands_for(tokenizer, token, piece):
     inventory = Inventory(tokenizer)
-    assert inventory.pieces[tokenizer.token_to_id(token)] == piece
+    assert inventory.entries[tokenizer.token_to_id(token)] == piece
 
 
 def test_the_same_vocabulary_keeps_every_row():
@@ -142,3 +159,9 @@ def test_the_old_tokenizer_s_truncation_has_no_say_and_stays():
     old.enable_truncation(2)
     assert len(made_of(old, wordpiece("nephrosclerosis"), "nephrosclerosis")) > 2
     assert json.loads(old.to_str())["truncation"]["max_length"] == 2
+
+
+def test_marks_of_words_are_not_part_of_what_an_entry_is_made_of():
+    old = byte_level()
+    assert made_of(old, suffixed("a", "a</w>"), "a</w>") == made_of(old, wordpiece("a"), "a")
+    assert made_of(old, llama("▁", "a", "▁a"), "▁a") == made_of(old, wordpiece("a"), "a")

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from osler.core.errors import ArtifactError
-from osler.nn.masking import IGNORED, Masker, Masking, MaskingVocabulary, WordTable, word_table
-from osler.text.subwords import SubwordTokenizer
+from osler.artifacts.tokenizer import Tokenizer as TokenizerFolder
+from osler.nn.masking import IGNORED, Masker, Masking, MaskingVocabulary, WordTable
+from osler.text.subwords import SubwordVocabulary
 
 BOS, EOS, MASK, VOCAB = 0, 2, 4, 1000
 # Entries from 500 on begin a word, 990 to 999 are punctuation, the rest continue.
@@ -106,7 +106,7 @@ def test_masks_change_with_the_stream_and_repeat_with_it():
 def cut(tokenizer: Tokenizer, sentence: str) -> list[str]:
     """The words that the table finds in a text, each as its pieces joined."""
     encoding = tokenizer.encode(sentence, add_special_tokens=False)
-    table = word_table(tokenizer, tokenizer.get_vocab_size())
+    table = WordTable.of(SubwordVocabulary(tokenizer))
     words: list[str] = []
     for piece, begins in zip(encoding.tokens, table.starts(np.array(encoding.ids)).tolist(), strict=True):
         if begins:
@@ -182,14 +182,8 @@ def test_words_of_pieces_marked_at_their_end():
     assert cut(tokenizer, "fever no fever") == ["fever</w>", "no</w>", "fever</w>"]
 
 
-def test_a_broken_tokenizer_is_named(tmp_path):
-    (tmp_path / "tokenizer.json").write_text('{"model":')
-    with pytest.raises(ArtifactError, match=r"tokenizer\.json: this is not the description of a tokenizer"):
-        SubwordTokenizer.load(tmp_path)
-
-
 def test_a_vocabulary_knows_its_gaps_and_its_words(tokenizer_folder):
-    tokens = SubwordTokenizer.load(tokenizer_folder)
+    tokens = TokenizerFolder.open(tokenizer_folder)
     vocabulary = MaskingVocabulary.of(tokens)
     assert vocabulary.size == tokens.tokenizer.get_vocab_size()
     assert vocabulary.unused_ids == frozenset()

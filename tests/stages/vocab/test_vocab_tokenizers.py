@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from osler.stages.vocab.tokenizers import Cut, Cutter, EntryStyle
+from osler.stages.vocab.tokenizers import Cut, Cutter
 
 
 def shown(cutter: Cutter, word: str) -> str:
-    return EntryStyle.of(cutter).shown(word, cutter.pieces([word])[word])
+    return cutter.shown(word, cutter.subwords([word])[word])
 
 
 def byte_level(*merges: tuple[str, str]) -> Tokenizer:

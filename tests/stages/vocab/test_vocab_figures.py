@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from osler.artifacts.corpus import Text
+from osler.artifacts.corpus import CorpusText
 from osler.stages.vocab.figures import count, measure_fertility
 from osler.stages.vocab.tokenizers import Cutter
 
@@ -21,9 +21,9 @@ def cutter() -> Cutter:
 
 def test_figures_by_source_and_by_language_over_words_with_letters(cutter: Cutter) -> None:
     documents = [
-        Text("x", "en", "aspirin 81 mg."),
-        Text("y", "en", "fever, abc; abc - dad"),
-        Text("y", None, "aspirin"),
+        CorpusText("x", "en", "aspirin 81 mg."),
+        CorpusText("y", "en", "fever, abc; abc - dad"),
+        CorpusText("y", None, "aspirin"),
     ]
     result = measure_fertility(cutter, count(documents)).plain()
     assert result["sources"]["x"] == {
@@ -45,8 +45,8 @@ def test_figures_by_source_and_by_language_over_words_with_letters(cutter: Cutte
 
 
 def test_no_words_at_all(cutter: Cutter) -> None:
-    assert measure_fertility(cutter, count([Text("x", None, "1 2 3")])).plain()["fertility"] == 0
-    assert measure_fertility(cutter, count([Text("x", None, "")])).plain()["tokens_per_1000_characters"] == 0
+    assert measure_fertility(cutter, count([CorpusText("x", None, "1 2 3")])).plain()["fertility"] == 0
+    assert measure_fertility(cutter, count([CorpusText("x", None, "")])).plain()["tokens_per_1000_characters"] == 0
 
 
 def test_words_are_those_of_the_running_text() -> None:
@@ -54,6 +54,6 @@ def test_words_are_those_of_the_running_text() -> None:
     from osler.text.words import words
 
     expected = [text[start:end] for start, end in words(text)]
-    [counts] = count([Text("x", None, text)]).values()
+    [counts] = count([CorpusText("x", None, text)]).values()
     assert sorted(counts.words.elements()) == sorted(word for word in expected if any(map(str.isalpha, word)))
     assert counts.characters == len(" ".join(text.split()))
