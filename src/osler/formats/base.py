@@ -40,7 +40,7 @@ from osler.core.errors import InputError, RecipeError, nearest
 from osler.formats.sources import Source, SourceTree, opened
 from osler.text.document import Record, check_text
 
-Kind = Literal[
+Defect = Literal[
     "text-mismatch",
     "bad-span",
     "empty-fragment",
@@ -75,7 +75,7 @@ class Loss:
 class FormatProblem:
     """One defect: its kind, its place and a description without document text."""
 
-    kind: Kind
+    kind: Defect
     where: str
     detail: str
 
@@ -91,7 +91,7 @@ class Problems:
     def __len__(self) -> int:
         return self.counts.total()
 
-    def report(self, kind: Kind, detail: str, *, where: str, fix: str | None = None) -> None:
+    def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
         """Count one defect. `fix` is advice for strict readers, which raise instead."""
         self.counts[kind] += 1
         if len(self.examples) < self._keep:
@@ -99,7 +99,7 @@ class Problems:
 
 
 class _Strict(Problems):
-    def report(self, kind: Kind, detail: str, *, where: str, fix: str | None = None) -> None:
+    def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
         advice = fix or "Correct the file, or read it in tolerant mode to count such defects and continue"
         raise InputError(f"{detail} ({kind})", where=where, fix=advice)
 
@@ -142,7 +142,7 @@ class Reading:
         self.problems = _Strict() if problems is None else problems
         self._seen: set[int] = set()  # hashes, because ids can be long and many
 
-    def report(self, kind: Kind, detail: str, file: str, line: int | None = None, *, fix: str | None = None) -> None:
+    def report(self, kind: Defect, detail: str, file: str, line: int | None = None, *, fix: str | None = None) -> None:
         """Report a defect of a file or of one of its lines."""
         self.problems.report(kind, detail, where=self.tree.where(file, line), fix=fix)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from osler.core.errors import InputError
-from osler.formats.base import Kind, Reading
+from osler.formats.base import Defect, Reading
 from osler.text.document import Document, Fragment, Relation, Span
 
 _Row = TypeVar("_Row")
@@ -33,7 +33,7 @@ class Draft:
         self._reading = reading
         self._relations: dict[str, tuple[Relation, int | None]] = {}
 
-    def report(self, kind: Kind, detail: str, line: int | None) -> None:
+    def report(self, kind: Defect, detail: str, line: int | None) -> None:
         """Report a defect of the current file."""
         self._reading.report(kind, detail, self.file, line)
 

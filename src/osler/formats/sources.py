@@ -60,7 +60,7 @@ class SourceTree:
         return [name for name in self._entries if any(fnmatch.fnmatchcase(name.lower(), p) for p in wanted)]
 
     def select(self, *patterns: str) -> SourceTree:
-        """The part of the tree whose names match, sharing the open archives; close the whole, not the part."""
+        """Part of the tree with matching names. It shares the open archives: close the full tree, not the part."""
         return SourceTree(self.root, {name: self._entries[name] for name in self.names(*patterns)})
 
     def where(self, name: str, line: int | None = None) -> str:

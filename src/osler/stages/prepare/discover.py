@@ -13,8 +13,7 @@ from pydantic import Field
 
 from osler.core.config import Recipe, runtime, validate
 from osler.core.errors import InputError, RecipeError
-from osler.formats.base import Kind as Defect
-from osler.formats.base import Problems, configure
+from osler.formats.base import Defect, Problems, configure
 from osler.formats.registry import detect_formats, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.prepare.survey import SHARES, Guess, SplitPlan, Survey, plan_splits
