@@ -61,7 +61,11 @@ class SourceTree:
 
     def select(self, *patterns: str) -> SourceTree:
         """Part of the tree with matching names. It shares the open archives: close the full tree, not the part."""
-        return SourceTree(self.root, {name: self._entries[name] for name in self.names(*patterns)})
+        return self.view({name: name for name in self.names(*patterns)})
+
+    def view(self, names: Mapping[str, str], folder: str = "") -> SourceTree:
+        """Part of the tree under new names (new to old), as if it were below a folder of the tree."""
+        return SourceTree(self.root / folder, {new: self._entries[old] for new, old in names.items()})
 
     def where(self, name: str, line: int | None = None) -> str:
         """Place for a message: the file and, if known, the line."""

@@ -20,7 +20,6 @@ from osler.stages.prepare.survey import SHARES, Guess, SplitPlan, Survey, plan_s
 from osler.tasks.card import ExpectedCounts, Kind, TaskCard
 from osler.tasks.records import Narrow, RecordCounts
 from osler.tasks.sources import open_source
-from osler.tasks.sources.files import Located
 
 _WIDTH = 100
 MANY = 300
@@ -215,8 +214,7 @@ def discover(recipe: DiscoverRecipe) -> Discovery:
         plan = plan_splits(tree, format_)
         survey = Survey()
         for names in plan.names.values():
-            part = Located("", {file: file for file in names}).tree(tree)
-            for record in format_.read(part, problems=Problems()):
+            for record in format_.read(tree.view({name: name for name in names}), problems=Problems()):
                 survey.add(record)
         kind = _kind(recipe, survey)
         first = draft_card(recipe.name, kind, survey, plan, name, recipe.options)
