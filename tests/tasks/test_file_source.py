@@ -265,9 +265,9 @@ def test_each_fold_is_a_task_of_its_own(tmp_path):
     ("source", "message"),
     [
         ('splits.dev.carve = { of = "train", share = 0.1 }\n', "does not exist or has no files"),
-        ("splits.train = {}\n", "either files or a carve"),
+        ("splits.train = {}\n", "either files or carve"),
         ("", "needs a format and splits"),
-        ('splits.train = { files = ["a"], carve = { of = "a", share = 0.5 } }\n', "either files or a carve"),
+        ('splits.train = { files = ["a"], carve = { of = "a", share = 0.5 } }\n', "either files or carve"),
         ('splits.train.files = ["a"]\nsplits.dev.carve = { of = "train", share = 0.1, pattern = "x" }\n', "one group"),
         ('splits.train.files = ["a"]\nsplits.dev.carve = { of = "train", share = 0.1, by = "name" }\n', "pattern"),
     ],
