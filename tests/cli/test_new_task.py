@@ -232,10 +232,10 @@ def test_the_card_is_never_replaced_without_force_and_not_made_in_a_dry_run(tmp_
 @pytest.mark.parametrize(
     ("records", "piece"),
     [
-        ([Document("a", "x"), Document("b", "y")], "nothing to learn"),
+        ([Document("a", "x"), Document("b", "y")], "no mention, relation, label or value"),
         (notes(0, 1), "would be empty"),
         ([*notes(0, 4), TextPair("p", "a", "b", labels=("x",))], "mixed"),
-        ([], "nothing was read"),
+        ([], "no records found"),
     ],
 )
 def test_data_that_makes_no_task_is_explained(records: list[Record], piece: str, tmp_path: Path) -> None:

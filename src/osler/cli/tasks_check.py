@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from osler.artifacts.task_folder import TaskFolder
-    from osler.stages.prepare.check import Report, TaskReport
+    from osler.stages.prepare.check import CheckReport, TaskReport
     from osler.tasks.leakage import SharedRecords
 
 
@@ -64,7 +64,7 @@ def _tasks(folders: Sequence[Path]) -> list[TaskFolder]:
     return [TaskFolder.open(path) for path in found]
 
 
-def _show(report: Report, leakage: bool) -> None:
+def _show(report: CheckReport, leakage: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
