@@ -248,7 +248,7 @@ def test_a_broken_input_leaves_nothing_and_names_file_and_line(brat: Path, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes"]
     done = osler(brat, "--to", "jsonl", "--out", out, "--tolerant")
     assert done.exit_code == 0
-    assert "defects of the input: 1 bad-span, 1 text-mismatch" in done.stderr
+    assert "defects in the input: 1 bad-span, 1 text-mismatch" in done.stderr
     assert json.loads((tmp_path / "notes.jsonl.loss.json").read_text())["defects"] == {
         "bad-span": 1,
         "text-mismatch": 1,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, perform
-from osler.cli.prepare import task_folders
+from osler.cli.tasks import task_folders
 
 
 def finetune(

@@ -105,12 +105,13 @@ def _check_task(task: TaskFolder, prints: dict[str, list[Fingerprint]] | None) -
         found = RecordCounts(card.kind)
         for record in task.stream(split):
             found.add(record)
-            # Bounds and references were checked when the document was made; here, that mentions cover words.
-            for span in record.spans if isinstance(record, Document) else ():
-                text = record.text[span.start : span.end]
-                report.offsets["mentions"] += 1
-                report.offsets[_BLANK] += not text.strip()
-                report.offsets[_BLANK_EDGE] += text != text.strip()
+            if isinstance(record, Document):
+                # Bounds and references were checked when the document was made; here, that mentions cover words.
+                for span in record.spans:
+                    text = record.text[span.start : span.end]
+                    report.offsets["mentions"] += 1
+                    report.offsets[_BLANK] += not text.strip()
+                    report.offsets[_BLANK_EDGE] += text != text.strip()
             if prints is not None:
                 prints.setdefault(f"{card.name}/{split}", []).append(fingerprint(record))
         report.splits[split] = found.as_dict()

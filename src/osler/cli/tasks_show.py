@@ -1,9 +1,9 @@
-"""`osler tasks show`: a few examples of a task, in the terminal or on a page."""
+"""`osler tasks show`: show examples of a task in the terminal or on an HTML page."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,34 +15,28 @@ from osler.core.errors import InputError, OutputError, UnknownNameError, nearest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from osler.report.colours import Colour
     from osler.tasks.card import TaskCard
     from osler.text.document import Record, TextPair
 
-PAGE_SUFFIXES = (".html", ".htm")
-
 
 def show(
-    task: Annotated[str, typer.Argument(help="A prepared task folder, a task name or the path of a card.")],
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many examples.")] = 5,
-    split: Annotated[str, typer.Option("--split", help="Of which split.")] = "train",
-    label: Annotated[str | None, typer.Option("--label", help="Only examples that have this label.")] = None,
+    task: Annotated[str, typer.Argument(help="A prepared task folder, a task name, or the path of a card.")],
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Number of examples.")] = 5,
+    split: Annotated[str, typer.Option("--split", help="The split to show.")] = "train",
+    label: Annotated[str | None, typer.Option("--label", help="Only examples with this label.")] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", help="The official files, where the task is not prepared yet.")
+        Path | None, typer.Option("--from", help="The official files, if the task is not prepared.")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with everything inside instead (an .html file).")
-    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a self-contained HTML page instead.")] = None,
 ) -> None:
     """Show examples of a task: coloured mentions, relations, pairs side by side."""
-    if html is not None and html.suffix.lower() not in PAGE_SUFFIXES:
-        raise OutputError("a page is an .html file", where=html, fix="Give --html a name that ends in .html")
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise OutputError("a page must be an .html file", where=html, fix="Give --html a name that ends in .html")
     card, records = _open(task, split, source)
     found = list(islice(_with_label(card, records, label), n))
     if not found:
-        raise InputError(
-            f"no example of split {split!r} has the label {label!r}", where=task, fix="Try another --split or --label"
-        )
+        problem = f"no example of split {split!r} has the label {label!r}"
+        raise InputError(problem, where=task, fix="Try another --split or --label")
     if html is None:
         _print(card, split, found)
         return
@@ -51,27 +45,29 @@ def show(
 
 
 def _open(task: str, split: str, source: Path | None) -> tuple[TaskCard, Iterator[Record]]:
-    """The card and the records of a split: of a prepared folder, or straight from where the card reads them."""
+    """Return the card and the records of a split, from a prepared folder or straight from the task's source."""
     if Path(task).is_dir():
-        from osler.artifacts.task_folder import TaskFolder, read_records
+        from osler.artifacts.task_folder import TaskFolder
 
-        data = TaskFolder.open(Path(task))
-        if split not in data.splits:
-            raise _no_split(task, split, data.splits)
-        return data.card, read_records(data.artifact.path / f"{split}.parquet")
+        folder = TaskFolder.open(Path(task))
+        _check_split(task, split, folder.splits)
+        return folder.card, folder.stream(split)
     from osler.tasks.catalogue import load_card
 
     card = load_card(task)
     if card.folds:
-        card = card.at_fold(1)  # the others hold the same records, cut otherwise
-    known = list(card.source.splits) or ["train", "dev", "test"]
+        card = card.at_fold(1)  # the other folds divide the same records differently
+    _check_split(task, split, list(card.source.splits) or ["train", "dev", "test"])
+    return card, _unprepared(card, split, source)
+
+
+def _check_split(task: str, split: str, known: list[str]) -> None:
     if split not in known:
-        raise _no_split(task, split, known)
-    return card, _straight(card, split, source)
+        raise UnknownNameError(f"no split {split!r}", where=task, fix=f"Use one of: {', '.join(known)}")
 
 
-def _straight(card: TaskCard, split: str, source: Path | None) -> Iterator[Record]:
-    """The records of a split as `osler tasks prepare` would write them."""
+def _unprepared(card: TaskCard, split: str, source: Path | None) -> Iterator[Record]:
+    """Yield the records of a split as `osler tasks prepare` would write them."""
     from osler.tasks.records import Narrow
     from osler.tasks.sources import open_source
 
@@ -82,10 +78,6 @@ def _straight(card: TaskCard, split: str, source: Path | None) -> Iterator[Recor
                 yield narrow(record)
 
 
-def _no_split(task: str, split: str, known: list[str]) -> UnknownNameError:
-    return UnknownNameError(f"no split {split!r}", where=task, fix=f"Use one of: {', '.join(known)}")
-
-
 def _with_label(card: TaskCard, records: Iterator[Record], label: str | None) -> Iterator[Record]:
     if label is None:
         return records
@@ -93,9 +85,8 @@ def _with_label(card: TaskCard, records: Iterator[Record], label: str | None) ->
     if label not in known and not card.discover_labels:
         close = nearest(label, known)
         hint = f"Did you mean {close!r}? " if close else ""
-        raise UnknownNameError(
-            f"task {card.name} has no label {label!r}", fix=f"{hint}Known: {', '.join(known) or 'none'}"
-        )
+        problem = f"task {card.name} has no label {label!r}"
+        raise UnknownNameError(problem, fix=f"{hint}Known: {', '.join(known) or 'none'}")
     return (record for record in records if label in _labels(record))
 
 
@@ -108,16 +99,8 @@ def _labels(record: Record) -> set[str]:
     return found
 
 
-def _colours(records: list[Record]) -> Mapping[str, Colour]:
-    """One colour a label for all that is shown."""
-    from osler.report.colours import label_colours
-    from osler.text.document import Document
-
-    return label_colours(span.label for record in records if isinstance(record, Document) for span in record.spans)
-
-
 def _answer(record: Record) -> str:
-    """The label or value of a whole record, for a heading."""
+    """Return the labels and value of a record, for its heading."""
     parts = list(record.labels)
     if record.value is not None:
         parts.append(f"value {record.value:g}")
@@ -128,12 +111,14 @@ def _print(card: TaskCard, split: str, records: list[Record]) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from osler.report.colours import label_colours
     from osler.report.terminal import note_rich, printable
-    from osler.text.document import TextPair
+    from osler.text.document import Document, TextPair
 
     console = Console(highlight=False)
     console.print(Text(card.name, "bold"), Text(f"{card.kind} · {card.language} · {card.title}", "dim"))
-    colours = _colours(records)
+    documents = [record for record in records if isinstance(record, Document)]
+    colours = label_colours(span.label for document in documents for span in document.spans)
     for number, record in enumerate(records, 1):
         console.print()
         title = Text(f"{split} {number}", "bold").append(f"  {printable(record.id)}", "not bold dim")
