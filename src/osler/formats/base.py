@@ -88,9 +88,6 @@ class Problems:
         self.examples: list[FormatProblem] = []
         self._keep = keep
 
-    def __len__(self) -> int:
-        return self.counts.total()
-
     def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
         """Count one defect. `fix` is advice for strict readers, which raise instead."""
         self.counts[kind] += 1
@@ -134,7 +131,7 @@ class Format(Protocol):
         """Write the records and return what could not be held."""
 
 
-class Reading:
+class SourceReading:
     """One pass over a source: its files, its problem collector and the document ids seen so far."""
 
     def __init__(self, tree: SourceTree, problems: Problems | None) -> None:
@@ -170,22 +167,26 @@ class FileFormat(ABC):
 
     def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
         with opened(source) as tree:
-            yield from self._read(Reading(tree, problems))
+            yield from self._read(SourceReading(tree, problems))
 
     def write(self, records: Iterable[Record], path: Path) -> Loss:
         losses: Counter[str] = Counter()
         self._write(records, path, losses)
         return Loss(+losses)
 
+    def _named(self, tree: SourceTree) -> list[str]:
+        """Files with a suffix of this format."""
+        return tree.names(*(f"*{suffix}" for suffix in self.suffixes))
+
     def _files(self, tree: SourceTree) -> list[str]:
-        """Files with a suffix of this format, or all files if there is none."""
-        return tree.names(*(f"*{suffix}" for suffix in self.suffixes)) or list(tree)
+        """Files to read: those with a suffix of this format, or all files."""
+        return self._named(tree) or list(tree)
 
     @abstractmethod
     def _detect(self, tree: SourceTree) -> bool: ...
 
     @abstractmethod
-    def _read(self, reading: Reading) -> Iterator[Record]: ...
+    def _read(self, reading: SourceReading) -> Iterator[Record]: ...
 
     @abstractmethod
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None: ...

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, flattened, output_file
 from osler.formats.sources import SourceTree
@@ -32,7 +32,7 @@ class Bc2gm(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return bool(tree.names("*.in")) and bool(tree.names("*gene.eval"))
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         tree = reading.tree
         for name in tree.names("*.in"):
             tables = {}
@@ -67,7 +67,9 @@ def _mention(line: str) -> tuple[str, _Mention] | None:
     return (match[1], (int(match[2]), int(match[3]), match[4])) if match else None
 
 
-def _document(reading: Reading, identifier: str, text: str, tables: dict[str, tuple[str, Rows[_Mention]]]) -> Document:
+def _document(
+    reading: SourceReading, identifier: str, text: str, tables: dict[str, tuple[str, Rows[_Mention]]]
+) -> Document:
     places = [offset for offset, character in enumerate(text) if character != " "]
     draft = Draft(reading, identifier, text, "")
     for label, (table, rows) in tables.items():

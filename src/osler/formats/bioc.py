@@ -19,7 +19,7 @@ from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats import xml
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, same_text
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, documents, output_file
 from osler.formats.sources import SourceTree
@@ -33,10 +33,9 @@ class BioC(FileFormat):
     """BioC XML collections."""
 
     def _detect(self, tree: SourceTree) -> bool:
-        names = tree.names(*(f"*{suffix}" for suffix in self.suffixes))
-        return any("<collection>" in line for name in names[:1] for line in tree.head(name, 5))
+        return any("<collection>" in line for name in self._named(tree)[:1] for line in tree.head(name, 5))
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for name in self._files(reading.tree):
             with reading.tree.open_binary(name) as stream:
                 for element in xml.stream(stream, "document", reading.tree.where(name)):
@@ -57,7 +56,7 @@ def _infons(element: Any) -> dict[str, str]:
     return {str(infon.get("key")): infon.text or "" for infon in element.findall("infon")}
 
 
-def _document(reading: Reading, file: str, element: Any) -> Document:
+def _document(reading: SourceReading, file: str, element: Any) -> Document:
     annotations = []
     for annotation in element.iter("annotation"):
         edges = [(place.get("offset", ""), place.get("length", "")) for place in annotation.findall("location")]
@@ -79,7 +78,7 @@ def _document(reading: Reading, file: str, element: Any) -> Document:
         shown = xml.element_text(annotation, "text") if annotation.find("text") is not None else None
         line = annotation.sourceline
         draft.span(edges, label, span_id=annotation.get("id", ""), expected=shown, attributes=infons, line=line)
-    first: dict[str, str] = {}
+    first: dict[str, str] = {}  # concept to its first mention
     for span in draft.spans.values():
         for value in span.attributes.values():
             for concept in value.split("|"):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -36,11 +36,11 @@ class Brat(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         names = tree.names("*.ann")
         heads = (tree.head(name, 1) for name in names)
-        # Empty .ann files are as good as brat's: nothing is annotated.
+        # All .ann files may be empty, if nothing is annotated.
         first = next((head[0] for head in heads if head), "T")
         return bool(names) and first[:1] in "TREAMN#*"
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for text_name, annotation_name in pair_files(reading, ".txt", ".ann"):
             stem = text_name.rsplit("/", 1)[-1].removesuffix(".txt").removesuffix(".utf8")
             reading.check_new(stem, text_name)

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import (
     ATTRIBUTES,
@@ -43,7 +43,7 @@ class ChemProt(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return bool(tree.names("*_abstracts*.tsv")) and bool(tree.names("*_entities*.tsv"))
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         tree = reading.tree
         for name in tree.names("*_abstracts*.tsv"):
             match = _ABSTRACTS.fullmatch(name)
@@ -91,7 +91,7 @@ class ChemProt(FileFormat):
                         stream.write(tab_line(row, losses).encode())
 
 
-def _rows(reading: Reading, table: str, width: int) -> Rows[list[str]]:
+def _rows(reading: SourceReading, table: str, width: int) -> Rows[list[str]]:
     """Rows of a table by document. They come in any order, and the table is small compared with the texts."""
 
     def parse(line: str) -> tuple[str, list[str]] | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
@@ -29,7 +29,7 @@ class Codiesp(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return any(map(_TEXT.fullmatch, tree)) and bool(tree.names("*d.tsv", "*p.tsv", "*x.tsv"))
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         texts: dict[str, dict[str, str]] = defaultdict(dict)
         for name in reading.tree:
             if match := _TEXT.fullmatch(name):
@@ -74,7 +74,7 @@ class Codiesp(FileFormat):
             folder.write(f"{path.name}{kind}.tsv", "".join(tab_line(row, losses) for row in table))
 
 
-def _table(reading: Reading, folder: str, kind: str) -> tuple[str, Rows[list[str]]]:
+def _table(reading: SourceReading, folder: str, kind: str) -> tuple[str, Rows[list[str]]]:
     """Name and rows of one kind of table next to the texts; empty if the release has none."""
     pattern = re.compile(rf"[^/]*{kind}\.tsv")
     names = [name for name in reading.tree if name.startswith(folder) and pattern.fullmatch(name[len(folder) :])]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, output_file
 from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced, token_ranges
@@ -49,33 +49,32 @@ class Conll(FileFormat):
         return bool(lines) and len(tags) == len(lines) and all(_TAG.fullmatch(_typed(t, "X")) for t in tags)
 
     def _files(self, tree: SourceTree) -> list[str]:
-        names = tree.names(*(f"*{suffix}" for suffix in self.suffixes)) or tree.names("*.txt")
-        return names or (list(tree) if len(tree) == 1 else [])
+        return self._named(tree) or tree.names("*.txt") or (list(tree) if len(tree) == 1 else [])
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for name in self._files(reading.tree):
             stem = name.rsplit(".", 1)[0] if "." in name.rsplit("/", 1)[-1] else name
             for number, (document_id, sentences) in enumerate(self._groups(reading, name), 1):
                 yield _document(reading, name, document_id or f"{stem}-{number}", sentences)
 
-    def _groups(self, reading: Reading, name: str) -> Iterator[tuple[str, list[_Sentence]]]:
+    def _groups(self, reading: SourceReading, name: str) -> Iterator[tuple[str, list[_Sentence]]]:
         """Yield the id on the mark of each document with its sentences."""
-        whole = self.unit == "document"
+        by_document = self.unit == "document"
         document_id, group = "", list[_Sentence]()
         for item in self._sentences(reading, name):
             if isinstance(item, _Sentence):
                 group.append(item)
-                if whole:
+                if by_document:
                     continue
             elif self.unit == "auto":
-                whole = True
+                by_document = True
             if group:
                 yield document_id, group
-            document_id, group = (item if whole and isinstance(item, str) else ""), []
+            document_id, group = (item if by_document and isinstance(item, str) else ""), []
         if group:
             yield document_id, group
 
-    def _sentences(self, reading: Reading, name: str) -> Iterator[_Sentence | str]:
+    def _sentences(self, reading: SourceReading, name: str) -> Iterator[_Sentence | str]:
         """Yield the sentences of a file, and the ids on the marks between its documents."""
         sentence: _Sentence | None = None
         for number, line in reading.tree.lines(name):
@@ -123,7 +122,7 @@ def _typed(tag: str, label: str) -> str:
     return f"{tag}-{label}" if tag in ("B", "I", "E", "S") else tag
 
 
-def _document(reading: Reading, name: str, document_id: str, sentences: list[_Sentence]) -> Document:
+def _document(reading: SourceReading, name: str, document_id: str, sentences: list[_Sentence]) -> Document:
     spans: list[Span] = []
     offset = 0
     for sentence in sentences:
@@ -134,11 +133,11 @@ def _document(reading: Reading, name: str, document_id: str, sentences: list[_Se
         # In BIOES every mention ends in E or S, so the mentions of a sentence reveal its scheme.
         scheme = Scheme.BIOES if any(tag[0] in "ES" for tag in sentence.tags) else Scheme.BIO
         mentions = chunks(sentence.tags, scheme, Repair.CONLLEVAL)
-        if mentions and mentions != chunks(sentence.tags, scheme, Repair.STRICT):
-            proper = set(chunks(sentence.tags, scheme, Repair.STRICT))
-            for first, _, _ in (mention for mention in mentions if mention not in proper):
-                reading.report("improper-tag", "a tag continues no mention", name, sentence.line + first)
+        proper = set(chunks(sentence.tags, scheme, Repair.STRICT)) if mentions else set()
         for first, last, label in mentions:
+            if (first, last, label) not in proper:
+                detail = "an I- or E- tag has no mention to continue"
+                reading.report("improper-tag", detail, name, sentence.line + first)
             spans.append(Span.at(edges[first][0], edges[last - 1][1], label, id=f"T{len(spans) + 1}"))
     text = "\n".join(" ".join(sentence.tokens) for sentence in sentences)
     return Document(document_id, text, tuple(spans), meta=TOKENS)

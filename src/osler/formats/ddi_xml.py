@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.formats import xml
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft
 from osler.formats.output import DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -34,7 +34,7 @@ class DdiXml(FileFormat):
         head = tree.first_lines("*.xml", 3)
         return any("<document id=" in line for line in head) and any("<sentence id=" in line for line in head)
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for name in reading.tree.names("*.xml"):
             root = xml.parse(reading.tree.read_bytes(name), reading.tree.where(name))
             reading.check_new(root.get("id", ""), name)
@@ -47,7 +47,7 @@ class DdiXml(FileFormat):
             folder.write(f"{stem}.xml", "".join(f"{line}\n" for line in _lines(document, losses)))
 
 
-def _document(reading: Reading, file: str, root: Any) -> Document:
+def _document(reading: SourceReading, file: str, root: Any) -> Document:
     sentences = root.findall("sentence")
     texts = [sentence.get("text", "") for sentence in sentences]
     draft = Draft(reading, root.get("id", ""), "\n".join(texts), file)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from osler.core.errors import InputError
-from osler.formats.base import Defect, Reading
+from osler.formats.base import Defect, SourceReading
 from osler.text.document import Document, Fragment, Relation, Span
 
 _Row = TypeVar("_Row")
@@ -25,7 +25,7 @@ class Draft:
     `file` is the file that line numbers in messages refer to. A reader changes it when it moves to the next file.
     """
 
-    def __init__(self, reading: Reading, document_id: str, text: str, file: str) -> None:
+    def __init__(self, reading: SourceReading, document_id: str, text: str, file: str) -> None:
         self.id = document_id
         self.text = text
         self.file = file
@@ -138,7 +138,7 @@ Rows = dict[str, list[tuple[int, _Row]]]
 
 
 def rows_by_document(
-    reading: Reading, table: str, parse: Callable[[str], tuple[str, _Row] | None], malformed: str
+    reading: SourceReading, table: str, parse: Callable[[str], tuple[str, _Row] | None], malformed: str
 ) -> Rows[_Row]:
     """Read an annotation table; `parse` returns the document id and the row of a line, or None if it is malformed."""
     rows: Rows[_Row] = defaultdict(list)
@@ -150,7 +150,7 @@ def rows_by_document(
     return rows
 
 
-def report_leftovers(reading: Reading, table: str, rows: Rows[_Row], detail: str) -> None:
+def report_leftovers(reading: SourceReading, table: str, rows: Rows[_Row], detail: str) -> None:
     """Report, once per document, the rows that no text has claimed."""
     for left in rows.values():
         reading.report("missing-text", detail, table, left[0][0])
@@ -161,7 +161,7 @@ def file_stem(name: str, suffix: str) -> str:
     return name.rpartition("/")[2][: -len(suffix)]
 
 
-def pair_files(reading: Reading, text_suffix: str, annotation_suffix: str) -> Iterator[tuple[str, str | None]]:
+def pair_files(reading: SourceReading, text_suffix: str, annotation_suffix: str) -> Iterator[tuple[str, str | None]]:
     """Yield each text with its annotation file, in name order.
 
     Files with the same folder and stem belong together. A file without a partner in its folder takes the only file of

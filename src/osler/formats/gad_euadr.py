@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.output import LABELS, RENAMED, documents, output_file, tab_line
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
@@ -28,7 +28,7 @@ class GadEuadr(FileFormat):
         lines = [line for name in tree.names("*.tsv")[:2] for line in tree.head(name, 3)]
         return any("@GENE$" in line and "@DISEASE$" in line for line in lines)
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for name in self._files(reading.tree):
             stem = name.removesuffix(".tsv")
             match = _FILE.fullmatch(name)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import file_stem
 from osler.formats.output import DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -28,7 +28,7 @@ class Hoc(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return any(line.startswith("<") for name in tree.names(*_LABEL_FILES)[:1] for line in tree.head(name, 1))
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         tree = reading.tree
         partners = {}
         for name in tree.names("text/*.txt", "*/text/*.txt"):
@@ -71,7 +71,7 @@ def _holdable(label: str) -> bool:
     return bool(label) and "AND" not in label and "<" not in label and "\n" not in label
 
 
-def _document(reading: Reading, stem: str, name: str, labels: str) -> Document:
+def _document(reading: SourceReading, stem: str, name: str, labels: str) -> Document:
     tree = reading.tree
     text = tree.text(name).removesuffix("\n")
     slots = tree.text(labels).rstrip("\r\n").split("<")[1:] if labels in tree else []

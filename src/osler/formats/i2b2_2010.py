@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -38,7 +38,7 @@ class I2b2Concepts(FileFormat):
         heads = (tree.head(name, 1) for name in tree.names("*.con"))
         return any(head and _CON.fullmatch(head[0]) for head in heads)
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         assertions, relations = (
             {_stem(name): name for name in reading.tree.names(pattern)} for pattern in ("*.ast", "*.rel")
         )
@@ -72,7 +72,7 @@ def _stem(name: str) -> str:
 class _Annotated:
     """One record: its text, the offsets of its tokens, and its concepts by offset."""
 
-    def __init__(self, reading: Reading, stem: str, text_name: str) -> None:
+    def __init__(self, reading: SourceReading, stem: str, text_name: str) -> None:
         self._reading = reading
         self.draft = Draft(reading, stem, reading.tree.text(text_name), text_name)
         self._tokens = _token_table(self.draft.text)

@@ -18,7 +18,7 @@ from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats import xml
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, file_stem
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -45,13 +45,13 @@ class I2b2Xml(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return any(f"<{self.root}>" in line for line in tree.first_lines("*.xml", 4))
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for name in reading.tree.names("*.xml"):
             stem = file_stem(name, ".xml")
             reading.check_new(stem, name)
             yield self._document(reading, name, stem)
 
-    def _document(self, reading: Reading, name: str, stem: str) -> Document:
+    def _document(self, reading: SourceReading, name: str, stem: str) -> Document:
         root = _parse(reading.tree, name)
         text, tags = root.find("TEXT"), root.find("TAGS")
         if text is None or tags is None:

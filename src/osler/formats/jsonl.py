@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, Problems, Reading, checked_text
+from osler.formats.base import FileFormat, Problems, SourceReading, checked_text
 from osler.formats.output import output_file
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Relation, Span, TextPair
@@ -37,11 +37,10 @@ class Jsonl(FileFormat):
     value: str = "value"
 
     def _detect(self, tree: SourceTree) -> bool:
-        names = tree.names(*(f"*{suffix}" for suffix in self.suffixes))
-        head = tree.head(names[0], 1) if names else []
+        head = [line for name in self._named(tree)[:1] for line in tree.head(name, 1)]
         return any(f'"{self.text}"' in line or f'"{self.first}"' in line for line in head)
 
-    def _read(self, reading: Reading) -> Iterator[Record]:
+    def _read(self, reading: SourceReading) -> Iterator[Record]:
         """Yield documents and pairs; a line without an id gets its number as id."""
         for name in self._files(reading.tree):
             for number, line in reading.tree.lines(name):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading, checked_text
+from osler.formats.base import FileFormat, SourceReading, checked_text
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree
 from osler.text.document import Record, TextPair
@@ -24,7 +24,7 @@ class MedNli(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return any('"sentence1"' in line and '"pairID"' in line for line in tree.first_lines("*.jsonl", 1))
 
-    def _read(self, reading: Reading) -> Iterator[TextPair]:
+    def _read(self, reading: SourceReading) -> Iterator[TextPair]:
         for name in self._files(reading.tree):
             for number, line in reading.tree.lines(name):
                 if not line.strip():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.formats import xml
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree
 from osler.text.document import Record, TextPair
@@ -25,7 +25,7 @@ class MedRqe(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return any("<pair pid=" in line for line in tree.first_lines("*.xml", 4))
 
-    def _read(self, reading: Reading) -> Iterator[TextPair]:
+    def _read(self, reading: SourceReading) -> Iterator[TextPair]:
         for name in self._files(reading.tree):
             with reading.tree.open_binary(name) as stream:
                 for element in xml.stream(stream, "pair", reading.tree.where(name)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.output import documents, output_file
 from osler.formats.sources import SourceTree, csv_rows
 from osler.text.document import Document, Record
@@ -51,7 +51,7 @@ class Mimic(FileFormat):
         heads = [line.upper() for line in tree.first_lines("*noteevents*.csv", 1)]
         return any("ROW_ID" in head and "TEXT" in head for head in heads)
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         tree = reading.tree
         for name in tree.names("*noteevents*.csv") or list(tree):
             rows = csv_rows(tree, name)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, Reading, checked_text
+from osler.formats.base import FileFormat, SourceReading, checked_text
 from osler.formats.draft import file_stem
 from osler.formats.output import LABELS, OutputFolder, pairs
 from osler.formats.sources import SourceTree, read_object
@@ -41,7 +41,7 @@ class Nli4ct(FileFormat):
         trials = tree.names("*ct json/*.json")
         return bool(trials) and len(tree.names("*.json")) > len(trials)
 
-    def _read(self, reading: Reading) -> Iterator[TextPair]:
+    def _read(self, reading: SourceReading) -> Iterator[TextPair]:
         tree = reading.tree
         trials = {file_stem(name, ".json"): name for name in tree.names("*ct json/*.json")}
 

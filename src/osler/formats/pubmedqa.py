@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osler.formats.base import FileFormat, Reading, checked_text
+from osler.formats.base import FileFormat, SourceReading, checked_text
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree, read_object
 from osler.text.document import Record, TextPair
@@ -28,7 +28,7 @@ class PubMedQa(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return any('"QUESTION"' in line for name in tree.names("*.json") for line in tree.head(name, 4))
 
-    def _read(self, reading: Reading) -> Iterator[TextPair]:
+    def _read(self, reading: SourceReading) -> Iterator[TextPair]:
         tables = {name: read_object(reading.tree, name) for name in self._files(reading.tree)}
         test: set[str] = set()
         for name in [name for name, rows in tables.items() if all(isinstance(row, str) for row in rows.values())]:

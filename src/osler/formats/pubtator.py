@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft
 from osler.formats.output import (
     ATTRIBUTES,
@@ -48,9 +48,9 @@ class PubTator(FileFormat):
         return any(head and _TEXT.fullmatch(head[0]) for head in heads)
 
     def _files(self, tree: SourceTree) -> list[str]:
-        return tree.names(*(f"*{suffix}" for suffix in self.suffixes)) or tree.names("*.txt") or list(tree)
+        return self._named(tree) or tree.names("*.txt") or list(tree)
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for name in self._files(reading.tree):
             for block in _blocks(reading.tree, name):
                 document = _document(reading, name, block)
@@ -77,7 +77,7 @@ def _blocks(tree: SourceTree, name: str) -> Iterator[_Block]:
         yield block
 
 
-def _document(reading: Reading, name: str, block: _Block) -> Document | None:
+def _document(reading: SourceReading, name: str, block: _Block) -> Document | None:
     texts: dict[str, str] = {}
     pmid = ""
     for _, line in block[:2]:
@@ -104,7 +104,7 @@ def _document(reading: Reading, name: str, block: _Block) -> Document | None:
             edges = ((int(columns[1]), int(columns[2])),)
             label = columns[4].strip()
             draft.span(edges, label, expected=columns[3], attributes=attributes, line=number)
-    first: dict[str, str] = {}
+    first: dict[str, str] = {}  # concept to its first mention
     for span in draft.spans.values():
         for concept in re.split(r"[|+]", span.attributes.get("concept", "")):
             first.setdefault(concept.strip(), span.id)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, file_stem, report_leftovers, rows_by_document
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, SPANS, OutputFolder, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
@@ -29,7 +29,7 @@ class S800(FileFormat):
     def _detect(self, tree: SourceTree) -> bool:
         return any(_LINE.fullmatch(line) for name in tree.names("*s800.tsv") for line in tree.head(name, 1))
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         for table in reading.tree.names("*s800.tsv"):
             malformed = "not taxid, document:pmid, start, end and mention"
             mentions = rows_by_document(reading, table, _mention, malformed)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -32,7 +32,7 @@ class ShareClef(FileFormat):
         heads = (tree.head(name, 1) for name in tree if _is_gold(name))
         return any(head and _LINE.fullmatch(head[0].strip()) for head in heads)
 
-    def _read(self, reading: Reading) -> Iterator[Document]:
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
         names = [name for name in reading.tree if _SUFFIX.search(name)]
         gold = {_stem(name): name for name in names if _is_gold(name)}
         reports = [name for name in names if not _is_gold(name)]
@@ -81,7 +81,7 @@ def _is_gold(name: str) -> bool:
     return False
 
 
-def _document(reading: Reading, stem: str, name: str, gold: str | None) -> Document:
+def _document(reading: SourceReading, stem: str, name: str, gold: str | None) -> Document:
     draft = Draft(reading, stem, reading.tree.text(name), gold or name)
     for number, line in reading.tree.lines(gold) if gold else ():
         if not line.strip():

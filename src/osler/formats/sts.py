@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, Reading
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.output import META, RENAMED, VALUES, output_file, pairs, tab_line
 from osler.formats.sources import SourceTree
 from osler.text.document import Record, TextPair
@@ -36,7 +36,7 @@ class Similarity(FileFormat):
     def _files(self, tree: SourceTree) -> list[str]:
         return [name for name in tree.names("*.txt", "*.tsv") if ".gs." not in name.lower()] or list(tree)
 
-    def _read(self, reading: Reading) -> Iterator[TextPair]:
+    def _read(self, reading: SourceReading) -> Iterator[TextPair]:
         tree = reading.tree
         for name in self._files(tree):
             stem = name.rsplit(".", 1)[0]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, Reading, checked_text
+from osler.formats.base import FileFormat, SourceReading, checked_text
 from osler.formats.output import LABELS, VALUES, count_lost, output_file, tab_line
 from osler.formats.sources import SourceTree, csv_rows
 from osler.text.document import Document, Record, TextPair
@@ -51,7 +51,7 @@ class TableFormat(FileFormat):
         roles = self._roles([cell.strip('"') for cell in head[0].split(self.delimiter)]) if head else {}
         return "text" in roles or {"first", "second"} <= roles.keys()
 
-    def _read(self, reading: Reading) -> Iterator[Record]:
+    def _read(self, reading: SourceReading) -> Iterator[Record]:
         tree = reading.tree
         for name in self._files(tree):
             rows = self._rows(tree, name)

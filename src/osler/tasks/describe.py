@@ -34,22 +34,21 @@ def describe(card: TaskCard) -> str:
             lines += textwrap.wrap(f"{name + ':':<13} {value}", 110, subsequent_indent=" " * 14)
     lines += ["", "Splits"]
     for line in _splits(card):
-        lines += textwrap.wrap(line.replace("`", ""), 110, initial_indent="  ", subsequent_indent="    ")
+        lines += _indented(line.replace("`", ""))
     if card.notes:
         lines += ["", "Notes"]
         for note in card.notes:
-            lines += textwrap.wrap(f"- {note}", 110, initial_indent="  ", subsequent_indent="    ")
+            lines += _indented(f"- {note}")
     lines += ["", f"Protocols (default: {card.protocol_id()})"]
     for name, protocol in card.protocols.items():
-        lines += textwrap.wrap(
-            f"{card.protocol_id(name)} [{protocol.metric}] {protocol.description}",
-            110,
-            initial_indent="  ",
-            subsequent_indent="    ",
-        )
+        lines += _indented(f"{card.protocol_id(name)} [{protocol.metric}] {protocol.description}")
     if card.source.reader == "files":
         lines += ["", f"Prepare it: osler tasks prepare {card.name} --from DIR --out DIR"]
     return "\n".join(lines)
+
+
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, 110, initial_indent="  ", subsequent_indent="    ")
 
 
 def page(cards: Sequence[TaskCard]) -> str:
