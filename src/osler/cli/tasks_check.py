@@ -131,7 +131,7 @@ def _overlaps(title: str, items: Sequence[SharedRecords]) -> Table:
     from rich.table import Table
 
     table = Table("records of", "also in", title=title, title_justify="left", box=None, header_style="bold")
-    for column in ("same text", "near", "same id"):
+    for column in ("same text", "near-duplicate", "same id"):
         table.add_column(column, justify="right")
     for item in items:
         table.add_row(item.of, item.within, f"{item.texts:,}", f"{item.near - item.texts:,}", f"{item.ids:,}")

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from osler.core.errors import InputError, OutputError, UnknownNameError, nearest
+from osler.text.document import Document, Record, TextPair
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from osler.tasks.card import TaskCard
-    from osler.text.document import Record, TextPair
 
 
 def show(
@@ -91,29 +89,19 @@ def _with_label(card: TaskCard, records: Iterator[Record], label: str | None) ->
 
 
 def _labels(record: Record) -> set[str]:
-    from osler.text.document import Document
-
     found = set(record.labels)
     if isinstance(record, Document):
         found |= {span.label for span in record.spans} | {relation.label for relation in record.relations}
     return found
 
 
-def _answer(record: Record) -> str:
-    """Return the labels and value of a record, for its heading."""
-    parts = list(record.labels)
-    if record.value is not None:
-        parts.append(f"value {record.value:g}")
-    return ", ".join(parts)
-
-
 def _print(card: TaskCard, split: str, records: list[Record]) -> None:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
     from osler.report.colours import label_colours
     from osler.report.terminal import note_rich, printable
-    from osler.text.document import Document, TextPair
 
     console = Console(highlight=False)
     console.print(Text(card.name, "bold"), Text(f"{card.kind} · {card.language} · {card.title}", "dim"))
@@ -122,32 +110,25 @@ def _print(card: TaskCard, split: str, records: list[Record]) -> None:
     for number, record in enumerate(records, 1):
         console.print()
         title = Text(f"{split} {number}", "bold").append(f"  {printable(record.id)}", "not bold dim")
-        if answer := _answer(record):
-            title.append("  ").append(f" {printable(answer)} ", "reverse")
+        answer = [*record.labels, *([] if record.value is None else [f"value {record.value:g}"])]
+        if answer:
+            title.append("  ").append(f" {printable(', '.join(answer))} ", "reverse")
         console.rule(title, align="left", style="dim")
-        if isinstance(record, TextPair):
-            _print_pair(console, record)
-        else:
+        if isinstance(record, Document):
             console.print(note_rich(record, colours))
-
-
-def _print_pair(console: Console, pair: TextPair) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from osler.report.terminal import printable
-
-    table = Table("first", "second", box=None, header_style="dim", expand=True, pad_edge=False, padding=(0, 3, 0, 0))
-    for column in table.columns:
-        column.ratio = 1
-    table.add_row(Text(printable(pair.first)), Text(printable(pair.second)))
-    console.print(table)
+            continue
+        table = Table(
+            "first", "second", box=None, header_style="dim", expand=True, pad_edge=False, padding=(0, 3, 0, 0)
+        )
+        for column in table.columns:
+            column.ratio = 1
+        table.add_row(Text(printable(record.first)), Text(printable(record.second)))
+        console.print(table)
 
 
 def _write_page(card: TaskCard, split: str, label: str | None, records: list[Record], path: Path) -> None:
     from osler.report.page import Page
     from osler.report.tables import Column
-    from osler.text.document import Document, TextPair
 
     page = Page(card.name, card.title, language=card.language)
     shown = f"{len(records)} of split {split}" + (f" with the label {label}" if label else "")
@@ -158,13 +139,12 @@ def _write_page(card: TaskCard, split: str, label: str | None, records: list[Rec
     pairs = [record for record in records if isinstance(record, TextPair)]
     if pairs:
         valued = all(pair.value is not None for pair in pairs)
-        answers = [pair.value if valued else ", ".join(pair.labels) or None for pair in pairs]
         rows = [
-            (number, pair.first, pair.second, answer)
-            for number, (pair, answer) in enumerate(zip(pairs, answers, strict=True), 1)
+            (number, pair.first, pair.second, pair.value if valued else ", ".join(pair.labels) or None)
+            for number, pair in enumerate(pairs, 1)
         ]
         last = Column("value", digits=2) if valued else Column("label")
-        page.table([Column(""), Column("first"), Column("second"), last], rows, caption="Pairs, in their order")
+        page.table([Column(""), Column("first"), Column("second"), last], rows, caption="Pairs")
     for number, record in enumerate(records, 1):
         if isinstance(record, Document):
             page.note(record, f"{split} {number} · {record.id}")
