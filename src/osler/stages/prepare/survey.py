@@ -88,19 +88,18 @@ def plan_splits(tree: SourceTree, format_: Format) -> SplitPlan:
     """Sort the files of a tree into splits."""
     data = tree.names(*(f"*{suffix}" for suffix in format_.suffixes)) or list(tree)
     # Without a training set, words such as "test" in names mean something else.
-    if any(_folder_hint(name) == "train" for name in data):
+    if any(found[0] == "train" for name in data if (found := _split_folder(name))):
         return _by_folder(tree, data)
     by_name = {name: _hint(name.rpartition("/")[2]) for name in data}
     hints = {*by_name.values()} - {None}
-    # If all names contain "train", the corpus is called so; they do not describe a split.
+    # If all names contain "train", it belongs to the name of the corpus.
     if len(hints) > 1 and "train" in hints and (format_.layout == "file" or all(by_name.values())):
         found = {s: tuple(name for name in data if by_name[name] == s) for s in _WORDS if s in hints}
         left = tuple(name for name in data if by_name[name] is None)
         return SplitPlan(found, found, _missing(found), "file names", left)
     everything = {"train": (_ALL,)} if len(data) != 1 else {"train": (data[0],)}
-    return SplitPlan(
-        everything, {"train": tuple(tree)}, _missing(everything), "no folder or file name mentions a split"
-    )
+    how = "no folder or file name mentions a split"
+    return SplitPlan(everything, {"train": tuple(tree)}, _missing(everything), how)
 
 
 def _by_folder(tree: SourceTree, data: list[str]) -> SplitPlan:
@@ -108,11 +107,11 @@ def _by_folder(tree: SourceTree, data: list[str]) -> SplitPlan:
     names: dict[str, list[str]] = {split: [] for split in _WORDS}
     # Files of other kinds in the folder of a split, such as the texts next to the annotations, belong to it too.
     for name in tree:
-        split = _folder_hint(name)
-        if split is not None:
-            folders[split][f"{_folder_of(name)}/{_ALL}"] = None
+        if found := _split_folder(name):
+            split, folder = found
+            folders[split][f"{folder}/{_ALL}"] = None
             names[split].append(name)
-    left = tuple(name for name in data if _folder_hint(name) is None)
+    left = tuple(name for name in data if _split_folder(name) is None)
     files = {split: tuple(patterns) for split, patterns in folders.items() if patterns}
     return SplitPlan(files, {s: tuple(n) for s, n in names.items() if n}, _missing(files), "folder names", left)
 
@@ -121,16 +120,13 @@ def _missing(files: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(split for split in SHARES if split not in files)
 
 
-def _folder_hint(name: str) -> str | None:
-    """Return the split that the innermost telling folder of a file names."""
-    hints = [hint for folder in name.split("/")[:-1] if (hint := _hint(folder))]
-    return hints[-1] if hints else None
-
-
-def _folder_of(name: str) -> str:
+def _split_folder(name: str) -> tuple[str, str] | None:
+    """Return the split of a file and the innermost folder that names it."""
     folders = name.split("/")[:-1]
-    depth = max(index for index, folder in enumerate(folders) if _hint(folder))
-    return "/".join(folders[: depth + 1])
+    for depth in range(len(folders), 0, -1):
+        if split := _hint(folders[depth - 1]):
+            return split, "/".join(folders[:depth])
+    return None
 
 
 def _hint(name: str) -> str | None:
