@@ -21,7 +21,7 @@ from osler.core.errors import InputError
 from osler.formats import xml
 from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, same_text
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, documents, output_file
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, TITLE_LENGTH, documents, output_file
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Relation, Span
 
@@ -88,7 +88,7 @@ def _document(reading: SourceReading, file: str, element: Any) -> Document:
     parts = element.findall("passage")
     title = len(xml.element_text(parts[0], "text")) if len(parts) == 2 else 0
     meta = {key: value for key, value in _infons(element).items() if value}
-    return draft.document(meta=meta | ({"title_length": str(title)} if title else {}))
+    return draft.document(meta=meta | ({TITLE_LENGTH: str(title)} if title else {}))
 
 
 def _passages(document: Any, where: str) -> Iterator[tuple[int, str]]:
@@ -140,8 +140,8 @@ def _infon_lines(pairs: Iterable[tuple[str, str]], losses: Counter[str]) -> Iter
 
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
     yield from ("<document>", f"<id>{xml.encoded(document.id, losses)}</id>")
-    yield from _infon_lines(((k, v) for k, v in document.meta.items() if k != "title_length"), losses)
-    known = document.meta.get("title_length", "")
+    yield from _infon_lines(((k, v) for k, v in document.meta.items() if k != TITLE_LENGTH), losses)
+    known = document.meta.get(TITLE_LENGTH, "")
     title = int(known) if known.isdigit() and document.text[int(known) : int(known) + 1] == " " else 0
     parts = [("text", 0, len(document.text))]
     if title:

@@ -24,9 +24,9 @@ from osler.formats.output import (
     SPANS,
     TITLE_LENGTH,
     documents,
-    joined,
+    join_title,
     output_file,
-    parted,
+    split_title,
     tab_line,
 )
 from osler.formats.sources import SourceTree
@@ -63,7 +63,7 @@ class ChemProt(FileFormat):
                     continue
                 pmid, title, abstract = cells
                 reading.check_new(pmid, name, number)
-                text, meta = joined(title, abstract)
+                text, meta = join_title(title, abstract)
                 draft = Draft(reading, pmid, text, entity_table)
                 for row_number, (_, span_id, label, first, last, shown, *_) in entities.pop(pmid, []):
                     if first.isdigit() and last.isdigit():
@@ -103,7 +103,7 @@ def _rows(reading: SourceReading, table: str, width: int) -> Rows[list[str]]:
 
 def _tables(document: Document, losses: Counter[str]) -> tuple[list[list[str]], ...]:
     name = document.id
-    text, title, abstract = parted(document, losses)
+    text, title, abstract = split_title(document, losses)
     abstracts = [[name, title, abstract]]
     entities: list[list[str]] = []
     ids: dict[str, str] = {}

@@ -140,12 +140,12 @@ def tab_line(cells: Iterable[str], losses: Counter[str]) -> str:
 TITLE_LENGTH = "title_length"
 
 
-def joined(title: str, abstract: str) -> tuple[str, dict[str, str]]:
+def join_title(title: str, abstract: str) -> tuple[str, dict[str, str]]:
     """Join title and abstract; the meta says where the title ends."""
     return (f"{title} {abstract}", {TITLE_LENGTH: str(len(title))}) if abstract else (title, {})
 
 
-def parted(document: Document, losses: Counter[str]) -> tuple[str, str, str]:
+def split_title(document: Document, losses: Counter[str]) -> tuple[str, str, str]:
     """Return the text without line breaks and tabs, its title and its abstract.
 
     The title ends where `title_length` in meta says, else at the first line break, else at the end of the text.

@@ -28,9 +28,9 @@ from osler.formats.output import (
     TITLE_LENGTH,
     documents,
     flattened,
-    joined,
+    join_title,
     output_file,
-    parted,
+    split_title,
 )
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
@@ -87,7 +87,7 @@ def _document(reading: SourceReading, name: str, block: _Block) -> Document | No
     if "t" not in texts:
         reading.report("missing-text", "a block has no title line", name, block[0][0])
         return None
-    text, meta = joined(texts["t"], texts.get("a", ""))
+    text, meta = join_title(texts["t"], texts.get("a", ""))
     draft = Draft(reading, pmid, text, name)
     relations: list[tuple[int, list[str]]] = []
     for number, line in block[len(texts) :]:
@@ -120,7 +120,7 @@ def _document(reading: SourceReading, name: str, block: _Block) -> Document | No
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
     name = re.sub(r"[|\s]+", "_", document.id)
     losses[RENAMED] += name != document.id
-    text, title, abstract = parted(document, losses)
+    text, title, abstract = split_title(document, losses)
     yield f"{name}|t|{title}"
     yield f"{name}|a|{abstract}"
     written: dict[str, str] = {}

@@ -12,7 +12,7 @@ from osler.core.config import Recipe
 from osler.core.errors import RecipeError, nearest
 from osler.text.tags import Repair, Scheme
 
-NUMBERS = ("documents", "mentions", "relations", "overlapping", "discontinuous", "assigned")
+_NUMBERS = ("documents", "mentions", "relations", "overlapping", "discontinuous", "assigned")
 
 
 class ExpectedCounts(Recipe):
@@ -32,11 +32,11 @@ class ExpectedCounts(Recipe):
 
     def stated(self) -> dict[str, int]:
         """Return all stated numbers by name; the name for a label is `label:NAME`."""
-        found = {name: value for name in NUMBERS if (value := getattr(self, name)) is not None}
+        found = {name: value for name in _NUMBERS if (value := getattr(self, name)) is not None}
         return found | {f"label:{label}": count for label, count in self.labels.items()}
 
 
-class Paper(Recipe):
+class PublishedCounts(Recipe):
     """Published counts. A key is a split, several splits joined by `+`, or `all`."""
 
     source: str
@@ -48,10 +48,7 @@ class Paper(Recipe):
         return self.differences.get(f"{split}.{number}") or self.differences.get(split)
 
 
-FOLD = "{fold}"
-
-
-class Key(Recipe):
+class GroupKey(Recipe):
     """How to find the group of a record (a document, a patient, a question)."""
 
     by: str = Field("id", pattern=r"^(id|text|first|meta:.+|table:.+)$")
@@ -71,7 +68,7 @@ class Key(Recipe):
         return pattern
 
 
-class Carve(Key):
+class Carve(GroupKey):
     """A split without official files: a share of the groups of another split, taken out of it."""
 
     of: str
@@ -81,8 +78,8 @@ class Carve(Key):
     """`drawn`: by a hash of seed and key, so that tasks with the same groups agree. `tail`: the last groups of the file."""
 
 
-class Listed(Key):
-    """A split whose members are listed in an official file, one key per line."""
+class MemberList(GroupKey):
+    """An official file that lists the members of a split, one key per line."""
 
     file: str
 
@@ -96,7 +93,7 @@ class Split(Recipe):
     """Files that are read too if they exist."""
     where: dict[str, str] = Field(default_factory=dict)
     """Only records with these meta values; "" means that the value is missing."""
-    listed: Listed | None = None
+    listed: MemberList | None = None
     carve: Carve | None = None
     optional: bool = False
     """Whether the task can be prepared without this split."""
@@ -131,7 +128,7 @@ class SourceLayout(Recipe):
 
     def at_fold(self, fold: int) -> SourceLayout:
         splits = {
-            name: split.model_copy(update={"files": tuple(f.replace(FOLD, str(fold)) for f in split.files)})
+            name: split.model_copy(update={"files": tuple(f.replace("{fold}", str(fold)) for f in split.files)})
             for name, split in self.splits.items()
         }
         return self.model_copy(update={"splits": splits})
@@ -145,9 +142,6 @@ class Kind(StrEnum):
     CLASSIFICATION = "classification"
     MULTILABEL = "multilabel"
     REGRESSION = "regression"
-
-
-_OTHERWISE = "+"
 
 
 class Protocol(Recipe):
@@ -187,8 +181,11 @@ class TaskCard(Recipe):
     discover_labels: bool = False
     """Take the labels from the data when the task is prepared (code systems with thousands of labels)."""
     negative: str = "false"
+    """Label of a pair of mentions without a relation."""
     pairs: tuple[tuple[str, str], ...] = ()
+    """Labels of head and tail between which relations are predicted."""
     symmetric: bool = False
+    """Whether head and tail of a relation, or the two texts of a pair, are interchangeable."""
     sentences: Literal["split", "lines", "meta"] = "split"
     """Where sentences end: as osler's splitter says, at line breaks, or as the corpus says."""
     phi: str | None = None
@@ -210,7 +207,7 @@ class TaskCard(Recipe):
     """Kinds of defects that are never an error, because their number in the official files is unknown."""
     counts: dict[str, ExpectedCounts] = Field(default_factory=dict)
     """Counts by split of the official files as osler reads them."""
-    paper: Paper | None = None
+    paper: PublishedCounts | None = None
     protocol: str
     protocols: dict[str, Protocol]
 
@@ -242,14 +239,14 @@ class TaskCard(Recipe):
     def protocol_id(self, name: str | None = None, read: str = "") -> str:
         """Identifier printed with a number: task, protocol, version. `read` names a decoding other than the protocol's."""
         wanted = name or self.protocol
-        otherwise = f"{_OTHERWISE}{read}" if read else ""
-        return f"{self.name}/{wanted}{otherwise}@v{self.protocol_named(wanted).version}"
+        decoded = f"+{read}" if read else ""
+        return f"{self.name}/{wanted}{decoded}@v{self.protocol_named(wanted).version}"
 
     def protocol_behind(self, identifier: str) -> Protocol:
         """Return the protocol of an identifier made by `protocol_id`."""
         name = identifier.rpartition("/")[2].partition("@")[0]
         # The name of a protocol may itself contain a +.
-        return self.protocol_named(name if name in self.protocols else name.rpartition(_OTHERWISE)[0] or name)
+        return self.protocol_named(name if name in self.protocols else name.rpartition("+")[0] or name)
 
     @property
     def entity_labels(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from osler.core.errors import InputError
 from osler.formats.base import Problems, configure
 from osler.formats.registry import get_format
 from osler.formats.sources import Source, SourceTree, opened
-from osler.tasks.card import Carve, Key, Split, TaskCard
+from osler.tasks.card import Carve, GroupKey, Split, TaskCard
 from osler.text.document import Document, Record, TextPair
 
 
@@ -282,7 +282,7 @@ def _single(card: TaskCard, tree: SourceTree, split: str, roots: Mapping[str, _F
     return best
 
 
-def _group_key(key: Key, tree: SourceTree) -> Callable[[Record], str]:
+def _group_key(key: GroupKey, tree: SourceTree) -> Callable[[Record], str]:
     """Return a function that maps a record to its group. A table named by the key is read from the tree."""
     kind, _, name = key.by.partition(":")
     table: dict[str, str] = {}
