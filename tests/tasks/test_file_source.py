@@ -227,7 +227,9 @@ def test_defects_a_card_does_not_know_are_refused_with_their_place_and_known_one
     file = tmp_path / "x" / "train" / "2.ann"
     file.write_text("T1\tChemical 0 7\tAspirim\n")
     source = 'splits.train.files = ["train/*.txt", "train/*.ann"]\n'
-    with pytest.raises(InputError, match=r"2\.ann:1: split 'train' has 1 defects of kind 'text-mismatch', the card allows 0"):
+    with pytest.raises(
+        InputError, match=r"2\.ann:1: split 'train' has 1 defects of kind 'text-mismatch', the card allows 0"
+    ):
         read(brat_card(tmp_path, source), tmp_path / "x")
     known = source + "[known_problems]\ntrain = { text-mismatch = 1 }\n"
     splits, facts = read(brat_card(tmp_path, known), tmp_path / "x")

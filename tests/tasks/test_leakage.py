@@ -77,7 +77,9 @@ def test_a_sentence_of_its_own_and_its_abstract_give_each_other_away_but_a_few_c
 def test_boiler_plate_that_many_share_makes_no_two_documents_alike():
     header = " ".join(f"field{n}" for n in range(30)) + " "
     held = [note(str(n), before=header, start=n, length=12) for n in range(380)]
-    kept, removed = without_leaks({"a": [note("t", 0, 0, before=header, after="zz yy xx ww vv uu")]}, HeldOut({"b": held}))
+    kept, removed = without_leaks(
+        {"a": [note("t", 0, 0, before=header, after="zz yy xx ww vv uu")]}, HeldOut({"b": held})
+    )
     assert removed == {"a": 0}
     assert len(kept["a"]) == 1
 

@@ -88,7 +88,7 @@ def plan_splits(tree: SourceTree, format_: Format) -> SplitPlan:
     """Sort the files of a tree into splits."""
     data = tree.names(*(f"*{suffix}" for suffix in format_.suffixes)) or list(tree)
     # Without a training set, words such as "test" in names mean something else.
-    if any(found[0] == "train" for name in data if (found := _split_folder(name))):
+    if any(_split_folder(name)[0] == "train" for name in data):
         return _by_folder(tree, data)
     by_name = {name: _hint(name.rpartition("/")[2]) for name in data}
     hints = {*by_name.values()} - {None}
@@ -107,11 +107,11 @@ def _by_folder(tree: SourceTree, data: list[str]) -> SplitPlan:
     names: dict[str, list[str]] = {split: [] for split in _WORDS}
     # Files of other kinds in the folder of a split, such as the texts next to the annotations, belong to it too.
     for name in tree:
-        if found := _split_folder(name):
-            split, folder = found
+        split, folder = _split_folder(name)
+        if split:
             folders[split][f"{folder}/{_ALL}"] = None
             names[split].append(name)
-    left = tuple(name for name in data if _split_folder(name) is None)
+    left = tuple(name for name in data if not _split_folder(name)[0])
     files = {split: tuple(patterns) for split, patterns in folders.items() if patterns}
     return SplitPlan(files, {s: tuple(n) for s, n in names.items() if n}, _missing(files), "folder names", left)
 
@@ -120,13 +120,13 @@ def _missing(files: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(split for split in SHARES if split not in files)
 
 
-def _split_folder(name: str) -> tuple[str, str] | None:
-    """Return the split of a file and the innermost folder that names it."""
+def _split_folder(name: str) -> tuple[str, str]:
+    """Return the split of a file and the innermost folder that names it; empty if no folder does."""
     folders = name.split("/")[:-1]
     for depth in range(len(folders), 0, -1):
         if split := _hint(folders[depth - 1]):
             return split, "/".join(folders[:depth])
-    return None
+    return "", ""
 
 
 def _hint(name: str) -> str | None:
