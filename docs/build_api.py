@@ -41,7 +41,13 @@ def page() -> str:
     from osler import api
 
     functions = [name for name in osler.__all__ if inspect.isfunction(getattr(osler, name))]
-    lines = ["# Python API", "", "<!-- Made by docs/build_api.py from the docstrings. -->", "", inspect.getdoc(api) or ""]
+    lines = [
+        "# Python API",
+        "",
+        "<!-- Made by docs/build_api.py from the docstrings. -->",
+        "",
+        inspect.getdoc(api) or "",
+    ]
     lines += ["", "## Annotate", "", *_function("osler.load", osler.load), *_class("osler.Annotator", osler.Annotator)]
     lines += ["## One function per command", ""]
     for name in functions:
@@ -52,7 +58,9 @@ def page() -> str:
         lines += _class(f"osler.{kind.__name__}", kind)
     lines += ["## Artifacts", ""]
     for module, name in ARTIFACTS.items():
-        lines += _class(f"osler.artifacts.{module}.{name}", getattr(importlib.import_module(f"osler.artifacts.{module}"), name))
+        lines += _class(
+            f"osler.artifacts.{module}.{name}", getattr(importlib.import_module(f"osler.artifacts.{module}"), name)
+        )
     lines += ["## Recipes", "", "The settings of each function, which are also the keys of its TOML recipe.", ""]
     for users, target in RECIPES.items():
         module, _, name = target.partition(":")
@@ -63,7 +71,16 @@ def page() -> str:
 
 
 def _function(name: str, function: Any) -> list[str]:
-    return [f"### {name}", "", "```python", f"{name}{_signature(function)}", "```", "", inspect.getdoc(function) or "", ""]
+    return [
+        f"### {name}",
+        "",
+        "```python",
+        f"{name}{_signature(function)}",
+        "```",
+        "",
+        inspect.getdoc(function) or "",
+        "",
+    ]
 
 
 def _class(name: str, kind: type) -> list[str]:
@@ -73,7 +90,7 @@ def _class(name: str, kind: type) -> list[str]:
     for member, value in vars(kind).items():
         target = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(target, property) or hasattr(target, "attrname")
-        if member.startswith("_") and member != "__call__" or not (attribute or inspect.isfunction(target)):
+        if (member.startswith("_") and member != "__call__") or not (attribute or inspect.isfunction(target)):
             continue
         text = (inspect.getdoc(target) or "").partition("\n\n")[0].replace("\n", " ")
         shown = member if attribute else f"{'' if member == '__call__' else member}{_signature(target, bound=True)}"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.cli.prepare import task_folders
+from osler.cli.tasks import task_folders
 from osler.core.errors import InputError
 
 
@@ -33,5 +33,5 @@ def test_a_task_without_its_files_says_how_to_get_them(tmp_path, monkeypatch):
 
 def test_a_slip_in_a_name_is_seen(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"no task of this name\. Did you mean ncbi-disease\?$"):
+    with pytest.raises(InputError, match=r"neither a folder nor a task\. Did you mean ncbi-disease\?$"):
         task_folders([Path("ncbi-disese")])

@@ -1,4 +1,4 @@
-"""`osler convert`: one file format to another."""
+"""`osler convert`: convert annotation files between formats."""
 
 from __future__ import annotations
 
@@ -19,25 +19,21 @@ app = typer.Typer()
 @app.command()
 def convert(
     input: Annotated[Path | None, typer.Argument(help="A file, a folder or an archive.")] = None,
-    from_format: Annotated[
-        str | None, typer.Option("--from", help="The format of the input; seen from its files if left out.")
-    ] = None,
+    from_format: Annotated[str | None, typer.Option("--from", help="Format of the input; detected by default.")] = None,
     to_format: Annotated[str | None, typer.Option("--to", help="The format to write.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file or folder to write, whichever the format is.")
+        Path | None, typer.Option("--out", "-o", help="The file or folder to write, as the format requires.")
     ] = None,
     tolerant: Annotated[
-        bool, typer.Option("--tolerant", help="Count defects of the input and go on, instead of stopping at the first.")
+        bool, typer.Option("--tolerant", help="Count defects of the input and continue, instead of stopping.")
     ] = False,
-    list_formats: Annotated[
-        bool, typer.Option("--list", help="List the formats and what each can hold, and stop.")
-    ] = False,
+    list_formats: Annotated[bool, typer.Option("--list", help="List the formats and what each can hold.")] = False,
     recipe: RecipeOption = None,
     sets: SetOption = None,
     force: ForceOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Convert any format to any other; what the target cannot hold is counted and said."""
+    """Convert any format to any other, and report what the target cannot hold."""
     from osler.core.errors import RecipeError
     from osler.stages.prepare.convert import ConvertRecipe, plan, run
 
@@ -48,18 +44,18 @@ def convert(
     resolved = resolve(ConvertRecipe, recipe, sets, options)
     assert isinstance(resolved, ConvertRecipe)
     if out is None:
-        raise RecipeError("where to write is missing", fix="Give --out, a file or a folder")
+        raise RecipeError("--out is missing", fix="Give the file or folder to write with --out")
     announce(plan(resolved, out), dry_run=dry_run)
     if not dry_run:
-        _finish(run(resolved, out, force=force), resolved.to_format)
+        _print_result(run(resolved, out, force=force), resolved.to_format)
 
 
-def _finish(done: Conversion, target: str) -> None:
+def _print_result(done: Conversion, target: str) -> None:
     from osler.core.console import console
 
     numbers = " · ".join(f"{name} {count:,}" for name, count in done.counts.items() if count)
     console().print(f"[bold green]✓[/] converted: {numbers}")
-    for title, found in ((f"{target} cannot hold", done.lost), ("defects of the input", done.defects)):
+    for title, found in ((f"{target} cannot hold", done.lost), ("defects in the input", done.defects)):
         if found:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
             console().print(f"[bold yellow]![/] {title}: {listed}")
@@ -81,7 +77,7 @@ def _list() -> None:
 
     from osler.stages.prepare.convert import capabilities
 
-    table = Table("format", "what it is", "written as", "holds", box=None, header_style="bold", pad_edge=False)
+    table = Table("format", "description", "written as", "holds", box=None, header_style="bold", pad_edge=False)
     for found in capabilities():
         written = found.layout if found.writable else "read only"
         table.add_row(found.name, found.description, written, ", ".join(found.holds))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from osler.cli.common import Invocation, recipe_command
-from osler.cli.prepare import task_folders
+from osler.cli.tasks import task_folders
 from osler.core.console import console
 from osler.core.errors import RecipeError
 from osler.stages.evaluate.run import EvaluateRecipe, plan, run

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from osler.cli.common import Invocation, recipe_command
-from osler.cli.prepare import task_folders
+from osler.cli.tasks import task_folders
 from osler.stages.finetune.config import FinetuneRecipe
 
 app = typer.Typer(add_completion=False)

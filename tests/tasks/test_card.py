@@ -35,7 +35,7 @@ def test_a_card_can_be_the_users_own_file_and_mistakes_are_named(tmp_path):
         ({"protocol": "q"}, "default protocol"),
         ({"labels": ()}, "needs labels"),
         ({"kind": "relation"}, "needs pairs"),
-        ({"record": "pair"}, "works on documents"),
+        ({"record": "pair"}, "needs documents"),
         ({"name": "Has Blanks"}, "pattern"),
     ],
 )

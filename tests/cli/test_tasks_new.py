@@ -89,7 +89,7 @@ def test_brat_in_folders_of_splits(tmp_path: Path) -> None:
     assert card.counts["train"].relations == 6
     assert card.counts["dev"].labels == {"treats": 2}
     assert "a guess" in done.stderr
-    assert "also make: tagging" in done.stderr
+    assert "also fits: tagging" in done.stderr
     assert "README.txt" in done.stderr
     assert f"osler tasks prepare {tmp_path / 'my-task.toml'} --from {tmp_path / 'data'}" in done.stderr
 
@@ -206,7 +206,7 @@ def test_sentences_marked_with_the_labels_of_their_document_are_not_mentions(tmp
     records = [Document(f"d{n}", "One .\nTwo .", spans, labels=("growth", "death")) for n in range(12)]
     card, done = card_of(written("hoc", records, tmp_path / "data"), tmp_path)
     assert card.kind == "multilabel"
-    assert "also make: tagging" in done.stderr
+    assert "also fits: tagging" in done.stderr
 
 
 def test_a_code_system_is_not_listed(tmp_path: Path) -> None:
@@ -232,10 +232,10 @@ def test_the_card_is_never_replaced_without_force_and_not_made_in_a_dry_run(tmp_
 @pytest.mark.parametrize(
     ("records", "piece"),
     [
-        ([Document("a", "x"), Document("b", "y")], "nothing to learn"),
+        ([Document("a", "x"), Document("b", "y")], "no mention, relation, label or value"),
         (notes(0, 1), "would be empty"),
         ([*notes(0, 4), TextPair("p", "a", "b", labels=("x",))], "mixed"),
-        ([], "nothing was read"),
+        ([], "no records found"),
     ],
 )
 def test_data_that_makes_no_task_is_explained(records: list[Record], piece: str, tmp_path: Path) -> None:
