@@ -24,7 +24,8 @@ LABELS = {"DRUG": "Chemical", "PROBLEM": "Disease"}  # of the synthetic clinic a
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
-from osler.stages.prepare.run import PrepareRecipe, run
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import run
 started = time.perf_counter()
 artifact = run(PrepareRecipe(task="bc5cdr", source=Path(sys.argv[1])), Path(sys.argv[2]))
 counts = artifact.manifest.counts

@@ -25,14 +25,14 @@ RECIPES = {
     "osler.corpus": "osler.stages.corpus.config:CorpusRecipe",
     "osler.vocab": "osler.stages.vocab.config:VocabRecipe",
     "osler.pretrain, osler.distill": "osler.stages.pretrain.config:PretrainRecipe",
-    "osler.tasks_prepare": "osler.stages.prepare.run:PrepareRecipe",
+    "osler.tasks_prepare": "osler.stages.prepare.config:PrepareRecipe",
     "osler.tasks_synthesize": "osler.clinic.synthesize:SynthesizeRecipe",
     "osler.finetune": "osler.stages.finetune.config:FinetuneRecipe",
     "osler.evaluate": "osler.stages.evaluate.config:EvaluateRecipe",
     "osler.study": "osler.stages.study.recipe:StudyRecipe",
     "osler.annotate": "osler.stages.serve.config:AnnotateRecipe",
     "osler.export": "osler.stages.serve.config:ExportRecipe",
-    "osler.convert": "osler.stages.prepare.convert:ConvertRecipe",
+    "osler.convert": "osler.stages.prepare.config:ConvertRecipe",
 }
 
 

@@ -107,7 +107,8 @@ def distill(
 def tasks_prepare(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> TaskFolder:
     """Prepare a task from its official files, as `osler tasks prepare` does. Settings: `PrepareRecipe`."""
     from osler.artifacts.task_folder import TaskFolder
-    from osler.stages.prepare.run import PrepareRecipe, run
+    from osler.stages.prepare.config import PrepareRecipe
+    from osler.stages.prepare.run import run
 
     return TaskFolder.open(run(_resolve(PrepareRecipe, recipe, settings), Path(out), force=force).path)
 
@@ -170,7 +171,8 @@ def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **set
 
 def convert(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Conversion:
     """Convert annotation files to another format, as `osler convert` does. Settings: `ConvertRecipe`."""
-    from osler.stages.prepare.convert import ConvertRecipe, run
+    from osler.stages.prepare.config import ConvertRecipe
+    from osler.stages.prepare.convert import run
 
     return run(_resolve(ConvertRecipe, recipe, settings), Path(out), force=force)
 

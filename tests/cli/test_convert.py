@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 from osler.cli.main import app
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, UnknownNameError
 from osler.formats.registry import FORMATS, get_format
-from osler.stages.prepare.convert import Conversion, ConvertRecipe, capabilities, run
+from osler.stages.prepare.config import ConvertRecipe
+from osler.stages.prepare.convert import Conversion, capabilities, run
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 NOTE = Document(

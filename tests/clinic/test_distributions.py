@@ -22,7 +22,7 @@ from osler.core.errors import RecipeError, UnknownNameError
 from osler.formats.base import configure
 from osler.formats.registry import detect_formats, get_format
 from osler.formats.sources import SourceTree
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.tasks.catalogue import card_paths, load_card
 from osler.text.document import Document, Record, Relation, Span

@@ -119,7 +119,7 @@ class DemoFlow:
     def _finetune(self) -> Artifact:
         from osler.stages.finetune.config import FinetuneRecipe
         from osler.stages.finetune.run import run
-        from osler.stages.prepare.run import PrepareRecipe
+        from osler.stages.prepare.config import PrepareRecipe
         from osler.stages.prepare.run import run as prepare
         from osler.tasks.catalogue import load_card
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from osler.cli.common import Invocation, recipe_command
-from osler.cli.tasks import task_folders
+from osler.cli.common import Invocation, announce, recipe_command
 from osler.core.console import console
 from osler.core.errors import RecipeError
 from osler.stages.evaluate.run import EvaluateRecipe, plan, run
@@ -31,7 +31,10 @@ def evaluate(
     ] = None,
 ) -> None:
     """Score a bundle: predictions with offsets and scores, metrics under a named protocol, errors on request."""
-    folders = task_folders(tasks) or [None]
+    from osler.stages.prepare.run import task_folders
+
+    show = partial(announce, dry_run=call.dry_run)
+    folders: list[Path | None] = [*task_folders(tasks, dry_run=call.dry_run, show=show)] if tasks else [None]
     names = [folder.resolve().name for folder in folders if folder]
     if len(set(names)) < len(names):
         raise RecipeError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from osler.cli.common import Invocation, recipe_command
-from osler.cli.tasks import task_folders
+from osler.cli.common import Invocation, announce, recipe_command
 from osler.stages.finetune.config import FinetuneRecipe
 
 app = typer.Typer(add_completion=False)
@@ -40,7 +40,10 @@ def finetune(
 ) -> None:
     """Fine-tune one encoder on one or more tasks."""
     from osler.stages.finetune.run import plan, run
+    from osler.stages.prepare.run import task_folders
 
+    show = partial(announce, dry_run=call.dry_run)
     for key in ("tasks", "rehearse"):
-        call.options[key] = task_folders(call.options[key], data, dry_run=call.dry_run)
+        if call.options[key]:
+            call.options[key] = task_folders(call.options[key], data, dry_run=call.dry_run, show=show)
     call.perform(plan, run)

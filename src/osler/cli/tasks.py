@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from osler.cli import synthesize, tasks_check, tasks_show
-from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, announce, perform, resolve
-from osler.core.errors import InputError, OutputError, RecipeError, nearest
+from osler.cli import tasks_check, tasks_show
+from osler.cli.common import Invocation, announce, recipe_command
+from osler.clinic.synthesize import SynthesizeRecipe
+from osler.core.errors import OutputError, RecipeError
+from osler.stages.prepare.config import DiscoverRecipe, PrepareRecipe
 
 if TYPE_CHECKING:
     from osler.stages.prepare.discover import Discovery
     from osler.stages.prepare.run import PrepareJob, PrepareOutcome
 
-app = typer.Typer(help="List tasks and prepare their data.", no_args_is_help=True)
+app = typer.Typer(help="List tasks and prepare their data.", no_args_is_help=True, add_completion=False)
 
 
 @app.command("list")
@@ -75,50 +76,41 @@ def docs() -> None:
 
 
 @app.command("prepare")
+@recipe_command(PrepareRecipe, out="runs/task", argument="task", options={"source": "--from", "fold": ""})
 def prepare(
-    task: Annotated[str | None, typer.Argument(help="A task name, or the path of a card.")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Folder or archive with the official files.")] = None,
+    call: Invocation,
     everything: Annotated[bool, typer.Option("--all", help="Every task whose files are in --from.")] = False,
-    fold: Annotated[
-        int | None, typer.Option("--fold", help="One fold of a task with folds; all folds by default.")
-    ] = None,
-    out: OutOption = Path("runs/task"),
-    recipe: RecipeOption = None,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
 ) -> None:
-    """Read a task's data, check it and write a task folder."""
-    from osler.stages.prepare.run import PrepareRecipe, plan, run
+    """Read a task's data, check it and write a task folder. A task with folds gets one folder per fold."""
+    from osler.stages.prepare.run import plan, run
     from osler.tasks.catalogue import load_card
 
+    task, fold = call.options["task"], call.options["fold"]
     if everything:
-        if task is not None or recipe is not None or sets or fold is not None:
+        if task is not None or call.recipe is not None or call.sets or fold is not None:
             problem = "--all cannot be combined with a task, --recipe, --set or --fold"
             raise RecipeError(problem, fix="Give only --from and --out")
-        _prepare_many(None, source, out, force=force, dry_run=dry_run)
-    elif task is not None and fold is None and recipe is None and not sets and load_card(task).folds:
-        _prepare_many(task, source, out, force=force, dry_run=dry_run)
+        _prepare_many(call)
+    elif task is not None and fold is None and call.recipe is None and not call.sets and load_card(task).folds:
+        _prepare_many(call)
     else:
-        options = {"task": task, "source": source, "fold": fold}
-        perform(
-            PrepareRecipe, plan, run, recipe=recipe, sets=sets, options=options, out=out, force=force, dry_run=dry_run
-        )
+        call.perform(plan, run)
 
 
-def _prepare_many(task: str | None, source: Path | None, out: Path, *, force: bool, dry_run: bool) -> None:
+def _prepare_many(call: Invocation) -> None:
     """Prepare all folds of a task, or all tasks."""
     from osler.stages.prepare.run import fold_jobs, jobs, run_all
 
+    task, source, out = call.options["task"], call.options["source"], call.out
     if source is None:
         raise RecipeError("--from is missing", fix="Give the folder with the official files with --from")
     todo = jobs(out) if task is None else fold_jobs(task, out)
     what = "every task whose files are there" if task is None else f"the {len(todo)} folds of {task}"
-    announce([f"prepare {what} from {source}", f"write one folder per task below {out}"], dry_run=dry_run)
-    if dry_run:
+    announce([f"prepare {what} from {source}", f"write one folder per task below {out}"], dry_run=call.dry_run)
+    if call.dry_run:
         return
     outcomes = []
-    for outcome in run_all(source, todo, anywhere=task is not None, force=force):
+    for outcome in run_all(source, todo, anywhere=task is not None, force=call.force):
         outcomes.append(outcome)
         _print_outcome(outcome)
     _print_summary(todo, outcomes)
@@ -150,41 +142,27 @@ def _print_summary(todo: list[PrepareJob], outcomes: list[PrepareOutcome]) -> No
 
 
 @app.command("new")
-def new(
-    name: Annotated[
-        str | None, typer.Argument(help="A name for the task: lower-case letters, digits and hyphens.")
-    ] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Folder, file or archive with your data.")] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help="brat, conll, bioc, jsonl, csv …; detected by default.")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option("--kind", help="tagging, relation, …: if the data fits more than one kind.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The card to write; NAME.toml by default.")] = None,
-    recipe: RecipeOption = None,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Write a card for your own data: labels, counts and splits are found in it, and you edit the rest."""
-    from osler.core.files import write_atomic
-    from osler.stages.prepare.discover import DiscoverRecipe, discover
+@recipe_command(DiscoverRecipe, out=None, argument="name", options={"source": "--from", "format": "", "kind": ""})
+def new(call: Invocation) -> None:
+    """Write a card for your own data: labels, counts and splits are found in it, and you edit the rest.
 
-    options = {"name": name, "source": source, "format": format, "kind": kind}
-    resolved = resolve(DiscoverRecipe, recipe, sets, options)
-    assert isinstance(resolved, DiscoverRecipe)
-    path = out or Path(f"{resolved.name}.toml")
+    The card goes to --out, or to NAME.toml.
+    """
+    from osler.core.files import write_atomic
+    from osler.stages.prepare.discover import discover
+
+    recipe = call.resolve()
+    path = Path(f"{recipe.name}.toml") if call.out == Path() else call.out
     if path.suffix != ".toml":
         raise OutputError("a card must be a .toml file", where=path, fix="Give --out a name that ends in .toml")
-    if path.exists() and not force:
+    if path.exists() and not call.force:
         raise OutputError("the file exists", where=path, fix="Choose another --out, or replace it with --force")
-    announce([f"read {resolved.source} and write the card {path}"], dry_run=dry_run)
-    if dry_run:
+    announce([f"read {recipe.source} and write the card {path}"], dry_run=call.dry_run)
+    if call.dry_run:
         return
-    found = discover(resolved)
+    found = discover(recipe)
     write_atomic(path, found.text)
-    _print_discovery(found, resolved.source, path)
+    _print_discovery(found, recipe.source, path)
     typer.echo(os.path.relpath(path))
 
 
@@ -222,41 +200,19 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     screen.print(f"  next: osler tasks prepare {path} --from {source} --out task", style="dim", markup=False)
 
 
+@app.command("synthesize")
+@recipe_command(
+    SynthesizeRecipe,
+    out="runs/distribution",
+    argument="task",
+    options={"n": "", "seed": "", "archives": "--archives/--folders"},
+)
+def synthesize(call: Invocation) -> None:
+    """Write a synthetic distribution of an access-controlled task, in its official format."""
+    from osler.clinic.synthesize import plan, run
+
+    call.perform(plan, run)
+
+
 app.command("check")(tasks_check.check)
 app.command("show")(tasks_show.show)
-app.command("synthesize")(synthesize.synthesize)
-
-_ROOT = Path("tasks")
-"""Where prepared tasks are found and put: below the current folder."""
-
-
-def task_folders(given: Sequence[Path] | None, data: Path | None = None, *, dry_run: bool = False) -> list[Path] | None:
-    """Return a folder per task: as given, `tasks/NAME`, or prepared there from the official files in `data`."""
-    return [_task_folder(path, data, dry_run) for path in given] if given else None
-
-
-def _task_folder(given: Path, data: Path | None, dry_run: bool) -> Path:
-    from osler.tasks.catalogue import card_paths, load_card
-
-    name = str(given)
-    if given.exists():
-        return given
-    if name not in card_paths():
-        likely = nearest(name, card_paths()) if len(given.parts) == 1 else None
-        if likely:
-            raise InputError(f"{name} is neither a folder nor a task", fix=f"Did you mean {likely}?")
-        return given
-    folder = _ROOT / name
-    if folder.exists():
-        return folder
-    if data is None and load_card(name).source.reader != "clinic":
-        command = f"osler tasks prepare {name} --from DIR --out {folder}"
-        fix = f"Give the folder with the official files with --data, or run: {command}"
-        raise InputError(f"task {name} is not prepared: the folder {folder} does not exist", fix=fix)
-    from osler.stages.prepare.run import PrepareRecipe, plan, run
-
-    recipe = PrepareRecipe(task=name, source=data)
-    announce(plan(recipe, folder), dry_run=dry_run)
-    if not dry_run:
-        run(recipe, folder)
-    return folder

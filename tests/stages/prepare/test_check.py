@@ -13,7 +13,8 @@ from osler.cli.main import app
 from osler.core.errors import ArtifactError
 from osler.formats.registry import get_format
 from osler.stages.prepare.check import check
-from osler.stages.prepare.run import PrepareRecipe, run
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import run
 from osler.tasks.catalogue import load_card
 from osler.text.document import Document, Span
 

@@ -8,33 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field
-
-from osler.core.config import Recipe, runtime
 from osler.core.console import progress
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, writing
 from osler.core.files import locked, remove_tree, write_json
 from osler.formats.base import Format, Problems, configure
 from osler.formats.registry import FORMATS, detect_formats, get_format
+from osler.stages.prepare.config import ConvertRecipe
 from osler.text.document import Document, Record, Relation, Span, TextPair
-
-
-class ConvertRecipe(Recipe):
-    """Which files to convert, from which format to which."""
-
-    input: Path = runtime()
-    """A file, a folder or an archive."""
-    from_format: str | None = None
-    """Format of the input; detected if not set."""
-    to_format: str
-    tolerant: bool = False
-    """Count defects of the input and continue, instead of stopping at the first."""
-    read: dict[str, Any] = Field(default_factory=dict)
-    """Options of the input format, such as `unit` of conll or the column names of csv."""
-    write: dict[str, Any] = Field(default_factory=dict)
-    """Options of the output format, such as `scheme` of conll."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import tomli_w
-from pydantic import Field
 
-from osler.core.config import Recipe, runtime, validate
+from osler.core.config import validate
 from osler.core.errors import InputError, RecipeError
 from osler.formats.base import Defect, Problems, configure
 from osler.formats.registry import detect_formats, get_format
 from osler.formats.sources import SourceTree
+from osler.stages.prepare.config import DiscoverRecipe
 from osler.stages.prepare.survey import SHARES, SplitPlan, Survey, plan_splits
 from osler.tasks.card import ExpectedCounts, Kind, TaskCard
 from osler.tasks.records import Narrow, RecordCounts
@@ -39,20 +39,6 @@ _PROTOCOLS: Mapping[Kind, tuple[str, str, str]] = {
     Kind.MULTILABEL: ("whole", "f1", "Micro-averaged over labels; a label holds if any window shows it."),
     Kind.REGRESSION: ("whole", "pearson", "Pearson correlation."),
 }
-
-
-class DiscoverRecipe(Recipe):
-    """Which data to look at, and what is known about it."""
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9\-]*$")
-    source: Path = runtime()
-    """A file, a folder or an archive."""
-    format: str | None = None
-    """Format of the files; detected if not set."""
-    kind: Kind | None = None
-    """Kind of task; without it, the richest annotation decides."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the format, such as the column names of a table."""
 
 
 @dataclass(frozen=True)

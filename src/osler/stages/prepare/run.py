@@ -6,38 +6,23 @@ import hashlib
 import multiprocessing
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
-
 from osler.artifacts.task_folder import TaskWriter, in_order
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.config import Recipe, runtime
-from osler.core.errors import InputError, OslerError, RecipeError
+from osler.core.errors import InputError, OslerError, RecipeError, nearest
 from osler.formats.sources import Source, SourceTree
+from osler.stages.prepare.config import PrepareRecipe
 from osler.tasks.card import TaskCard
-from osler.tasks.catalogue import all_cards, load_card
+from osler.tasks.catalogue import all_cards, card_paths, load_card
 from osler.tasks.records import Narrow, RecordCounts
 from osler.tasks.sources import TaskSource, open_source
 from osler.tasks.sources.files import FilesMissingError
-
-
-class PrepareRecipe(Recipe):
-    """Which task to prepare, and from which files."""
-
-    task: str
-    """Name of a task, or path of its card."""
-    source: Path | None = runtime(None)
-    """Folder or archive with the official files; not needed for tasks of the synthetic clinic."""
-    fold: int | None = Field(None, ge=1)
-    """Which fold, for a task with folds."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the card's source, on top of those in the card, such as the number of synthetic notes."""
 
 
 def plan(recipe: PrepareRecipe, out: Path) -> list[str]:
@@ -187,3 +172,37 @@ def _outcome(job: PrepareJob, tree: SourceTree, source: Path, anywhere: bool, fo
     except OslerError as error:
         return PrepareOutcome(job, "failed", {}, str(error))
     return PrepareOutcome(job, "reused" if artifact.reused else "made", artifact.manifest.counts)
+
+
+def task_folders(
+    given: Sequence[str | Path],
+    data: Path | None = None,
+    *,
+    dry_run: bool = False,
+    show: Callable[[list[str]], None] | None = None,
+) -> list[Path]:
+    """Find the folder of each task: as given, `tasks/NAME`, or prepared there from the official files in `data`.
+
+    `show` gets the plan of each task that has to be prepared.
+    """
+    folders = []
+    for task in map(Path, given):
+        name, known = str(task), card_paths()
+        folder = Path("tasks") / name
+        if task.exists() or name not in known:
+            likely = nearest(name, known) if len(task.parts) == 1 and not task.exists() else None
+            if likely:
+                raise InputError(f"{name} is neither a folder nor a task", fix=f"Did you mean {likely}?")
+            folder = task
+        elif not folder.exists():
+            if data is None and load_card(name).source.reader != "clinic":
+                command = f"osler tasks prepare {name} --from DIR --out {folder}"
+                fix = f"Give the folder with the official files with --data, or run: {command}"
+                raise InputError(f"task {name} is not prepared: the folder {folder} does not exist", fix=fix)
+            recipe = PrepareRecipe(task=name, source=data)
+            if show:
+                show(plan(recipe, folder))
+            if not dry_run:
+                run(recipe, folder)
+        folders.append(folder)
+    return folders

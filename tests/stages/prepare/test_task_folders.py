@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.cli.tasks import task_folders
+from osler.stages.prepare.run import task_folders
 from osler.core.errors import InputError
 
 
@@ -14,7 +14,6 @@ def test_folders_stay_and_names_are_found_below_tasks(tmp_path, monkeypatch):
     (tmp_path / "tasks" / "bc5cdr-chem").mkdir(parents=True)
     found = task_folders([Path("mine"), Path("bc5cdr-chem"), Path("elsewhere/task")])
     assert found == [Path("mine"), Path("tasks/bc5cdr-chem"), Path("elsewhere/task")]
-    assert task_folders(None) is None
 
 
 def test_a_task_of_the_clinic_is_made_on_the_way(tmp_path, monkeypatch):
