@@ -14,7 +14,7 @@ from osler.core.config import read_toml, validate
 from osler.core.errors import ArtifactError, writing
 from osler.core.files import undamaged
 from osler.tasks.card import TaskCard
-from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.text.document import Document, Record, Relation, Span, TextPair, split_meta
 
 SPLITS = ("train", "dev", "test")
 CARD = "card.toml"
@@ -53,15 +53,17 @@ DOCUMENT_SCHEMA = pa.schema(
     ]
 )
 PAIR_SCHEMA = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
+_SCORES = pa.field("scores", pa.map_(pa.string(), pa.float64()))
 
 
 class RecordWriter:
-    """Writes records to a Parquet file, a batch at a time."""
+    """Writes records to a Parquet file, a batch at a time. Predictions may have `scores`, a task's own records have none."""
 
-    def __init__(self, path: Path, *, pairs: bool = False) -> None:
+    def __init__(self, path: Path, *, pairs: bool = False, scores: bool = False) -> None:
         self.path = path
         self.count = 0
-        self._schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
+        schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
+        self._schema = schema.append(_SCORES) if scores else schema
         self._rows: list[dict[str, Any]] = []
         self._size = 0
 
@@ -91,9 +93,9 @@ class RecordWriter:
         self._rows, self._size = [], 0
 
 
-def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False) -> int:
+def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False, scores: bool = False) -> int:
     """Write records to a Parquet file; returns how many."""
-    with RecordWriter(path, pairs=pairs) as writer:
+    with RecordWriter(path, pairs=pairs, scores=scores) as writer:
         for record in records:
             writer.write(record)
     return writer.count
@@ -151,7 +153,12 @@ class TaskFolder:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    common = {"labels": list(record.labels), "value": record.value, "meta": list(record.meta.items())}
+    common = {
+        "labels": list(record.labels),
+        "value": record.value,
+        "meta": list(record.meta.items()),
+        "scores": list(record.scores.items()),
+    }
     if isinstance(record, TextPair):
         return {"id": record.id, "first": record.first, "second": record.second, **common}
     return {
@@ -181,7 +188,9 @@ def _plain(items: Iterable[Span | Relation]) -> list[dict[str, Any]]:
 
 
 def _record(row: Mapping[str, Any]) -> Record:
-    common: dict[str, Any] = {"labels": tuple(row["labels"]), "value": row["value"], "meta": dict(row["meta"])}
+    meta, scores = split_meta(dict(row["meta"]))
+    scores |= dict(row.get("scores") or ())
+    common: dict[str, Any] = {"labels": tuple(row["labels"]), "value": row["value"], "meta": meta, "scores": scores}
     if "first" in row:
         return TextPair(row["id"], row["first"], row["second"], **common)
     spans = tuple(

@@ -89,6 +89,7 @@ def unheld(record: Record, holds: Collection[str]) -> Counter[str]:
         lost["scores"] = sum(item.score is not None for item in scored)
         lost["spans"] = len(record.spans)
     lost[LABELS] = len(record.labels)
+    lost["scores"] += len(record.scores)
     lost[VALUES] = int(record.value is not None)
     lost[META] = len(record.meta)
     for held in holds:

@@ -95,11 +95,11 @@ def test_mistakes_in_the_recipe_are_named(model, tasks, tmp_path):
 
 def test_annotating_uses_the_heads_of_the_language_and_merges_what_two_heads_agree_on(bundle):
     loaded = Bundle.load(bundle, "cpu")
-    assert loaded.document_heads(language="es") == ["clinic-entities-es"]
-    with pytest.raises(RecipeError, match="no head"):
-        loaded.document_heads(language="fr")
+    assert loaded.spec.document_heads(language="es") == ["clinic-entities-es"]
+    with pytest.raises(RecipeError, match="no head of this bundle"):
+        loaded.spec.document_heads(language="fr")
     with pytest.raises(RecipeError, match="Did you mean 'clinic-entities-en'"):
-        loaded.document_heads(["clinic-entitis-en"])
+        loaded.spec.document_heads(["clinic-entitis-en"])
     notes = [Document("1", "Aspirin 81 mg daily for chest pain. " * 30), Document("2", "")]
     first, empty = loaded.annotate(notes)
     assert first.text == notes[0].text
