@@ -56,39 +56,24 @@ def head_specs(recipe: FinetuneRecipe, cards: Sequence[TaskCard]) -> dict[str, B
 
 def _joint_head(recipe: FinetuneRecipe, name: str, members: Sequence[TaskCard]) -> BundleHead:
     first = members[0]
-    protocol = _protocol_name(recipe, first)
-    languages = list(dict.fromkeys(card.language for card in members))
-    card = first.model_copy(
-        update={
-            "name": name,
-            "title": "; ".join(card.title for card in members),
-            "labels": tuple(dict.fromkeys(label for card in members for label in card.labels)),
-            "language": languages[0] if len(languages) == 1 else "mul",
-            "licence": "; ".join(dict.fromkeys(card.licence for card in members)),
-            "citation": "\n".join(dict.fromkeys(card.citation for card in members if card.citation)),
-            "phi": first.phi if all(card.phi == first.phi for card in members) else None,
-            # Facts about the files of one corpus do not hold for the others.
-            "label_map": {},
-            "discover_labels": False,
-            "folds": 0,
-            "fold": None,
-            "counts": {},
-            "known_problems": {},
-            "tolerated": (),
-            "notes": (),
-            "paper": None,
-            "access": "",
-            "distribution": (),
-            "protocol": protocol,
-            "protocols": {_protocol_name(recipe, card): _protocol(recipe, card) for card in members},
-        }
+    languages = {card.language for card in members}
+    card = TaskCard(
+        name=name,
+        title="; ".join(card.title for card in members),
+        kind=Kind.TAGGING,
+        language=first.language if len(languages) == 1 else "mul",
+        domain=first.domain,
+        labels=tuple(dict.fromkeys(label for card in members for label in card.labels)),
+        sentences=first.sentences,
+        phi=first.phi if all(card.phi == first.phi for card in members) else None,
+        licence="; ".join(dict.fromkeys(card.licence for card in members)),
+        citation="\n".join(dict.fromkeys(card.citation for card in members if card.citation)),
+        source=first.source,
+        protocol=_protocol_name(recipe, first),
+        protocols={_protocol_name(recipe, card): _protocol(recipe, card) for card in members},
     )
-    return BundleHead(
-        card=TaskCard.model_validate(card.model_dump()),
-        protocol=protocol,
-        options=recipe.head_options,
-        members={member.name: _protocol_name(recipe, member) for member in members},
-    )
+    own = {member.name: _protocol_name(recipe, member) for member in members}
+    return BundleHead(card=card, protocol=card.protocol, options=recipe.head_options, members=own)
 
 
 def _protocol_name(recipe: FinetuneRecipe, card: TaskCard) -> str:
@@ -196,11 +181,8 @@ def _check_added(
                 where=recipe.add_to,
                 fix="To train it again, give its task with --rehearse",
             )
-    for head in recipe.joint:
-        if head in old.heads:
-            raise RecipeError(
-                f"the bundle already has a head {head!r}", where=recipe.add_to, fix="Rename the joint head"
-            )
+    for name in recipe.joint.keys() & old.heads.keys():
+        raise RecipeError(f"the bundle already has a head {name!r}", where=recipe.add_to, fix="Rename the joint head")
     for name in ("max_length", "overlap"):
         asked, has = getattr(recipe, name), getattr(old, name)
         if name in recipe.model_fields_set and asked != has:

@@ -95,8 +95,9 @@ class RelationBuilder(Builder):
             best = int(probabilities.argmax())
             if best != negative:
                 relations = found[instance.record]
+                head, tail = instance.place
                 score = round(float(probabilities[best]), 4)
-                relations.append(Relation(self.card.labels[best], *instance.place, f"R{len(relations) + 1}", score))
+                relations.append(Relation(self.card.labels[best], head, tail, f"R{len(relations) + 1}", score))
         return [
             record.with_(relations=tuple(found[number])) if isinstance(record, Document) else record
             for number, record in enumerate(records)
