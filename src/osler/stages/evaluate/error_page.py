@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,6 @@ from osler.report.page import Page
 from osler.report.plots import curves
 from osler.report.tables import Cell, Column, Links
 from osler.stages.evaluate.error_tables import (
-    Anchors,
     class_table,
     confusion_table,
     form_table,
@@ -22,7 +21,7 @@ from osler.stages.evaluate.error_tables import (
     outcome_table,
     surest,
 )
-from osler.stages.evaluate.errors import WRONG, Answer, Errors, Finding, MatchOutcome, Residual, confidences, outcomes
+from osler.stages.evaluate.errors import WRONG, Errors, Finding, MatchOutcome, Residual, confidences, outcomes
 from osler.tasks.card import Kind
 from osler.text.document import Document, Record, Relation, Span
 
@@ -30,16 +29,14 @@ _WARNING = (
     "**This page holds the text of documents.** Store, share and delete it as you would the documents themselves."
 )
 _MEANINGS = {
-    MatchOutcome.MISSED: "In gold, without a matching prediction.",
-    MatchOutcome.INVENTED: "Predicted, without a match in gold.",
-    MatchOutcome.BOUNDARY: "The correct type, on characters that overlap the gold mention.",
-    MatchOutcome.TYPE: "The same characters, with another type.",
-    MatchOutcome.BOUNDARY_TYPE: "Another type, on characters that overlap the gold mention.",
-}
-_HEADINGS = {
-    MatchOutcome.BOUNDARY: "Wrong boundary",
-    MatchOutcome.TYPE: "Wrong type",
-    MatchOutcome.BOUNDARY_TYPE: "Wrong boundary and type",
+    MatchOutcome.MISSED: ("Missed", "In gold, without a matching prediction."),
+    MatchOutcome.INVENTED: ("Invented", "Predicted, without a match in gold."),
+    MatchOutcome.BOUNDARY: ("Wrong boundary", "The correct type, on characters that overlap the gold mention."),
+    MatchOutcome.TYPE: ("Wrong type", "The same characters, with another type."),
+    MatchOutcome.BOUNDARY_TYPE: (
+        "Wrong boundary and type",
+        "Another type, on characters that overlap the gold mention.",
+    ),
 }
 _MATCHING = (
     "Gold and predicted mentions are matched one to one: first equal ones, then overlapping ones of the same type, then the same "
@@ -73,11 +70,16 @@ def write_error_page(errors: Errors, heading: Heading, path: Path, *, documents:
 
 
 def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
-    chosen = _shown_records(errors, limit)
+    kind, wrong = errors.card.kind, errors.wrong
     by_record: dict[int, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
         by_record[finding.record].append(finding)
-    views = [_marked(errors, number, by_record[number], place) for place, number in enumerate(chosen, 1)]
+    wrong_in = Counter(finding.record for finding in wrong)
+    if kind is Kind.CLASSIFICATION:
+        chosen, order = [finding.record for finding in sorted(wrong, key=surest)], "with the most confident errors"
+    else:
+        chosen, order = sorted(wrong_in, key=lambda number: (-wrong_in[number], number)), "with the most errors"
+    views = [_marked(errors, number, by_record[number], place) for place, number in enumerate(chosen[:limit], 1)]
     anchors = {
         finding: (str(place), anchor)
         for place, view in enumerate(views, 1)
@@ -85,57 +87,40 @@ def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
         if finding.outcome is not MatchOutcome.CORRECT
     }
     counts = outcomes(errors.findings)
-    wrong_records = len({finding.record for finding in errors.wrong})
-    by_kind = ", ".join(
-        f"{counts[outcome]:,} {in_words(errors.card.kind, outcome)}" for outcome in WRONG if counts[outcome]
-    )
+    metric = heading.metric.replace("_", " ")
+    by_kind = ", ".join(f"{counts[outcome]:,} {in_words(kind, outcome)}" for outcome in WRONG if counts[outcome])
     page.numbers(
         [
-            (heading.metric.replace("_", " "), f"{heading.main * 100:.2f}", heading.protocol),
+            (metric, f"{heading.main * 100:.2f}", heading.protocol),
             ("correct", f"{counts[MatchOutcome.CORRECT]:,}"),
-            ("errors", f"{len(errors.wrong):,}", by_kind),
-            ("records with an error", f"{wrong_records:,}", f"of {len(errors.gold):,} in {heading.split}"),
+            ("errors", f"{len(wrong):,}", by_kind),
+            ("records with an error", f"{len(wrong_in):,}", f"of {len(errors.gold):,} in {heading.split}"),
         ]
     )
     page.heading("Counts").table(outcome_table(errors, "gold")).table(outcome_table(errors, "predicted"))
-    if errors.card.kind is Kind.TAGGING:
+    if kind is Kind.TAGGING:
         page.text(_MATCHING)
         if heading.metric not in {"f1", "macro_f1", "precision", "recall"}:
-            page.text(f"The score above, {heading.metric.replace('_', ' ')}, does not count mentions; this page does.")
+            page.text(f"The score above, {metric}, does not count mentions; this page does.")
     confusion = confusion_table(errors)
     if confusion is not None:
         page.heading("Confusion").table(confusion)
-    _SECTIONS[errors.card.kind](page, errors, anchors)
+    if kind is Kind.CLASSIFICATION:
+        if wrong:
+            page.heading("Wrong").text("By gold and predicted class, most confident first.")
+            page.table(class_table(errors, anchors))
+    else:
+        by_text = kind is not Kind.MULTILABEL
+        for outcome in sorted(_MEANINGS, key=lambda outcome: -counts[outcome] if by_text else 0):
+            if counts[outcome]:
+                title, meaning = _MEANINGS[outcome]
+                page.heading(title).text(meaning + (_lengths(errors) if outcome is MatchOutcome.BOUNDARY else ""))
+                page.table((form_table if by_text else label_table)(errors, outcome, anchors))
     _confidence(page, errors)
-    _documents(page, errors, views, f"{len(views):,} {_CHOICE[errors.card.kind]} of {wrong_records:,}", wrong_records)
-
-
-def _shown_records(errors: Errors, limit: int) -> list[int]:
-    """Records to show: most errors first; for classification, most confident errors first."""
-    by_record: dict[int, list[Finding]] = defaultdict(list)
-    for finding in errors.wrong:
-        by_record[finding.record].append(finding)
-    if errors.card.kind is Kind.CLASSIFICATION:
-        return [finding.record for finding in sorted(errors.wrong, key=surest)][:limit]
-    return sorted(by_record, key=lambda number: (-len(by_record[number]), number))[:limit]
-
-
-_CHOICE = {
-    Kind.TAGGING: "with the most errors",
-    Kind.RELATION: "with the most errors",
-    Kind.MULTILABEL: "with the most errors",
-    Kind.CLASSIFICATION: "with the most confident errors",
-    Kind.REGRESSION: "furthest off",
-}
-
-
-def _of_mentions(page: Page, errors: Errors, anchors: Anchors) -> None:
-    counts = outcomes(errors.findings)
-    for outcome in sorted(_MEANINGS, key=lambda outcome: -counts[outcome]):
-        if counts[outcome]:
-            page.heading(_HEADINGS.get(outcome, outcome.words.capitalize()))
-            page.text(_MEANINGS[outcome] + (_lengths(errors) if outcome is MatchOutcome.BOUNDARY else ""))
-            page.table(form_table(errors, outcome, anchors))
+    shown = f"All {len(views):,} records with an error."
+    if len(views) < len(wrong_in):
+        shown = f"The {len(views):,} {order} of {len(wrong_in):,}. errors.csv lists all errors."
+    _documents(page, errors, views, shown)
 
 
 def _lengths(errors: Errors) -> str:
@@ -150,37 +135,8 @@ def _lengths(errors: Errors) -> str:
     return f" The prediction is too short {short:,} times, too long {long:,} times, and shifted {other:,} times."
 
 
-def _of_labels(page: Page, errors: Errors, anchors: Anchors) -> None:
-    for outcome in (MatchOutcome.MISSED, MatchOutcome.INVENTED):
-        if outcomes(errors.findings)[outcome]:
-            page.heading(outcome.words.capitalize()).text(_MEANINGS[outcome])
-            page.table(label_table(errors, outcome, anchors))
-
-
-def _of_classes(page: Page, errors: Errors, anchors: Anchors) -> None:
-    if errors.wrong:
-        page.heading("Wrong").text("By gold and predicted class, most confident first.")
-        page.table(class_table(errors, anchors))
-
-
-_SECTIONS: dict[Kind, Callable[[Page, Errors, Anchors], None]] = {
-    Kind.TAGGING: _of_mentions,
-    Kind.RELATION: _of_mentions,
-    Kind.MULTILABEL: _of_labels,
-    Kind.CLASSIFICATION: _of_classes,
-}
-
-
-def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], chosen: str, wrong: int) -> None:
-    page.heading("Documents")
-    if not views:
-        page.text("No record has an error.")
-        return
-    page.text(
-        f"All {wrong:,} records with an error."
-        if len(views) == wrong
-        else f"The {chosen}. errors.csv lists all errors."
-    )
+def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], shown: str) -> None:
+    page.heading("Documents").text(shown if views else "No record has an error.")
     several = len(errors.card.labels) > 1
     for view in views:
         if isinstance(view.record, Document):
@@ -215,8 +171,13 @@ def _regression(page: Page, errors: Errors, heading: Heading, limit: int) -> Non
         for place, r in enumerate(worst[:_MAX_RESIDUALS], 1)
     ]
     page.heading("Largest differences").table(["record", *values, "document"], rows)
-    views = [_marked_value(errors, residual, place) for place, residual in enumerate(worst, 1)]
-    _documents(page, errors, views, f"{len(views):,} {_CHOICE[Kind.REGRESSION]} of {len(residuals):,}", -1)
+    views = []
+    for place, r in enumerate(worst, 1):
+        tags = (f"gold {r.gold:.3g}", f"predicted {r.predicted:.3g}", f"difference {r.difference:+.3g}")
+        record = errors.gold[r.record]
+        views.append(MarkedRecord(_tagged(record, tags), {}, f"{place} · {record.id}"))
+    shown = f"The {len(views):,} with the largest differences of {len(residuals):,}. errors.csv lists all records."
+    _documents(page, errors, views, shown)
 
 
 def _fifths(residuals: Sequence[Residual]) -> list[list[Cell]]:
@@ -259,39 +220,31 @@ def _confidence(page: Page, errors: Errors) -> None:
 
 @dataclass(frozen=True)
 class MarkedRecord:
-    """A record to show, its caption, and the anchor of each finding in it."""
+    """A record to show, the anchor of each finding in it, and its caption."""
 
     record: Record
-    caption: str
     anchors: dict[Finding, str]
+    caption: str
 
 
 def _marked(errors: Errors, number: int, findings: Sequence[Finding], place: int) -> MarkedRecord:
     """Mark the findings of a record, which is number `place` (from 1) on the page."""
     name, record = f"n{place}", errors.gold[number]
-    wrong: Counter[MatchOutcome] = Counter(
-        finding.outcome for finding in findings if finding.outcome is not MatchOutcome.CORRECT
-    )
-    summary = ", ".join(f"{wrong[outcome]} {outcome.words}" for outcome in MatchOutcome if wrong[outcome])
     caption = f"{place} · {record.id}"
-    if errors.card.kind is Kind.TAGGING and isinstance(record, Document):
-        document, anchors = _mentions(record, findings, name)
-        return MarkedRecord(document, f"{caption} · {summary}", anchors)
-    if errors.card.kind is Kind.RELATION and isinstance(record, Document):
-        document, anchors = _relations(record, findings, name)
-        return MarkedRecord(document, f"{caption} · {summary}", anchors)
-    tags = tuple(tag for finding in findings for tag in _tags(errors.card.kind, finding))
-    return MarkedRecord(_tagged(record, tags), caption, dict.fromkeys(findings, name))
-
-
-def _marked_value(errors: Errors, residual: Residual, place: int) -> MarkedRecord:
-    record = errors.gold[residual.record]
-    tags = (
-        f"gold {residual.gold:.3g}",
-        f"predicted {residual.predicted:.3g}",
-        f"difference {residual.difference:+.3g}",
-    )
-    return MarkedRecord(_tagged(record, tags), f"{place} · {record.id}", {})
+    if errors.card.kind in {Kind.TAGGING, Kind.RELATION} and isinstance(record, Document):
+        counts = outcomes(findings)
+        summary = ", ".join(f"{counts[outcome]} {outcome.words}" for outcome in WRONG if counts[outcome])
+        mark = _mentions if errors.card.kind is Kind.TAGGING else _relations
+        return MarkedRecord(*mark(record, findings, name), f"{caption} · {summary}")
+    tags: list[str] = []
+    for finding in findings:
+        answer = finding.predicted or finding.answer
+        text = answer.label if answer.score is None else f"{answer.label} {answer.score:.2f}"
+        if errors.card.kind is Kind.CLASSIFICATION:
+            tags += [f"gold: {finding.answer.label}", f"predicted: {text}"]
+        else:
+            tags.append(f"{finding.outcome.words}: {text}")
+    return MarkedRecord(_tagged(record, tags), dict.fromkeys(findings, name), caption)
 
 
 def _mentions(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
@@ -299,14 +252,11 @@ def _mentions(document: Document, findings: Sequence[Finding], name: str) -> tup
     anchors: dict[Finding, str] = {}
     for finding in findings:
         anchors[finding] = f"{name}-s{len(spans)}"
-        sides = [("gold", finding.gold), ("predicted", finding.predicted)]
-        if finding.outcome is MatchOutcome.CORRECT:
-            sides = sides[1:]
-        for side, answer in sides:
+        correct, outcome = finding.outcome is MatchOutcome.CORRECT, finding.outcome.words
+        paired = finding.gold is not None and finding.predicted is not None
+        for side, answer in (("gold", None if correct else finding.gold), ("predicted", finding.predicted)):
             if answer is not None:
-                paired = finding.gold is not None and finding.predicted is not None
-                outcome = finding.outcome.words
-                label = f"{outcome}: {side}" if paired and finding.outcome is not MatchOutcome.CORRECT else outcome
+                label = f"{outcome}: {side}" if paired and not correct else outcome
                 spans.append(Span(answer.extents[0], label, f"T{len(spans)}", answer.score, {_TYPE: answer.label}))
     return Document(document.id, document.text, tuple(spans)), anchors
 
@@ -314,33 +264,17 @@ def _mentions(document: Document, findings: Sequence[Finding], name: str) -> tup
 def _relations(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
     relations: list[Relation] = []
     anchors: dict[Finding, str] = {}
-    wrong_first = sorted(findings, key=lambda finding: finding.outcome is MatchOutcome.CORRECT)
-    for finding in wrong_first:
-        answer = finding.gold or finding.predicted
-        if answer is None:
-            continue
-        head, tail = answer.arguments
-        score = finding.predicted.score if finding.predicted else None
-        change = ", predicted ".join(dict.fromkeys(side.label for side in (finding.gold, finding.predicted) if side))
-        relations.append(Relation(f"{finding.outcome.words}: {change}", head, tail, score=score))
+    for finding in sorted(findings, key=lambda finding: finding.outcome is MatchOutcome.CORRECT):  # errors first
+        head, tail = finding.answer.arguments
+        label = f"{finding.outcome.words}: {', predicted '.join(finding.labels)}"
+        relations.append(Relation(label, head, tail, score=finding.score))
         anchors[finding] = f"{name}-r{len(relations)}"
     used = {argument for relation in relations for argument in (relation.head, relation.tail)}
     spans = tuple(span for span in document.spans if span.id in used)
     return Document(document.id, document.text, spans, tuple(relations)), anchors
 
 
-def _tags(kind: Kind, finding: Finding) -> list[str]:
-    if kind is Kind.CLASSIFICATION and finding.gold and finding.predicted:
-        return [f"gold: {finding.gold.label}", f"predicted: {_scored(finding.predicted)}"]
-    answer = finding.predicted or finding.gold
-    return [f"{finding.outcome.words}: {_scored(answer)}"] if answer else []
-
-
-def _scored(answer: Answer) -> str:
-    return answer.label if answer.score is None else f"{answer.label} {answer.score:.2f}"
-
-
-def _tagged(record: Record, tags: tuple[str, ...]) -> Record:
+def _tagged(record: Record, tags: Sequence[str]) -> Record:
     if isinstance(record, Document):
-        return Document(record.id, record.text, labels=tags)
-    return record.with_(labels=tags, value=None)
+        return Document(record.id, record.text, labels=tuple(tags))
+    return record.with_(labels=tuple(tags), value=None)

@@ -17,12 +17,12 @@ from osler.stages.evaluate.errors import (
     Errors,
     Finding,
     MatchOutcome,
+    Side,
     confidences,
     confusions,
-    gold_outcomes,
+    label_outcomes,
     labels_in,
     outcomes,
-    predicted_outcomes,
 )
 from osler.tasks.card import Kind
 from osler.text.document import Document
@@ -33,6 +33,8 @@ _MAX_GROUPS = 25
 _MAX_LINKS = 12
 _MAX_MATRIX = 12
 _MAX_CHARACTERS = 80
+_BOUNDARIES = {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE}
+_TYPES = {MatchOutcome.TYPE, MatchOutcome.BOUNDARY_TYPE}
 
 
 def in_words(kind: Kind, outcome: MatchOutcome) -> str:
@@ -40,10 +42,10 @@ def in_words(kind: Kind, outcome: MatchOutcome) -> str:
     return "another class" if kind is Kind.CLASSIFICATION and outcome is MatchOutcome.TYPE else outcome.words
 
 
-def outcome_table(errors: Errors, side: str) -> Table:
+def outcome_table(errors: Errors, side: Side) -> Table:
     """Outcomes by type, of gold annotations or of predictions."""
     gold = side == "gold"
-    counts = gold_outcomes(errors.findings) if gold else predicted_outcomes(errors.findings)
+    counts = label_outcomes(errors.findings, side)
     kinds = [o for o in MatchOutcome if o is MatchOutcome.CORRECT or o in {outcome for _, outcome in counts}]
     labels = labels_in(errors.findings, errors.card.labels)
     rows: list[list[Cell]] = []
@@ -87,93 +89,73 @@ def form_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table
     for finding in errors.findings:
         if finding.outcome is outcome:
             groups[_forms(errors, finding)].append(finding)
+    if errors.card.kind is Kind.RELATION:
+        columns = ["head", "tail"]
+    else:
+        columns = ["gold", "predicted"] if outcome in _BOUNDARIES else ["text"]
+    texts = len(columns)
+    if len(errors.card.labels) > 1:  # a single type needs no column
+        columns += ["gold type", "predicted type"] if outcome in _TYPES else ["type"]
+    columns.append("times")
+    # How often the same text and type is correct, or in gold, elsewhere: is it the word or its context?
+    elsewhere: Counter[tuple[str, ...]] | None = None
+    if outcome is MatchOutcome.MISSED:
+        columns.append("correct elsewhere")
+        elsewhere = Counter(_forms(errors, f) for f in errors.findings if f.outcome is MatchOutcome.CORRECT)
+    elif outcome is MatchOutcome.INVENTED:
+        columns.append("in gold elsewhere")
+        gold_only = (Finding(f.record, MatchOutcome.CORRECT, f.gold) for f in errors.findings if f.gold)
+        elsewhere = Counter(_forms(errors, finding) for finding in gold_only)
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    others = _elsewhere(errors, outcome)
-    names = _form_columns(errors, outcome)
-    # With a single type, the type columns are left out.
-    types = [i for i, name in enumerate(names) if "type" in name and len(errors.card.labels) == 1]
-    columns: list[Column | str] = [name for i, name in enumerate(names) if i not in types]
     rows: list[list[Cell]] = []
     for key, found in ranked[:_MAX_GROUPS]:
-        row: list[Cell] = [cell for i, cell in enumerate(key) if i not in types]
-        row.append(len(found))
-        if others is not None:
-            row.append(others[key])
+        row: list[Cell] = [*(key if len(errors.card.labels) > 1 else key[:texts]), len(found)]
+        if elsewhere is not None:
+            row.append(elsewhere[key])
         shown_first = sorted(
             found, key=lambda f: (f not in anchors, int(anchors[f][0]) if f in anchors else 0, f.place)
         )
         rows.append([*row, _links(shown_first, anchors)])
-    columns.append("times")
-    if others is not None:
-        columns.append("correct elsewhere" if outcome is MatchOutcome.MISSED else "in gold elsewhere")
-    caption = _largest(len(ranked), "groups", sum(len(found) for found in groups.values()))
-    return Table([*columns, "documents"], rows, caption)
-
-
-def _form_columns(errors: Errors, outcome: MatchOutcome) -> list[str]:
-    types = ["gold type", "predicted type"] if outcome in {MatchOutcome.TYPE, MatchOutcome.BOUNDARY_TYPE} else ["type"]
-    if errors.card.kind is Kind.RELATION:
-        return ["head", "tail", *types]
-    texts = ["gold", "predicted"] if outcome in {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE} else ["text"]
-    return [*texts, *types]
+    return Table([*columns, "documents"], rows, _largest(len(ranked), "groups", sum(map(len, groups.values()))))
 
 
 def _forms(errors: Errors, finding: Finding) -> tuple[str, ...]:
-    """Texts and types that a finding is grouped by, in the order of `_form_columns`."""
+    """Texts and types that a finding is grouped by."""
     document = errors.gold[finding.record]
-    answer = finding.gold or finding.predicted
-    if answer is None or not isinstance(document, Document):
-        return ()
-    extents = list(answer.extents)
-    if finding.outcome in {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE} and finding.predicted:
+    assert isinstance(document, Document)
+    extents = list(finding.answer.extents)
+    if finding.outcome in _BOUNDARIES and finding.predicted:
         extents += finding.predicted.extents
-    labels = dict.fromkeys(side.label for side in (finding.gold, finding.predicted) if side)
-    return (*(_form(document, extent) for extent in extents), *labels)
-
-
-def _form(document: Document, extent: Extent) -> str:
-    """Text of a mention, lower-cased, with single spaces."""
-    text = " ".join(" ".join(document.text[start:end].split()) for start, end in extent).casefold()
-    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
-
-
-def _elsewhere(errors: Errors, outcome: MatchOutcome) -> Counter[tuple[str, ...]] | None:
-    """How often the same text and type is correct (or in gold) elsewhere: is it the word or its context?"""
-    if outcome is MatchOutcome.MISSED:
-        return Counter(_forms(errors, f) for f in errors.findings if f.outcome is MatchOutcome.CORRECT)
-    if outcome is MatchOutcome.INVENTED:
-        gold_only = (Finding(f.record, MatchOutcome.CORRECT, f.gold) for f in errors.findings if f.gold)
-        return Counter(_forms(errors, finding) for finding in gold_only)
-    return None
+    texts = (" ".join(" ".join(document.text[a:b].split()) for a, b in extent).casefold() for extent in extents)
+    short = (text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…" for text in texts)
+    return (*short, *finding.labels)
 
 
 def label_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table:
     """Records with a missed or invented label, by label, most confident first."""
     groups: dict[str, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
-        answer = finding.gold or finding.predicted
-        if finding.outcome is outcome and answer:
-            groups[answer.label].append(finding)
+        if finding.outcome is outcome:
+            groups[finding.answer.label].append(finding)
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     rows = [(label, len(found), _links(sorted(found, key=surest), anchors)) for label, found in ranked[:_MAX_GROUPS]]
-    caption = _largest(len(ranked), "labels", sum(len(found) for found in groups.values()))
+    caption = _largest(len(ranked), "labels", sum(map(len, groups.values())))
     return Table(["label", "times", "documents"], rows, caption)
 
 
 def class_table(errors: Errors, anchors: Anchors) -> Table:
     """Records with a wrong class, grouped by gold and predicted class, most confident first."""
-    groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for finding in errors.wrong:
-        if finding.gold and finding.predicted and finding in anchors:
-            groups[finding.gold.label, finding.predicted.label].append(finding)
+    groups: dict[tuple[str | None, str | None], list[Finding]] = defaultdict(list)
+    for finding in sorted(errors.wrong, key=surest):
+        if finding in anchors:
+            gold, guess = finding.labels
+            groups[gold, guess].append(finding)
     rows: list[tuple[Cell, ...]] = []
     headings: dict[int, str] = {}
-    everything = confusions(errors.wrong)
-    for (gold, guess), found in sorted(groups.items(), key=lambda item: (-everything[item[0]], item[0])):
-        headings[len(rows)] = f"gold {gold}, predicted {guess}: {everything[gold, guess]:,}"
-        for finding in sorted(found, key=surest):
-            score = finding.predicted.score if finding.predicted else None
-            rows.append((errors.gold[finding.record].id, score, _links([finding], anchors)))
+    totals = confusions(errors.wrong)
+    for pair, found in sorted(groups.items(), key=lambda item: (-totals[item[0]], item[0])):
+        headings[len(rows)] = f"gold {pair[0]}, predicted {pair[1]}: {totals[pair]:,}"
+        rows += [(errors.gold[f.record].id, f.score, _links([f], anchors)) for f in found]
     return Table(["record", Column("confidence", digits=2), "document"], rows, headings=headings)
 
 
@@ -187,8 +169,7 @@ def _links(findings: Sequence[Finding], anchors: Anchors) -> Links:
 
 def surest(finding: Finding) -> tuple[float, tuple[object, ...]]:
     """Sort key: most confident first, then findings without a score."""
-    score = finding.predicted.score if finding.predicted else None
-    return (-score if score is not None else 1.0), finding.place
+    return (-finding.score if finding.score is not None else 1.0), finding.place
 
 
 def _largest(number: int, what: str, cases: int | None = None) -> str:
@@ -215,11 +196,6 @@ def write_errors_csv(errors: Errors, path: Path) -> None:
     write_atomic(path, buffer.getvalue())
 
 
-def write_errors_json(errors: Errors, path: Path, facts: dict[str, Any]) -> None:
-    """Write counts by outcome and type, confusions and calibration."""
-    write_json(path, {**facts, **_counts(errors)})
-
-
 def _rows(errors: Errors) -> Iterator[list[object]]:
     for residual in errors.residuals:
         name = errors.gold[residual.record].id
@@ -231,13 +207,12 @@ def _rows(errors: Errors) -> Iterator[list[object]]:
             finding.outcome.value,
             gold.label if gold else None,
             predicted.label if predicted else None,
-            predicted.score if predicted else None,
+            finding.score,
         ]
-        answer = gold or predicted
         if errors.card.kind is Kind.TAGGING:
             row += [_offsets(side.extents[0]) if side else None for side in (gold, predicted)]
-        elif errors.card.kind is Kind.RELATION and answer:
-            row += [*answer.arguments, *(_offsets(extent) for extent in answer.extents)]
+        elif errors.card.kind is Kind.RELATION:
+            row += [*finding.answer.arguments, *(_offsets(extent) for extent in finding.answer.extents)]
         yield row
 
 
@@ -246,30 +221,31 @@ def _offsets(extent: Extent) -> str:
     return ";".join(f"{start} {end}" for start, end in extent)
 
 
-def _counts(errors: Errors) -> dict[str, Any]:
+def write_errors_json(errors: Errors, path: Path, facts: dict[str, Any]) -> None:
+    """Write counts by outcome and type, confusions and calibration; for regression, the mean absolute error."""
+    found: dict[str, Any] = {**facts, "records": len(errors.gold)}
     if errors.card.kind is Kind.REGRESSION:
         sizes = [abs(residual.difference) for residual in errors.residuals]
-        return {"records": len(errors.gold), "mean_absolute_error": sum(sizes) / max(len(sizes), 1)}
-    labels = labels_in(errors.findings, errors.card.labels)
-    of_gold, of_predicted = gold_outcomes(errors.findings), predicted_outcomes(errors.findings)
-    pairs = sorted(confusions(errors.findings).items(), key=lambda item: (item[0][0] or "", item[0][1] or ""))
-    return {
-        "records": len(errors.gold),
-        "classes": {outcome.value: count for outcome, count in sorted(outcomes(errors.findings).items())},
-        "gold": {label: _by_outcome(of_gold, label) for label in labels},
-        "predicted": {label: _by_outcome(of_predicted, label) for label in labels},
-        "confusion": [{"gold": gold, "predicted": predicted, "count": count} for (gold, predicted), count in pairs],
-        "calibration": _calibration(errors),
-    }
-
-
-def _calibration(errors: Errors) -> dict[str, Any] | None:
-    scores, right = confidences(errors.findings)
-    if not scores:
-        return None
-    found = calibration(scores, right)
-    return {"expected_error": found.expected_error, "largest_error": found.largest_error, "predictions": len(scores)}
-
-
-def _by_outcome(counts: dict[tuple[str, MatchOutcome], int], label: str) -> dict[str, int]:
-    return {outcome.value: counts[label, outcome] for outcome in MatchOutcome if counts.get((label, outcome))}
+        write_json(path, {**found, "mean_absolute_error": sum(sizes) / max(len(sizes), 1)})
+        return
+    findings = errors.findings
+    found["classes"] = {outcome.value: count for outcome, count in sorted(outcomes(findings).items())}
+    sides: tuple[Side, ...] = ("gold", "predicted")
+    for side in sides:
+        counts = label_outcomes(findings, side)
+        found[side] = {
+            label: {outcome.value: counts[label, outcome] for outcome in MatchOutcome if counts[label, outcome]}
+            for label in labels_in(findings, errors.card.labels)
+        }
+    pairs = sorted(confusions(findings).items(), key=lambda item: (item[0][0] or "", item[0][1] or ""))
+    found["confusion"] = [{"gold": gold, "predicted": guess, "count": count} for (gold, guess), count in pairs]
+    found["calibration"] = None
+    scores, right = confidences(findings)
+    if scores:
+        gap = calibration(scores, right)
+        found["calibration"] = {
+            "expected_error": gap.expected_error,
+            "largest_error": gap.largest_error,
+            "predictions": len(scores),
+        }
+    write_json(path, found)

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
 from osler.metrics.spans import Extent, augment, overlapping, paired, touching_joined
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import in_text_order
 from osler.text.document import Document, Record
+
+Side = Literal["gold", "predicted"]
 
 
 class MatchOutcome(StrEnum):
@@ -59,10 +62,25 @@ class Finding:
     predicted: Answer | None = None
 
     @property
+    def answer(self) -> Answer:
+        """The gold answer, or the predicted one if there is none in gold."""
+        answer = self.gold or self.predicted
+        assert answer is not None
+        return answer
+
+    @property
+    def labels(self) -> list[str]:
+        """Gold and predicted label, once if they are equal."""
+        return list(dict.fromkeys(side.label for side in (self.gold, self.predicted) if side))
+
+    @property
+    def score(self) -> float | None:
+        return self.predicted.score if self.predicted else None
+
+    @property
     def place(self) -> tuple[int, tuple[Extent, ...], str]:
         """Sort key: record, position, label."""
-        answer = self.gold or self.predicted
-        return (self.record, answer.extents, answer.label) if answer else (self.record, (), "")
+        return self.record, self.answer.extents, self.answer.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +261,10 @@ def outcomes(findings: Iterable[Finding]) -> Counter[MatchOutcome]:
     return Counter(finding.outcome for finding in findings)
 
 
-def gold_outcomes(findings: Iterable[Finding]) -> Counter[tuple[str, MatchOutcome]]:
-    """Outcomes of the gold answers, by label."""
-    return Counter((finding.gold.label, finding.outcome) for finding in findings if finding.gold)
-
-
-def predicted_outcomes(findings: Iterable[Finding]) -> Counter[tuple[str, MatchOutcome]]:
-    """Outcomes of the predictions, by label."""
-    return Counter((finding.predicted.label, finding.outcome) for finding in findings if finding.predicted)
+def label_outcomes(findings: Iterable[Finding], side: Side) -> Counter[tuple[str, MatchOutcome]]:
+    """Outcomes of the gold answers or of the predictions, by label."""
+    answers = ((finding.gold if side == "gold" else finding.predicted, finding.outcome) for finding in findings)
+    return Counter((answer.label, outcome) for answer, outcome in answers if answer)
 
 
 def confusions(findings: Iterable[Finding]) -> Counter[tuple[str | None, str | None]]:
@@ -263,15 +277,11 @@ def confusions(findings: Iterable[Finding]) -> Counter[tuple[str | None, str | N
 
 def labels_in(findings: Iterable[Finding], known: Sequence[str]) -> list[str]:
     """Labels that occur: those of the card in its order, then others."""
-    seen = {answer.label for finding in findings for answer in (finding.gold, finding.predicted) if answer}
+    seen = {label for finding in findings for label in finding.labels}
     return [label for label in known if label in seen] + sorted(seen - set(known))
 
 
 def confidences(findings: Iterable[Finding]) -> tuple[list[float], list[bool]]:
     """Score of each prediction that has one, and whether it is correct."""
-    scored = [
-        (finding.predicted.score, finding.outcome is MatchOutcome.CORRECT)
-        for finding in findings
-        if finding.predicted is not None and finding.predicted.score is not None
-    ]
+    scored = [(f.score, f.outcome is MatchOutcome.CORRECT) for f in findings if f.score is not None]
     return [score for score, _ in scored], [right for _, right in scored]
