@@ -57,7 +57,7 @@ def _details(recipe: FinetuneRecipe, counts: Mapping[str, Any]) -> list[str]:
         lines.append(f"Training documents removed because a task holds them out for dev or test: {removed}.")
     for head, members in recipe.joint.items():
         lines.append(
-            f"The joint head {head} has the entity types of {', '.join(members)}, each of which annotates only its own."
+            f"The joint head {head} has the entity types of {', '.join(members)}; each task annotates only its own types."
         )
     if recipe.mlm:
         lines.append("Masked language modelling on raw text (`mlm`) was an additional task; its head is not included.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,17 +12,8 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.tasks.card import Kind
-from osler.tasks.instances.base import (
-    IGNORED,
-    Aligned,
-    Builder,
-    Built,
-    Instance,
-    WindowPlace,
-    document_windows,
-    softmax,
-)
-from osler.text.document import Document, Record, number_spans
+from osler.tasks.instances.base import IGNORED, Aligned, Builder, Built, Instance, document_windows, softmax
+from osler.text.document import Document, Record, Span, number_spans
 from osler.text.tags import OUTSIDE, label_set, spans_to_tags, tags_to_spans
 from osler.text.tags import transitions as legal_transitions
 from osler.text.windows import Window
@@ -52,18 +43,19 @@ class TaggingBuilder(Builder):
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
         """Build the windows of each document; with gold, a tag index for each token that its window labels."""
         built = Built(document_windows(self.tokens, records, self.max_length, self.overlap))
-        if gold:
-            index = {tag: number for number, tag in enumerate(self.outputs)}
-            targets: dict[int, np.ndarray] = {}
-            for number, instance in enumerate(built.instances):
-                document = records[instance.record]
-                if instance.record not in targets and isinstance(document, Document):
-                    aligned = instance.place.aligned
-                    targets[instance.record] = self._targets(
-                        document, instance.record, aligned, index, built.unexpressed
-                    )
-                target = self._window_target(targets[instance.record], instance.place.window)
-                built.instances[number] = replace(instance, target=target)
+        if not gold:
+            return built
+        targets: dict[int, np.ndarray] = {}
+        for number, instance in enumerate(built.instances):
+            document = records[instance.record]
+            if instance.record not in targets and isinstance(document, Document):
+                targets[instance.record] = self._targets(document, instance, built.unexpressed)
+            window: Window = instance.place.window
+            shift = len(self.tokens.prefix) - window.start
+            target = np.full(instance.length, IGNORED, dtype=np.int64)
+            core = targets[instance.record][window.core_start : window.core_end]
+            target[window.core_start + shift : window.core_end + shift] = core
+            built.instances[number] = replace(instance, target=target)
         return built
 
     def weight(self, instance: Instance) -> float:
@@ -77,32 +69,41 @@ class TaggingBuilder(Builder):
         transitions: np.ndarray | None = None,
     ) -> list[Record]:
         """Return documents with scored spans. Each word is labelled by the window where it has the most context."""
-        grouped: dict[int, list[tuple[WindowPlace, np.ndarray]]] = defaultdict(list)
+        aligned: dict[int, Aligned] = {}
+        logits: dict[int, np.ndarray] = {}
         for instance, output in zip(instances, outputs, strict=True):
-            grouped[instance.record].append((instance.place, output))
+            number, window = instance.record, instance.place.window
+            if number not in aligned:
+                aligned[number] = instance.place.aligned
+                logits[number] = np.zeros((len(aligned[number].ids), len(self.outputs)), dtype=np.float32)
+            shift = len(self.tokens.prefix) - window.start
+            core = output[window.core_start + shift : window.core_end + shift]
+            logits[number][window.core_start : window.core_end] = core
         documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
-        decided = self._paths([self._word_logits(grouped[number]) for number, _ in documents], transitions)
+        words = [logits[number][aligned[number].first_tokens] for number, _ in documents]
+        paths, probabilities = self._paths(words, transitions)
         return [
-            self._spans(document, grouped[number][0][0].aligned, *found)
-            for (number, document), found in zip(documents, decided, strict=True)
+            document.with_(spans=self._spans(aligned[number], path, likely), relations=())
+            for (number, document), path, likely in zip(documents, paths, probabilities, strict=True)
         ]
 
-    def _targets(
-        self, document: Document, number: int, aligned: Aligned, index: dict[str, int], unexpressed: Counter[str]
-    ) -> np.ndarray:
+    def _targets(self, document: Document, instance: Instance, unexpressed: Counter[str]) -> np.ndarray:
+        """Tag index of each sub-word of a document."""
         unknown = {span.label for span in document.spans} - set(self.card.labels)
         if unknown:
             raise InputError(
-                f"document {number + 1} has labels that are not in the card: {', '.join(sorted(unknown))}",
+                f"document {instance.record + 1} has labels that are not in the card: {', '.join(sorted(unknown))}",
                 where=f"task {self.card.name}",
                 fix="Add them to the card's labels, or prepare the task again",
             )
+        aligned: Aligned = instance.place.aligned
         result = spans_to_tags(document.spans, aligned.words, self.protocol.scheme)
         unexpressed["overlapping, nested or discontinuous mentions"] += len(result.unexpressed)
         unexpressed["mentions that begin or end inside a word"] += len(result.inexact)
         targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
         # A CRF scores transitions between words, in training as in decoding, so it labels only first sub-words.
         every = self.protocol.subwords == "all" and self.head != "crf"
+        index = {tag: number for number, tag in enumerate(self.outputs)}
         previous: int | None = None
         for place, word in enumerate(aligned.word_ids):
             if word is not None and (word != previous or every):
@@ -112,22 +113,21 @@ class TaggingBuilder(Builder):
             previous = word
         return targets
 
-    def _window_target(self, targets: np.ndarray, window: Window) -> np.ndarray:
-        part = np.full(window.end - window.start + self.tokens.overhead, IGNORED, dtype=np.int64)
-        shift = len(self.tokens.prefix) - window.start
-        part[window.core_start + shift : window.core_end + shift] = targets[window.core_start : window.core_end]
-        return part
+    def _paths(
+        self, documents: Sequence[np.ndarray], transitions: np.ndarray | None
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return, for each document, the tag of each word and the probability of every tag."""
+        if self.head == "crf":
+            if transitions is None:
+                raise ValueError("a CRF cannot be decoded without its transition scores")
+            likely = [marginals(logits, *self._legal, transitions) for logits in documents]
+            return best_paths(documents, *self._legal, transitions), likely
+        likely = [softmax(logits) if len(logits) else logits for logits in documents]
+        if self.constrained:
+            return best_paths([np.log(rows + 1e-12) for rows in likely], *self._legal), likely
+        return [rows.argmax(axis=1) for rows in likely], likely
 
-    def _word_logits(self, pieces: Sequence[tuple[WindowPlace, np.ndarray]]) -> np.ndarray:
-        """Logits of each word that has a sub-word, from the window that labels it."""
-        aligned = pieces[0][0].aligned
-        logits = np.zeros((len(aligned.ids), len(self.outputs)), dtype=np.float32)
-        for place, output in pieces:
-            window, shift = place.window, len(self.tokens.prefix) - place.window.start
-            logits[window.core_start : window.core_end] = output[window.core_start + shift : window.core_end + shift]
-        return np.asarray(logits[aligned.first_tokens])
-
-    def _spans(self, document: Document, aligned: Aligned, path: np.ndarray, probabilities: np.ndarray) -> Document:
+    def _spans(self, aligned: Aligned, path: np.ndarray, probabilities: np.ndarray) -> tuple[Span, ...]:
         # A word without a sub-word (the tokenizer drops some characters) cannot be part of a mention.
         tags = [OUTSIDE] * len(aligned.words)
         scores = [1.0] * len(aligned.words)
@@ -135,24 +135,7 @@ class TaggingBuilder(Builder):
             word = aligned.encoded_words[row]
             tags[word] = self.outputs[path[row]]
             scores[word] = float(probabilities[row, path[row]])
-        spans = tags_to_spans(tags, aligned.words, self.protocol.scheme, self.protocol.repair, scores)
-        return document.with_(spans=number_spans(spans), relations=())
-
-    def _paths(
-        self, documents: Sequence[np.ndarray], transitions: np.ndarray | None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return, for each document, the tag of each word and the probability of every tag."""
-        if self.head == "crf":
-            if transitions is None:
-                raise ValueError("a CRF cannot be decoded without its transition scores")
-            chains = [marginals(logits, *self._legal, transitions) for logits in documents]
-            return list(zip(best_paths(documents, *self._legal, transitions), chains, strict=True))
-        likely = [softmax(logits) if len(logits) else logits for logits in documents]
-        if self.constrained:
-            paths = best_paths([np.log(rows + 1e-12) for rows in likely], *self._legal)
-        else:
-            paths = [rows.argmax(axis=1) for rows in likely]
-        return list(zip(paths, likely, strict=True))
+        return number_spans(tags_to_spans(tags, aligned.words, self.protocol.scheme, self.protocol.repair, scores))
 
     @property
     def constrained(self) -> bool:
