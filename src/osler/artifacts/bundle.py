@@ -104,7 +104,7 @@ class BundleSpec(Recipe):
         return chosen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bundle:
     """An encoder with its heads, ready to predict."""
 

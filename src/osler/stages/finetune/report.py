@@ -40,10 +40,11 @@ Export one head as a stock Hugging Face model with `osler export --to hf`.
 |---|---|---|---|---|---|
 {table}
 
-The best epoch was chosen by the mean dev score (the last epoch if no task has a dev split left): step {counts["best_step"]} of
-{counts["steps"]}. Test data was not read.
-{recipe.epochs} epochs, batches of {recipe.batch_size}, windows of {spec.max_length} tokens overlapping by {spec.overlap},
-{recipe.train.optimizer} at {recipe.train.lr:g}, seed {recipe.train.seed}, mixing {recipe.mixing.order}.
+The checkpoint with the best mean dev score was kept (the last one if no task has a dev split left).
+It is from step {counts["best_step"]} of {counts["steps"]}. Test data was not read.
+
+Trained for {recipe.epochs} epochs with batches of {recipe.batch_size} and windows of {spec.max_length} tokens (overlap {spec.overlap}):
+{recipe.train.optimizer}, learning rate {recipe.train.lr:g}, seed {recipe.train.seed}, {recipe.mixing.order} mixing.
 {"".join(f"{chr(10)}{line}{chr(10)}" for line in _details(recipe, counts))}"""
 
 
