@@ -259,7 +259,7 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
         ({"grid": {"add_to": ["a", "b"]}}, "grid: 'add_to' is not for the settings"),
         (
             {"finetune": {"tagger": "crf", "class_weights": "balanced"}},
-            "settings of m on clinic-entities-en: the words of a chain",
+            "settings of m on clinic-entities-en: class_weights is not supported",
         ),
         (
             {"finetune": {"mixing": {"loss_weights": {"nobody": 2.0}}}},
