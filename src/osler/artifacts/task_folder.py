@@ -140,6 +140,14 @@ class TaskFolder:
             if split not in trained_on:
                 yield from self.stream(split)
 
+    def size(self, split: str) -> int:
+        """Uncompressed bytes of one split; 0 if it is missing."""
+        path = self.artifact.path / f"{split}.parquet"
+        if not path.is_file():
+            return 0
+        metadata = pq.ParquetFile(path).metadata
+        return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+
     def stream(self, split: str) -> Iterator[Record]:
         """The records of one split, one by one."""
         path = self.artifact.path / f"{split}.parquet"

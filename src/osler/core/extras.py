@@ -37,6 +37,7 @@ _EXTRA_OF = {
     "peft": "peft",
     "ray": "ray",
     "pyarrow": "train",
+    "scipy": "study",
     "safetensors": "train",
     "torch": "train",
     "transformers": "train",
