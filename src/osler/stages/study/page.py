@@ -45,8 +45,8 @@ def write_report(results: Results, folder: Path) -> None:
     main, *others = LAYOUTS[results.layout](results)
     extra = extra_tables(results)
     _write_table(main, folder)
-    for table in [*others, *extra]:
-        _write_table(table, folder / "tables")
+    for named in [*others, *extra]:
+        _write_table(named, folder / "tables")
     if results.has("pair"):
         write_json(folder / "pairwise.json", pairwise_dict(results))
         pairwise_page(results).write(folder / "pairwise.html")
@@ -122,7 +122,7 @@ def _study_page(results: Results, main: Sequence[NamedTable], extra: dict[str, T
     return page
 
 
-def _bounds(cell: StudyCell) -> tuple[float, float] | tuple[None, None]:
+def _bounds(cell: StudyCell) -> tuple[float | None, float | None]:
     return (100 * cell.interval.low, 100 * cell.interval.high) if cell.interval else (None, None)
 
 

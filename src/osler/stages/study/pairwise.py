@@ -197,7 +197,7 @@ def pairwise_page(results: Results) -> Page:
     return page
 
 
-def _effect_table(row: str, found: Sequence[Effect], note: str) -> Table:
+def _effect_table(model: str, found: Sequence[Effect], note: str) -> Table:
     heads: list[Column | str] = ["helped", "by", score_column("difference"), "effect", Column("corrected p", digits=4)]
     heads += [Column(name, group="steps on the helped task") for name in ("in the pair", "alone")]
     heads += [Column("equal", align="left")]
@@ -206,9 +206,10 @@ def _effect_table(row: str, found: Sequence[Effect], note: str) -> Table:
         c = effect.compared.comparison if effect.compared else None
         value = Value(effect.difference, low=c.low, high=c.high) if c else Value(effect.difference)
         p_value = effect.compared.p_value if effect.compared else None
-        steps = [effect.steps, effect.single_steps, equal_text(effect.steps, effect.single_steps)]
-        rows.append([effect.helped, effect.helper, value, effect.kind, p_value, *steps])
-    return Table(heads, rows, f"Every pair, {row}", note)
+        equal = equal_text(effect.steps, effect.single_steps)
+        row: Row = [effect.helped, effect.helper, value, effect.kind, p_value]
+        rows.append([*row, effect.steps, effect.single_steps, equal])
+    return Table(heads, rows, f"Every pair, {model}", note)
 
 
 def _suggestion(tasks: Sequence[str], found: Sequence[Effect]) -> str:

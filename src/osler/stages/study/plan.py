@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from osler.artifacts.run import Mode, RunSettings, RunSpec, absolute_paths
 from osler.artifacts.task_folder import TaskFolder
@@ -27,6 +27,11 @@ from osler.stages.study.grid import is_number, nested, points
 from osler.stages.study.recipe import Refinement, StudyModel, StudyRecipe, without_tasks
 
 _DEFAULT_EPOCHS = 10
+_RECIPE_MODE: dict[Mode, Literal["single", "together", "pairs"]] = {
+    "single": "single",
+    "together": "together",
+    "pair": "pairs",
+}
 
 
 @dataclass(frozen=True)
@@ -169,8 +174,7 @@ class _Expansion:
 
     def _run(self, start: _Start, part: _Part, point: Mapping[str, Any]) -> PlannedRun:
         # The more specific settings win.
-        mode = self.recipe.mode_settings.get("pairs" if part.mode == "pair" else part.mode, {})  # type: ignore[call-overload]
-        layers = [self.recipe.finetune, mode]
+        layers = [self.recipe.finetune, self.recipe.mode_settings.get(_RECIPE_MODE[part.mode], {})]
         if part.mode == "single":
             # Settings of one task do not apply to a joint run.
             name = part.columns[0]

@@ -75,7 +75,8 @@ def interval_table(results: Results) -> Table:
                 rows.append([key.row, _trained(key), spread, bounds, len(cell.seeds), cell.documents])
         return rows
 
-    heads = ["model", "trained", score_column("over seeds"), score_column("95 % interval"), "seeds", "documents"]
+    heads: list[Column | str] = ["model", "trained", score_column("over seeds"), score_column("95 % interval")]
+    heads += ["seeds", "documents"]
     rows, headings = sections(results, rows_of)
     text = (
         "Mean ± standard deviation over seeds, times 100; the interval is a bootstrap over documents and seeds "
@@ -96,7 +97,8 @@ def difference_table(results: Results) -> Table:
                 rows.append([key.row, _trained(key), value, c.p_value, found.p_value])
         return rows
 
-    heads = ["model", "trained", score_column("difference"), Column("p", digits=4), Column("corrected p", digits=4)]
+    heads: list[Column | str] = ["model", "trained", score_column("difference")]
+    heads += [Column(name, digits=4) for name in ("p", "corrected p")]
     rows, headings = sections(results, rows_of)
     seeds = seeds_text(results.cells[key] for key in results.comparisons)
     text = (
@@ -121,7 +123,7 @@ def rank_table(found: RankTest) -> Table:
         f"(statistic {found.statistic:.2f}, p = {found.p_value:.4f}). Nemenyi's critical difference at "
         f"{found.level:.0%}: {found.difference:.2f}. Each task counts once, whatever its size and protocol."
     )
-    heads = ["model", Column("average rank", digits=2), "not significantly different from"]
+    heads: list[Column | str] = ["model", Column("average rank", digits=2), "not significantly different from"]
     return Table(heads, rows, "Average ranks", text)
 
 
@@ -140,10 +142,18 @@ def accounting_table(results: Results) -> Table:
         shown += [cell, single]
         if key.row not in headings.values():
             headings[len(rows)] = key.row
-        scores = [mean_value(results, found, mark=False) for found in (cell, single)]
-        change = difference(results.together, cell, single)
-        steps = [cell.task_steps, single.task_steps, equal_text(cell.task_steps, single.task_steps)]
-        rows.append([key.column, protocol_of(results, key.column), *scores, change, *steps])
+        rows.append(
+            [
+                key.column,
+                protocol_of(results, key.column),
+                mean_value(results, cell, mark=False),
+                mean_value(results, single, mark=False),
+                difference(results.together, cell, single),
+                cell.task_steps,
+                single.task_steps,
+                equal_text(cell.task_steps, single.task_steps),
+            ]
+        )
     if any(cell.key.mode == "twin" for cell in shown):
         more = "Alone is the single-task baseline with the steps of the joint run, under its own schedule."
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from osler.metrics.significance import summarise
@@ -52,7 +53,7 @@ def tables(results: Results) -> list[NamedTable]:
     return [NamedTable("table", Table(heads, rows, caption, text, headings, best_along="section"))]
 
 
-def _row(results: Results, label: str, cell: StudyCell, others: list[str], names: list[str]) -> Row:
+def _row(results: Results, label: str, cell: StudyCell, others: Sequence[str], names: Sequence[str]) -> Row:
     settings = results.setting(cell)
     averages = [_over_all(cell), *(_over_all(cell, name) if "f1" in cell.metric else None for name in others)]
     chosen = [rate_text(settings.get("lr")), *(rate_text(settings.get(name)) for name in names), cell.best_epoch]
