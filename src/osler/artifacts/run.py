@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict
+
 from osler.artifacts.task_folder import read_records
 from osler.core.artifact import MANIFEST, Artifact
 from osler.core.config import Recipe
@@ -237,87 +239,64 @@ def _held(folder: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class RunTraining:
-    """How a run was trained, from the manifest of its bundle."""
+class RunTraining(BaseModel):
+    """How a run was trained: the recipe and the counts in the manifest of its bundle."""
 
-    recipe: Mapping[str, Any]
-    counts: Mapping[str, Any]
+    model_config = ConfigDict(frozen=True)
+
+    recipe: dict[str, Any]
+    dev: dict[str, float] = {}
+    """The dev score of each task."""
+    steps: int = 0
+    best_step: int | None = None
+    """The step with the best dev score."""
+    batches_trained: dict[str, int] = {}
+    batches_an_epoch: dict[str, int] = {}
+    batches_by_epoch: list[dict[str, int]] = []
+    tokens: int | None = None
+    flops: int | float | None = None
+    parameters: int | None = None
 
     @classmethod
     def read(cls, folder: Path) -> RunTraining:
         manifest = Artifact.open(folder / "bundle", kind="bundle").manifest
-        return cls(manifest.recipe, manifest.counts)
+        return cls.model_validate({**manifest.counts, "recipe": manifest.recipe})
 
     @property
-    def dev(self) -> Mapping[str, float]:
-        """The dev score of each task."""
-        return {task: float(score) for task, score in self.counts.get("dev", {}).items()}
-
-    @property
-    def steps(self) -> int:
-        return int(self.counts.get("steps", 0))
+    def train(self) -> dict[str, Any]:
+        """The `train` section of the recipe."""
+        return dict(self.recipe.get("train", {}))
 
     def steps_on(self, task: str) -> int:
         """Batches of one task that were trained on: its steps, if a step takes one batch."""
-        counted = self.counts.get("batches_trained", {})
-        if task in counted:
-            return int(counted[task])
+        if task in self.batches_trained:
+            return self.batches_trained[task]
         # Runs made before batches were counted by task: the task's share of an epoch.
-        batches = self.counts.get("batches_an_epoch", {})
-        total = sum(batches.values())
-        return round(self.steps * batches[task] / total) if total and task in batches else self.steps
-
-    @property
-    def epochs(self) -> int | None:
-        epochs: int | None = self.recipe.get("epochs")
-        return epochs
-
-    @property
-    def learning_rate(self) -> float | None:
-        rate: float | None = self._train.get("lr")
-        return rate
-
-    @property
-    def best_step(self) -> int | None:
-        """The step with the best dev score."""
-        step: int | None = self.counts.get("best_step")
-        return step
+        batches, total = self.batches_an_epoch.get(task), sum(self.batches_an_epoch.values())
+        return round(self.steps * batches / total) if batches is not None and total else self.steps
 
     @property
     def best_epoch(self) -> float | None:
         """The epoch with the best dev score, counted from 1."""
         # Early stopping leaves fewer steps than planned, so an epoch is a share of the planned steps. A step never crosses
         # the end of an epoch: the last step of an epoch may hold fewer batches.
-        size = self.recipe.get("accumulate", 1)
-        planned = sum(-(-batches // size) for batches in self._epoch_batches) or self.counts.get("steps")
-        if not (self.best_step and planned and self.epochs):
-            return None
-        return float(round(self.best_step / planned * self.epochs, 1))
+        size, epochs = self.recipe.get("accumulate", 1), self.recipe.get("epochs")
+        planned = sum(-(-sum(epoch.values()) // size) for epoch in self.batches_by_epoch) or self.steps
+        return round(self.best_step / planned * epochs, 1) if self.best_step and planned and epochs else None
 
     @property
     def planned_steps(self) -> int | None:
         """The steps its schedule was made for; more than it took if it stopped early. None if it ran for a time budget."""
-        return None if self._train.get("budget") else int(self._train.get("steps") or sum(self._epoch_batches))
-
-    @property
-    def evaluates_each_epoch(self) -> bool:
-        return self._train.get("eval_every") is None
+        return None if self.train.get("budget") else int(self.train.get("steps") or self._planned_batches)
 
     @property
     def eval_every(self) -> int:
         """Steps between two evaluations on dev."""
-        every = self._train.get("eval_every") or max(1, sum(self._epoch_batches) // int(self.recipe["epochs"]))
-        return int(every)
+        return int(self.train.get("eval_every") or max(1, self._planned_batches // self.recipe["epochs"]))
 
     @property
-    def _train(self) -> Mapping[str, Any]:
-        train: Mapping[str, Any] = self.recipe.get("train", {})
-        return train
-
-    @property
-    def _epoch_batches(self) -> list[int]:
-        return [sum(epoch.values()) for epoch in self.counts.get("batches_by_epoch", [])]
+    def _planned_batches(self) -> int:
+        return sum(sum(epoch.values()) for epoch in self.batches_by_epoch)
 
 
 @dataclass(frozen=True)
@@ -380,8 +359,7 @@ class Run:
     def tokens(self) -> int | None:
         """Tokens it was trained on. Runs made before the manifest counted them have the number in their log."""
         logged = (int(record["tokens"]) for record in reversed(self._history) if record.get("tokens"))
-        tokens: int | None = self.training.counts.get("tokens", next(logged, None))
-        return tokens
+        return next(logged, None) if self.training.tokens is None else self.training.tokens
 
     def _metrics_file(self, column: str) -> Path:
         return self.evaluation(column) / "metrics.json"

@@ -160,7 +160,7 @@ def test_steps_that_cannot_be_counted_by_task_are_rejected(tasks, tmp_path, fake
 
 def training(trained: dict[str, int], epochs: list[dict[str, int]], **train: int) -> RunTraining:
     counts = {"steps": sum(trained.values()), "batches_trained": trained, "batches_by_epoch": epochs}
-    return RunTraining({"epochs": len(epochs), "train": train}, counts)
+    return RunTraining(recipe={"epochs": len(epochs), "train": train}, **counts)
 
 
 def test_a_baseline_is_evaluated_on_dev_as_often_as_the_joint_run():

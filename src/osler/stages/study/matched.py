@@ -30,8 +30,9 @@ def same_length(joint: RunTraining, alone: RunTraining, task: str) -> bool:
     wanted = matched_length(joint, task)
     if not wanted.steps == alone.steps_on(task) == alone.steps == alone.planned_steps:
         return False
-    each_epoch = joint.evaluates_each_epoch and alone.evaluates_each_epoch and joint.epochs == alone.epochs
-    return each_epoch or alone.eval_every == wanted.eval_every
+    each_epoch = joint.train.get("eval_every") is None and alone.train.get("eval_every") is None
+    same_epochs = each_epoch and joint.recipe["epochs"] == alone.recipe["epochs"]
+    return same_epochs or alone.eval_every == wanted.eval_every
 
 
 def run_folder(store: Path, key: str, spec: RunSpec) -> Path:

@@ -17,6 +17,8 @@ from osler.stages.study.recipe import StudyRecipe
 
 COMPARED = ("single", "together", "refine")
 """Modes in which models are compared with the baseline."""
+_COPIED = ("title", "layout", "split", "baseline", "choose", "resamples")
+"""Fields of `Results` that results.json has as they are."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,8 @@ class Compared:
         return self.p_value < 0.05
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "cell": list(self.key),
-            "other": list(self.other),
-            **asdict(self.comparison),
-            "p_holm": self.p_value,
-        }
+        cells = {"cell": list(self.key), "other": list(self.other)}
+        return {**cells, **asdict(self.comparison), "p_holm": self.p_value}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Compared:
@@ -155,17 +153,12 @@ class Results:
                 row["against"]["baseline"] = self.baseline
             cells.append(row)
         return {
-            "title": self.title,
-            "layout": self.layout,
-            "split": self.split,
-            "baseline": self.baseline,
-            "choose": self.choose,
-            "resamples": self.resamples,
+            **{name: getattr(self, name) for name in _COPIED},
             "missing_runs": self.missing,
             "work": asdict(self.work),
-            "groups": {name: list(columns) for name, columns in self.groups.items()},
-            "refined": {name: list(columns) for name, columns in self.refined.items()},
-            "settings": {name: dict(values) for name, values in self.settings.items()},
+            "groups": self.groups,
+            "refined": self.refined,
+            "settings": self.settings,
             "ranks": asdict(self.ranks) if self.ranks else None,
             "cells": cells,
         }
@@ -177,22 +170,20 @@ def read_results(path: Path) -> Results:
         values = json.loads(path.read_text(encoding="utf-8"))
         cells = [StudyCell.from_dict(cell) for cell in values["cells"]]
         ranks = values["ranks"]
+        if ranks:
+            ranks |= {"names": tuple(ranks["names"]), "ranks": tuple(ranks["ranks"])}
+            ranks["cliques"] = tuple(tuple(clique) for clique in ranks["cliques"])
         return Results(
-            title=values["title"],
-            layout=values["layout"],
-            split=values["split"],
-            baseline=values["baseline"],
+            **{name: values[name] for name in _COPIED},
             cells={cell.key: cell for cell in cells},
             comparisons=_family(values, "against", COMPARED),
             together=_family(values, "twin", ("together",)),
             pairs=_family(values, "twin", ("pair",)),
             alone=_family(values, "alone", ("together",)),
-            ranks=_read_ranks(ranks) if ranks else None,
+            ranks=RankTest(**ranks) if ranks else None,
             groups={name: tuple(columns) for name, columns in values["groups"].items()},
             refined={name: tuple(columns) for name, columns in values["refined"].items()},
             settings=values["settings"],
-            choose=values["choose"],
-            resamples=values["resamples"],
             missing=values["missing_runs"],
             work=Work(**values.get("work", {})),
         )
@@ -203,11 +194,6 @@ def read_results(path: Path) -> Results:
 def _family(values: Mapping[str, Any], name: str, modes: tuple[str, ...]) -> dict[CellKey, Compared]:
     found = [Compared.from_dict(cell[name]) for cell in values["cells"] if name in cell and cell["mode"] in modes]
     return {compared.key: compared for compared in found}
-
-
-def _read_ranks(values: Mapping[str, Any]) -> RankTest:
-    plain = {name: tuple(values[name]) for name in ("names", "ranks")}
-    return RankTest(**{**values, **plain, "cliques": tuple(tuple(clique) for clique in values["cliques"])})
 
 
 def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0) -> Results:
@@ -307,20 +293,15 @@ def _settings(finished: Sequence[Run]) -> dict[str, dict[str, Any]]:
         if spec.mode in ("pair", "twin") or spec.fraction != 1.0 or not run.chosen:
             continue
         for column in spec.columns:
-            values = {"lr": run.training.learning_rate, "epochs": run.training.epochs}
+            values = {"lr": run.training.train.get("lr"), "epochs": run.training.recipe.get("epochs")}
             found.setdefault(f"{spec.row}/{column}/{spec.mode}", values)
     return found
 
 
 def _work(finished: Sequence[Run]) -> Work:
-    counts = {run.folder: run.training.counts for run in finished}.values()
-    known = [count for count in counts if "flops" in count]
-    return Work(
-        len(counts),
-        sum(int(count["tokens"]) for count in known),
-        sum(float(count["flops"]) for count in known),
-        len(counts) - len(known),
-    )
+    runs = {run.folder: run.training for run in finished}.values()
+    known = [(run.tokens or 0, run.flops) for run in runs if run.flops is not None]
+    return Work(len(runs), sum(t for t, _ in known), sum(float(f) for _, f in known), len(runs) - len(known))
 
 
 def _timings(finished: Sequence[Run]) -> list[Timing]:
