@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from osler.cli.common import DryRunOption, ForceOption, OutOption, SetOption, announce, finish, perform, resolve
+from osler.cli.common import DryRunOption, ForceOption, OutOption, SetOption, announce, finish, resolve
 
 if TYPE_CHECKING:
     from osler.stages.study.recipe import StudyRecipe
@@ -40,20 +39,8 @@ def run_study(
     dry_run: DryRunOption = False,
 ) -> None:
     """Do every run that is not done yet, then write tables, plots and the page."""
-    from osler.stages.study.recipe import StudyRecipe
-    from osler.stages.study.run import plan, run
-
-    perform(
-        StudyRecipe,
-        plan,
-        partial(run, retry_failed=retry_failed),
-        recipe=recipe,
-        sets=sets,
-        options={"workers": workers, "engine": engine},
-        out=out,
-        force=force,
-        dry_run=dry_run,
-    )
+    resolved = _resolve(recipe, sets, workers=workers, engine=engine)
+    _perform(resolved, out, retry_failed=retry_failed, force=force, dry_run=dry_run)
 
 
 @app.command("resume")
@@ -122,11 +109,16 @@ def pairwise_study(
     dry_run: DryRunOption = False,
 ) -> None:
     """Find out which task helps which: a matrix, a graph and suggested groups (pairwise.html, pairwise.json)."""
+    pairs = _resolve(recipe, sets, workers=workers, engine=engine).in_pairs()
+    _perform(pairs, out, retry_failed=retry_failed, force=force, dry_run=dry_run)
+
+
+def _resolve(recipe: str, sets: list[str] | None, **options: object) -> StudyRecipe:
     from osler.stages.study.recipe import StudyRecipe
 
-    resolved = resolve(StudyRecipe, recipe, sets, {"workers": workers, "engine": engine})
+    resolved = resolve(StudyRecipe, recipe, sets, options)
     assert isinstance(resolved, StudyRecipe)
-    _perform(resolved.in_pairs(), out, retry_failed=retry_failed, force=force, dry_run=dry_run)
+    return resolved
 
 
 def _perform(recipe: StudyRecipe, out: Path, *, retry_failed: bool, force: bool, dry_run: bool) -> None:
@@ -146,7 +138,6 @@ def _find_study(
     """
     from osler.core.errors import InputError
     from osler.stages.study.progress import recall
-    from osler.stages.study.recipe import StudyRecipe
 
     begun = recall(Path(study))
     if begun is not None:
@@ -155,6 +146,4 @@ def _find_study(
         raise InputError(
             "no study was begun here", where=study, fix="Give the --out of a study that was begun, or a recipe"
         )
-    recipe = resolve(StudyRecipe, study, sets, {})
-    assert isinstance(recipe, StudyRecipe)
-    return recipe, out
+    return _resolve(study, sets), out

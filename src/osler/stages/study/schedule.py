@@ -37,56 +37,31 @@ class ChoiceGroup(NamedTuple):
         return cls(spec.row, spec.mode, spec.columns, spec.fold, spec.fraction, spec.partner)
 
 
-class Candidate(NamedTuple):
-    """A run that dev could choose, with its dev score."""
-
-    point: RunSettings
-    seed: int
-    key: str
-    dev: float
-
-
 @dataclass(frozen=True)
 class DevChoice:
     """The runs of a group that dev chose."""
 
-    group: ChoiceGroup
     point: RunSettings
     """The grid point of the chosen runs."""
     dev: float
     """Their mean dev score."""
     keys: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            **self.group._asdict(),
-            "point": dict(self.point),
-            "at_edge": edges(self.point, [candidate.point for candidate in self.candidates]),
-            "dev": self.dev,
-            "runs": list(self.keys),
-            "candidates": [
-                {"point": dict(point), "seed": seed, "run": key, "dev": dev}
-                for point, seed, key, dev in self.candidates
-            ],
-        }
+    scores: Mapping[str, float]
+    """The dev score of every run of the group, by key."""
 
 
-def choose(
-    group: ChoiceGroup, runs: Sequence[PlannedRun], folders: Mapping[str, Path], rule: Literal["settings", "run"]
-) -> DevChoice:
+def choose(runs: Sequence[PlannedRun], folders: Mapping[str, Path], rule: Literal["settings", "run"]) -> DevChoice:
     """Choose by dev score. Of equal scores the first wins, in the order of the grid and the seeds."""
-    candidates = tuple(Candidate(run.spec.point, run.spec.seed, run.key, _dev_score(folders[run.key])) for run in runs)
+    scores = {run.key: _dev_score(folders[run.key]) for run in runs}
     if rule == "run":
-        best = max(candidates, key=lambda candidate: candidate.dev)
-        return DevChoice(group, best.point, best.dev, (best.key,), candidates)
-    scores: dict[RunSettings, list[float]] = {}
-    for candidate in candidates:
-        scores.setdefault(candidate.point, []).append(candidate.dev)
-    means = {point: sum(found) / len(found) for point, found in scores.items()}
+        best = max(runs, key=lambda run: scores[run.key])
+        return DevChoice(best.spec.point, scores[best.key], (best.key,), scores)
+    keys: dict[RunSettings, list[str]] = {}
+    for run in runs:
+        keys.setdefault(run.spec.point, []).append(run.key)
+    means = {point: sum(scores[key] for key in found) / len(found) for point, found in keys.items()}
     point = max(means, key=lambda name: means[name])
-    keys = tuple(candidate.key for candidate in candidates if candidate.point == point)
-    return DevChoice(group, point, means[point], keys, candidates)
+    return DevChoice(point, means[point], tuple(keys[point]), scores)
 
 
 def _dev_score(folder: Path) -> float:
@@ -183,7 +158,26 @@ class Schedule:
             "chosen_on": "dev",
             "by": "mean dev score over seeds, one grid point" if by_settings else "dev score of the single run",
             "scored": f"{self.recipe.split}, {'all runs' if scored_all else 'once for each chosen run'}",
-            "choices": [self._choices[group].to_dict() for group in self._groups if group in self._choices],
+            "choices": [
+                {
+                    **group._asdict(),
+                    "point": dict(choice.point),
+                    "at_edge": edges(choice.point, [run.spec.point for run in self._groups[group]]),
+                    "dev": choice.dev,
+                    "runs": list(choice.keys),
+                    "candidates": [
+                        {
+                            "point": dict(run.spec.point),
+                            "seed": run.spec.seed,
+                            "run": run.key,
+                            "dev": choice.scores[run.key],
+                        }
+                        for run in self._groups[group]
+                    ],
+                }
+                for group in self._groups
+                if (choice := self._choices.get(group)) is not None
+            ],
         }
 
     def check_complete(self) -> None:
@@ -241,7 +235,7 @@ class Schedule:
             undecided = group not in self._choices and self._needs_choice(group)
             if undecided and all(self._trained(run.key) for run in runs):
                 folders = {run.key: self._folder(run.key) for run in runs}
-                self._choices[group] = choose(group, runs, folders, self.recipe.choose)
+                self._choices[group] = choose(runs, folders, self.recipe.choose)
                 self._to_score.update(self._choices[group].keys)
         self._to_score.update(alone for key, alone in self._repeated.items() if key in self._to_score)
         for key in self._to_score:
