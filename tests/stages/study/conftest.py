@@ -1,4 +1,4 @@
-"""Finished runs of a study written by hand: real task folders, real predictions, scored by the project's own scorer."""
+"""Finished runs written by hand: real task folders and predictions, scored by the project's own scorer."""
 
 from __future__ import annotations
 

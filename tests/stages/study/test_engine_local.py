@@ -1,4 +1,4 @@
-"""Runs in worker processes: shared out by room, ended one by one, and none the worse for a kill."""
+"""Runs in worker processes: placed by room, stopped with their study, resumed after a kill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from osler.core.errors import OslerError
 from osler.stages.prepare.run import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.engine_local import LocalEngine
-from osler.stages.study.engines import Room, RunSlot, fits, listed_gpus, room
+from osler.stages.study.engines import Room, RunSlot, fits
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 from osler.stages.study.runner import RunJob
@@ -68,7 +68,7 @@ def finished(folder: Path) -> dict[Path, int]:
     return found
 
 
-def test_a_killed_worker_fails_its_run_alone_and_the_others_go_on(task, tmp_path, fake):
+def test_a_killed_worker_fails_only_its_own_run(task, tmp_path, fake):
     runner = fake()
     with pytest.raises(OslerError, match=r"2 of 4 runs failed.*SIGKILL, most likely because memory ran out"):
         run(recipe(task, "killed", "one"), tmp_path / "study")
@@ -88,7 +88,7 @@ def stop(process: subprocess.Popen[bytes], folder: Path, number: int) -> dict[Pa
     return finished(folder)
 
 
-def test_a_killed_study_goes_on_where_it_was_to_the_same_tables(task, tmp_path):
+def test_a_killed_study_resumes_and_gives_the_same_tables(task, tmp_path):
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     whole.mkdir()
     torn.mkdir()
@@ -134,24 +134,3 @@ def test_small_runs_share_a_gpu_by_memory_and_a_large_one_waits(tmp_path, fake):
 
     assert [place(40), place(70), place(40), place(40)] == [0, 1, 0, None]
     assert fits(RunSlot(None, 100), 0, 1000)  # what fits nowhere is tried alone
-
-
-def test_the_room_is_by_cores_without_a_gpu_and_by_memory_with_one(monkeypatch):
-    monkeypatch.setattr("osler.stages.study.engines.cores", lambda: 8)
-    monkeypatch.setattr("osler.stages.study.engines.visible_gpus", list)
-    assert (room(0, runs=100).workers, room(0, runs=100).threads) == (4, 2)
-    assert (room(0, runs=2).workers, room(0, runs=2).threads) == (2, 4)
-    assert (room(8, runs=100).workers, room(8, runs=100).threads, room(8, runs=100).gated) == (8, 1, False)
-    monkeypatch.setattr("osler.stages.study.engines.visible_gpus", lambda: [RunSlot("0", 1000), RunSlot("1", 1000)])
-    assert room(0, runs=100, smallest=300).workers == 6
-    assert [room(0, runs=runs, smallest=10).workers for runs in (1, 7, 8, 9, 20, 100)] == [1, 7, 8, 5, 7, 8]
-    assert room(0, runs=100, cpu_only=True).places[0].visible is None
-    pairs = room(0, runs=100, processes=2, smallest=900)
-    assert [place.visible for place in pairs.places] == ["0,1"]
-
-
-def test_gpus_are_those_that_the_process_may_see():
-    listing = "0, GPU-a, 1000\n1, GPU-b, 2000\n"
-    assert listed_gpus(listing, None) == [RunSlot("0", 1000 << 20), RunSlot("1", 2000 << 20)]
-    assert listed_gpus(listing, "1") == [RunSlot("1", 2000 << 20)]
-    assert listed_gpus(listing, "GPU-b,0") == [RunSlot("1", 2000 << 20), RunSlot("0", 1000 << 20)]

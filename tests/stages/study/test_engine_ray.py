@@ -1,4 +1,4 @@
-"""Two Ray nodes on loopback do the same study as this process: the same keys, the same files."""
+"""Two Ray nodes on loopback give the same study as this process: the same keys and the same files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The papers' tables, every number worked out by hand."""
+"""The tables of the papers, each number computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which task helps which: matrix, edges by the stated rule, groups."""
+"""Which task helps which: matrix, effects by the stated rule, groups."""
 
 from __future__ import annotations
 

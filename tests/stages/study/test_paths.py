@@ -1,4 +1,4 @@
-"""What settings name by path counts by its content: the same study from another working folder is the same study."""
+"""Paths in settings count by the content they point to: a study is the same from another working folder."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_run_is_addressed_by_what_its_settings_name_not_by_the_path(bench, wor
     assert keys(bench.recipe("m", seeds=[1], finetune=there)) != [here]
 
 
-def test_a_study_goes_on_from_another_folder_without_doing_a_run_again(bench, work, fakes, monkeypatch) -> None:
+def test_a_study_resumes_from_another_folder_without_repeating_a_run(bench, work, fakes, monkeypatch) -> None:
     monkeypatch.chdir(work)
     with pytest.raises(OslerError, match="1 of 2 runs failed"):
         run(study(bench, "m", "broken"), Path("study"))

@@ -1,4 +1,4 @@
-"""From finished runs to numbers: every one worked out by hand."""
+"""From finished runs to numbers, each computed by hand."""
 
 from __future__ import annotations
 

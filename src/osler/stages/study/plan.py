@@ -173,16 +173,16 @@ class _Expansion:
         return replace(planned, spec=replace(planned.spec, only_start=not refine.score))
 
     def _run(self, start: _Start, part: _Part, point: Mapping[str, Any]) -> PlannedRun:
-        # The more specific settings win.
-        layers = [self.recipe.finetune, self.recipe.mode_settings.get(_RECIPE_MODE[part.mode], {})]
-        if part.mode == "single":
-            # Settings of one task do not apply to a joint run.
-            name = part.columns[0]
-            layers += [self.recipe.task_settings.get(name, {}), start.model.settings]
-            layers.append(start.model.task_settings.get(name, {}))
-        else:
-            layers.append(start.model.settings)
-        settings: dict[str, Any] = reduce(_merged, layers, {})
+        # Settings of one task do not apply to a joint run.
+        task = part.columns[0] if part.mode == "single" else ""
+        layers = [
+            self.recipe.finetune,
+            self.recipe.mode_settings.get(_RECIPE_MODE[part.mode], {}),
+            self.recipe.task_settings.get(task, {}),
+            start.model.settings,
+            start.model.task_settings.get(task, {}),
+        ]
+        settings = reduce(_merged, layers)
         where = f"settings of {start.row} on {'+'.join(part.columns)}"
         try:
             return self._planned(start, part, settings, point, "grid" if point else where)

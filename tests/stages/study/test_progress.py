@@ -1,4 +1,4 @@
-"""Where a study stands, from its files alone: on the command line, after a kill, with failures and the time left."""
+"""The status of a study, from its files alone: after failures, after a kill, with the time left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A choice at the edge of the grid is marked, with what it means; any other is not."""
+"""A choice at the edge of the grid is marked and explained."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def choices(bench: Any, folder: Path, points: list[dict[str, Any]], *chosen: int
 
 def test_the_table_of_choices_marks_edges_and_its_note_explains_them(bench, tmp_path: Path) -> None:
     points = [{"train.lr": rate, "tagger": "crf"} for rate in (1e-5, 2e-5, 3e-5)]
-    said, text = choices(bench, tmp_path, points, 0, 1, 2)
-    assert said == ["tagger crf, lr 1e-5 ↓", "tagger crf, lr 2e-5", "tagger crf, lr 3e-5 ↑"]
+    chosen, text = choices(bench, tmp_path, points, 0, 1, 2)
+    assert chosen == ["tagger crf, lr 1e-5 ↓", "tagger crf, lr 2e-5", "tagger crf, lr 3e-5 ↑"]
     assert "↓ lr was chosen at the lowest value of the grid: lower values may do better." in text
     assert "↑ lr was chosen at the highest value of the grid: higher values may do better." in text
 
 
-def test_where_nothing_is_at_an_edge_nothing_is_said(bench, tmp_path: Path) -> None:
-    said, text = choices(bench, tmp_path, tried("tagger", "crf", "linear"), 0)
-    assert said == ["tagger crf"]
+def test_without_a_choice_at_an_edge_the_note_has_no_marks(bench, tmp_path: Path) -> None:
+    chosen, text = choices(bench, tmp_path, tried("tagger", "crf", "linear"), 0)
+    assert chosen == ["tagger crf"]
     assert "edge" not in text
     assert "the grid" not in text
 

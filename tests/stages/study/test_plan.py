@@ -1,4 +1,4 @@
-"""From a recipe to runs: which there are, with what settings, in what order; and which mistakes are told before the first."""
+"""From a recipe to runs: which runs there are, with what settings, in what order; mistakes show before the first run."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
         ({"grid": {"train.lr": [1e-5]}, "layout": "carrino2022"}, "score = 'all'"),
     ],
 )
-def test_mistakes_are_told_with_the_name_of_their_field(tasks, tmp_path, more, message):
+def test_mistakes_name_their_field(tasks, tmp_path, more, message):
     with pytest.raises(RecipeError, match=message):
         plan(recipe(tasks, **more), tmp_path)
 
@@ -296,7 +296,7 @@ def test_a_grid_may_be_written_without_quotes(tasks, tmp_path):
         assert wider.grid == {"train.lr": (1e-6, 1e-5)}
 
 
-def test_a_teacher_without_a_head_for_a_column_is_told_before_the_first_run(tasks, tmp_path):
+def test_a_teacher_without_a_head_for_a_column_is_rejected_before_the_first_run(tasks, tmp_path):
     card = TaskFolder.open(tasks[PHI]).card
     BundleSpec(max_length=64, overlap=8, heads={PHI: BundleHead(card=card, protocol="strict")}).save(tmp_path)
     with pytest.raises(RecipeError, match="the teacher has no head for clinic-entities-en"):

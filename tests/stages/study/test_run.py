@@ -1,4 +1,4 @@
-"""Studies: each run once, dev chooses, failures do not stop the others, no column mixes protocols, honest comparisons."""
+"""Studies: each run is done once, dev chooses, failures do not stop other runs, and no column mixes protocols."""
 
 from __future__ import annotations
 

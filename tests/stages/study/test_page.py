@@ -1,4 +1,4 @@
-"""The page and the files of a study, as a reader gets them."""
+"""The page and the files of a study."""
 
 from __future__ import annotations
 
