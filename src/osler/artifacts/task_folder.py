@@ -140,12 +140,11 @@ class TaskFolder:
             if split not in trained_on:
                 yield from self.stream(split)
 
-    def size(self, split: str) -> int:
-        """Uncompressed bytes of one split; 0 if it is missing."""
-        path = self.artifact.path / f"{split}.parquet"
-        if not path.is_file():
+    def uncompressed_bytes(self, split: str) -> int:
+        """Size of a split before compression; 0 if it does not exist."""
+        if split not in self.splits:
             return 0
-        metadata = pq.ParquetFile(path).metadata
+        metadata = pq.ParquetFile(self.artifact.path / f"{split}.parquet").metadata
         return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
 
     def stream(self, split: str) -> Iterator[Record]:

@@ -133,7 +133,9 @@ class _Expansion:
         self.columns = columns
         self.digests = digests
         self.sizes = {
-            task.artifact.manifest.digest: task.size("train") or 1 for tasks in columns.values() for task in tasks
+            task.artifact.manifest.digest: task.uncompressed_bytes("train") or 1
+            for tasks in columns.values()
+            for task in tasks
         }
         self.checked: dict[tuple[RunSettings, RunSettings, tuple[str, ...]], tuple[str, ...]] = {}
 
