@@ -13,12 +13,7 @@ from osler.artifacts.run import RunTraining
 from osler.cli.main import app
 from osler.core.config import validate
 from osler.core.errors import OslerError, RecipeError
-<<<<<<< HEAD:tests/stages/study/test_twins.py
-from osler.core.files import write_json
 from osler.stages.prepare.config import PrepareRecipe
-=======
-from osler.stages.prepare.config import PrepareRecipe
->>>>>>> study:tests/stages/study/test_matched.py
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.matched import MatchedLength, matched_length, run_folder, same_length
 from osler.stages.study.plan import expand
