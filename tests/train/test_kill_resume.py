@@ -12,7 +12,8 @@ from osler.train.stats import read_history
 def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
     worker = Path(__file__).with_name("killed_worker.py")
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(worker.parents[1])}
+    paths = filter(None, [str(worker.parents[1]), os.environ.get("PYTHONPATH")])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [sys.executable, str(worker), str(straight), str(broken)],
         capture_output=True,

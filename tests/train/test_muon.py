@@ -79,11 +79,3 @@ def test_a_bad_step_changes_nothing_and_state_travels():
         fill(each, 5)
         opt.step(torch.tensor(False))
     assert same(dict(module.named_parameters()), dict(twin.named_parameters()))
-
-
-def test_the_matrices_may_learn_at_a_rate_of_their_own():
-    optimiser = Optimiser(Layers(), config(optimizer="muon", lr=0.1, matrix_lr=4.0))
-    optimiser.set_rate(0.5)
-    rates = optimiser.rates()
-    assert rates["layers.0.weight"] == pytest.approx(0.2)
-    assert rates["layers.0.bias"] == rates["embedding.weight"] == pytest.approx(0.05)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from train_toys import Toy, ToySource, config, same, weights
+from train_toys import Toy, ToySource, config, learning_rates, same, weights
 
 from osler.core.errors import ArtifactError
 from osler.train.loop import train
@@ -61,8 +61,8 @@ def test_tied_parameters_are_optimised_once():
 def test_heads_can_learn_faster():
     module = Toy(heads=["a"])
     optimiser = Optimiser(module, config(lr=0.1, head_lr=3.0))
-    optimiser.set_rate(0.5)
-    rates = optimiser.rates()
+    optimiser.set_lr(0.5)
+    rates = learning_rates(optimiser)
     assert rates["heads.a.weight"] == rates["heads.a.bias"] == pytest.approx(0.15)
     assert rates["layer.weight"] == rates["norm.bias"] == pytest.approx(0.05)
 
@@ -121,7 +121,7 @@ def test_adamw_is_the_papers(tmp_path):
     start = module.weight.detach().clone()
     gradient = torch.tensor([[0.5, -2.0]])
     module.weight.grad = gradient.clone()
-    optimiser.set_rate(1.0)
+    optimiser.set_lr(1.0)
     optimiser.step(GOOD)
     expected = start * (1 - 0.1 * 0.01) - 0.1 * gradient / (gradient.abs() + 1e-6)
     torch.testing.assert_close(module.weight.detach(), expected)

@@ -1,4 +1,4 @@
-"""In what order several tasks take turns: pure functions of (seed, epoch, epochs), with the counts that prove what they do.
+"""Order in which several tasks take turns: pure functions of (seed, epoch, epochs), with the number of turns per task.
 
 A task that has fewer batches than turns starts again; every pass visits each of its batches once, in a new order.
 """
@@ -18,14 +18,28 @@ Turn = tuple[str, int]
 
 @dataclass(frozen=True)
 class Mix:
-    """One epoch's order as (task, batch index), and how often each task had its turn."""
+    """Order of one epoch as (task, batch index), and the number of turns per task."""
 
     order: tuple[Turn, ...]
     counts: dict[str, int]
 
 
+def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0, epochs: int = 1) -> Mix:
+    """Mix tasks by the name a recipe gives: `round-robin`, `proportional`, `temperature` or `annealed`."""
+    if name == "round-robin":
+        return round_robin(batches, seed, epoch)
+    if name == "proportional":
+        return proportional(batches, seed, epoch)
+    if name == "temperature":
+        return temperature(batches, seed, epoch, temperature=heat)
+    if name == "annealed":
+        return annealed(batches, seed, epoch, epochs=epochs)
+    known = ("round-robin", "proportional", "temperature", "annealed")
+    raise UnknownNameError(f"unknown task mixing {name!r}", fix=f"Use {nearest(name, known) or ', '.join(known)}")
+
+
 def round_robin(batches: Mapping[str, int], seed: int, epoch: int) -> Mix:
-    """Each task in turn, equally often, until the one with most batches is through; smaller ones start again."""
+    """Each task in turn, equally often, until the one with most batches is complete; smaller ones start again."""
     _check(batches)
     counts = dict.fromkeys(batches, max(batches.values()))
     turns = [_passes(task, batches[task], counts[task], seed, epoch) for task in batches]
@@ -48,34 +62,17 @@ def temperature(batches: Mapping[str, int], seed: int, epoch: int, *, temperatur
     return _shuffled(batches, _apportion(batches, temperature), seed, epoch)
 
 
-def annealing(epoch: int, epochs: int) -> float:
-    """The power of a task's size in `annealed`: 1 in the first epoch, 0.2 in the last (Stickland and Murray, 2019)."""
-    return 1.0 - 0.8 * min(epoch, epochs - 1) / max(epochs - 1, 1)
-
-
 def annealed(batches: Mapping[str, int], seed: int, epoch: int, *, epochs: int) -> Mix:
     """As long as `proportional`; shares are proportional to size in the first epoch and nearly equal in the last.
 
-    Epochs are counted from 0; one past the last planned is mixed like the last.
+    The power of a task's size falls from 1 to 0.2 (Stickland and Murray, 2019). Epochs count from 0; those past the last planned
+    one are mixed like it.
     """
     _check(batches)
     if epochs < 1:
         raise RecipeError(f"annealed mixing over {epochs} epochs", fix="Plan at least one epoch")
-    return _shuffled(batches, _apportion(batches, 1.0 / annealing(epoch, epochs)), seed, epoch)
-
-
-def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0, epochs: int = 1) -> Mix:
-    """The mix of a name in a recipe: `round-robin`, `proportional`, `temperature` or `annealed`."""
-    if name == "round-robin":
-        return round_robin(batches, seed, epoch)
-    if name == "proportional":
-        return proportional(batches, seed, epoch)
-    if name == "temperature":
-        return temperature(batches, seed, epoch, temperature=heat)
-    if name == "annealed":
-        return annealed(batches, seed, epoch, epochs=epochs)
-    known = ("round-robin", "proportional", "temperature", "annealed")
-    raise UnknownNameError(f"no task mixing is called {name!r}", fix=f"Use {nearest(name, known) or ', '.join(known)}")
+    power = 1.0 - 0.8 * min(epoch, epochs - 1) / max(epochs - 1, 1)
+    return _shuffled(batches, _apportion(batches, 1.0 / power), seed, epoch)
 
 
 def _check(batches: Mapping[str, int]) -> None:
@@ -99,7 +96,7 @@ def _shuffled(batches: Mapping[str, int], counts: dict[str, int], seed: int, epo
 
 
 def _apportion(batches: Mapping[str, int], temperature: float) -> dict[str, int]:
-    """Whole numbers nearest the shares that add up to the total (largest remainders), at least one turn each."""
+    """Round the shares to whole turns that add up to the total (largest remainders), at least one per task."""
     total = sum(batches.values())
     sizes = np.array(list(batches.values()), dtype=np.float64)
     shares = np.exp(np.log(sizes / sizes.max()) / temperature)
@@ -108,6 +105,6 @@ def _apportion(batches: Mapping[str, int], temperature: float) -> dict[str, int]
     order = np.argsort(-(exact - whole), kind="stable")
     missing = total - int(whole.sum())
     whole[order[: max(missing, 0)]] += 1
-    for _ in range(-missing):  # the least share was lifted to one turn: take it from the largest
+    for _ in range(-missing):  # small shares were raised to one turn: take it from the largest
         whole[int(np.argmax(whole))] -= 1
     return dict(zip(batches, whole.tolist(), strict=True))

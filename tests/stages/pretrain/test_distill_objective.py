@@ -128,10 +128,10 @@ def test_a_step_moves_student_and_projection_and_nothing_of_the_teacher():
     before = {name: value.clone() for name, value in module_tensors(made).items()}
     optimiser = Optimiser(made, TrainConfig(lr=1e-2, weight_decay=0.0))
     assert "projection.weight" in before
-    assert {name for name, _ in made.named_parameters()} == {name for group in optimiser.groups for name in group.names}
+    assert {id(parameter) for parameter in made.parameters()} == {id(own) for own in optimiser.parameters}
     assert not any(parameter is own for parameter in made.teacher.parameters() for own in optimiser.parameters)
     made(payload()).loss_sum.backward()
-    optimiser.set_rate(1.0)
+    optimiser.set_lr(1.0)
     optimiser.step(torch.tensor(False))
     after = module_tensors(made)
     assert all(torch.equal(value, made.teacher.state_dict()[name]) for name, value in taught.items())
