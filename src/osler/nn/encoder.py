@@ -46,17 +46,14 @@ class PackedModule(nn.Module):
 
     @property
     def config(self) -> Any:
-        """The Hugging Face configuration."""
         return self.model.config
 
     @property
     def hidden_size(self) -> int:
-        """Width of a hidden state."""
         return int(self.config.hidden_size)
 
     @property
     def vocab_size(self) -> int:
-        """Number of rows of the embedding table."""
         return int(self.config.vocab_size)
 
     @property

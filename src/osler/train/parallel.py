@@ -42,15 +42,6 @@ _TIMEOUT = timedelta(hours=4)
 
 
 @dataclass(frozen=True)
-class Share:
-    """One micro-batch of a rank: its place in the step, its reference, and whether it counts."""
-
-    index: int
-    ref: Any
-    counts: bool
-
-
-@dataclass(frozen=True)
 class World:
     """The processes that train together; a world of one needs no communication."""
 
@@ -62,13 +53,16 @@ class World:
         """Whether this process writes files and evaluates."""
         return self.rank == 0
 
-    def share(self, refs: Sequence[Any]) -> list[Share]:
-        """Micro-batches of a step for this rank. All ranks get equally many: extra ones repeat earlier ones and do not count."""
+    def share(self, refs: Sequence[Any]) -> list[tuple[int, Any, bool]]:
+        """Micro-batches of a step for this rank: place in the step, reference, and whether it counts.
+
+        All ranks get equally many. Extra ones repeat earlier ones and do not count.
+        """
         if not refs:
             raise ValueError("a step without micro-batches")
         passes = -(-len(refs) // self.size)
         indices = (self.rank + turn * self.size for turn in range(passes))
-        return [Share(index, refs[index % len(refs)], index < len(refs)) for index in indices]
+        return [(index, refs[index % len(refs)], index < len(refs)) for index in indices]
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """Add a tensor up over all ranks, in place."""

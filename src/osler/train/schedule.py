@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from osler.train.parallel import World
 
@@ -57,85 +58,65 @@ def _fall(position: float, *, start: float, end: float, final: float) -> float:
     return final + (1 - final) * left
 
 
-class Pace(Protocol):
+class Pace(ABC):
     """How far a run is and when it ends; the same on every rank."""
 
-    total: int | None
+    total: int | None = None
     """Steps in the run, if known in advance."""
 
-    def begin(self, step: int) -> None:
-        """Start or resume the run now, with `step` steps done."""
+    def begin(self, step: int) -> None:  # noqa: B027 - nothing to do by default
+        """Start or resume the run now, with `step` steps complete."""
+
+    @abstractmethod
+    def factor(self, index: int) -> float:
+        """Learning rate of step `index` (from 0), relative to the peak."""
+
+    @abstractmethod
+    def fraction(self, step: int) -> float:
+        """Fraction of the run that is complete after `step` steps."""
+
+    def over(self, step: int) -> bool:
+        return self.fraction(step) >= 1.0
+
+    @abstractmethod
+    def seconds_left(self, step: int, step_seconds: float) -> float:
+        """Estimated time until the end."""
 
     def looks_at(self, step: int) -> bool:
         """Whether `observe` must be called after this step even if no log line is due."""
-        ...
+        return False
 
-    def factor(self, index: int) -> float:
-        """Learning rate of step `index` (from 0), relative to the peak."""
-        ...
-
-    def over(self, step: int) -> bool:
-        """Whether the run ends after `step` steps."""
-        ...
-
-    def observe(self, step: int, step_seconds: float) -> None:
+    def observe(self, step: int, step_seconds: float) -> None:  # noqa: B027
         """Take note that `step` steps are complete now, at `step_seconds` per step."""
-
-    def seconds_left(self, step: int, step_seconds: float) -> float:
-        """Estimated time until the end."""
-        ...
-
-    def fraction(self, step: int) -> float:
-        """Fraction of the run that is complete after `step` steps."""
-        ...
 
     def state(self, step: int) -> dict[str, Any]:
         """State for a checkpoint at `step`."""
-        ...
+        return {}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Load the result of `state`."""
 
 
-class StepPace:
-    """A run of a fixed number of steps; the time plays no part."""
+class StepPace(Pace):
+    """A run of a fixed number of steps; time plays no part."""
 
     def __init__(self, config: TrainConfig, total: int) -> None:
-        self.total: int | None = total
-        self._steps = total
+        self.total = self._steps = total
         self._config = config
         self._warmup = warmup_steps(config.warmup, total)
-
-    def begin(self, step: int) -> None:
-        pass
-
-    def looks_at(self, step: int) -> bool:
-        return False
 
     def factor(self, index: int) -> float:
         config = self._config
         return SCHEDULES[config.schedule](index, self._steps, self._warmup, config.decay, config.final_lr_ratio)
 
-    def over(self, step: int) -> bool:
-        return step >= self._steps
-
-    def observe(self, step: int, step_seconds: float) -> None:
-        pass
+    def fraction(self, step: int) -> float:
+        return step / self._steps
 
     def seconds_left(self, step: int, step_seconds: float) -> float:
         return step_seconds * (self._steps - step)
 
-    def fraction(self, step: int) -> float:
-        return step / self._steps
 
-    def state(self, step: int) -> dict[str, Any]:
-        return {}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        pass
-
-
-class ClockPace:
+class ClockPace(Pace):
     """A run of a fixed time, whose schedule ends with the time.
 
     The clock is read at log lines, when the device is known to have finished, and rank 0's reading counts for all ranks. Between two
@@ -143,8 +124,6 @@ class ClockPace:
     others: it says nothing about the speed, and its time is left out of the schedule, since it would use up the warm-up. Time that
     an interrupted run spent up to its last checkpoint stays spent.
     """
-
-    total: int | None = None
 
     def __init__(
         self, config: TrainConfig, seconds: float, world: World, clock: Callable[[], float] = time.monotonic
@@ -180,9 +159,6 @@ class ClockPace:
             if place < warmup:
                 return max(_MIN_FACTOR, place / warmup)
         return SCHEDULES[config.schedule](place, 1.0, warmup, config.decay, config.final_lr_ratio)
-
-    def over(self, step: int) -> bool:
-        return self.fraction(step) >= 1.0
 
     def observe(self, step: int, step_seconds: float) -> None:
         """Read the clock, on rank 0 for all ranks."""

@@ -58,11 +58,11 @@ class Stepper:
     def load(self, index: int) -> list[LoadedBatch]:
         """Load this rank's micro-batches of a step; called ahead of time, in a background thread."""
         loaded = []
-        for share in self._world.share(self._source.step(index)):
-            batch = self._source.load(share.ref)
+        for place, ref, counts in self._world.share(self._source.step(index)):
+            batch = self._source.load(ref)
             if self._device.type == "cuda":
                 batch = Batch(pin(batch.payload), batch.weight, batch.tokens)
-            loaded.append(LoadedBatch(share.index, batch, share.counts))
+            loaded.append(LoadedBatch(place, batch, counts))
         return loaded
 
     def step(self, index: int, micro_batches: list[LoadedBatch], lr_factor: float) -> None:
