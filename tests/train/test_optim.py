@@ -10,7 +10,6 @@ from osler.train.loop import train
 from osler.train.optim import (
     BEHIND,
     EMBEDDINGS,
-    OPTIMISERS,
     Muon,
     Optimiser,
     count_layers,
@@ -19,6 +18,7 @@ from osler.train.optim import (
     parameter_groups,
 )
 
+OPTIMISERS = ["adamax", "adamw", "muon"]
 GOOD, BAD = torch.tensor(False), torch.tensor(True)
 
 
@@ -45,7 +45,7 @@ def test_matrices_decay_and_vectors_do_not():
     assert {group.weight_decay for group in everything} == {0.1}
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_weights_decay_apart_from_the_gradient(name):
     """Added to the gradient, as torch's Adam and Adamax do, the decay would take a whole step where the gradient is small."""
     module = Toy()
@@ -77,7 +77,7 @@ def test_heads_can_learn_faster():
     assert rates["layer.weight"] == rates["norm.bias"] == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_every_head_changes_in_one_step(name, tmp_path):
     module = Toy(heads=["a", "b", "c"])
     before = weights(module)
@@ -86,7 +86,7 @@ def test_every_head_changes_in_one_step(name, tmp_path):
     assert unchanged == []
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_a_bad_step_changes_neither_weights_nor_state(name):
     module = Toy(heads=["a"])
     optimiser = Optimiser(module, config(optimizer=name))
@@ -101,7 +101,7 @@ def test_a_bad_step_changes_neither_weights_nor_state(name):
     backward(module)
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_state_travels_by_name(name):
     module = Toy(heads=["a", "b"])
     optimiser = Optimiser(module, config(optimizer=name))
@@ -156,7 +156,7 @@ def rates(name: str, decay: float) -> dict[str, float]:
     return learning_rates(optimiser)
 
 
-@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_each_layer_learns_slower_than_the_one_above_and_embeddings_slowest(name):
     found = rates(name, 0.8)
     for layer, part in enumerate((0.64, 0.8, 1.0)):

@@ -24,7 +24,7 @@ from osler.core.seeding import restore, seed_everything, snapshot
 from osler.train.checkpoint import Checkpoint, Checkpoints, CheckpointWriter, load_module, module_tensors
 from osler.train.config import Budget
 from osler.train.optim import Optimiser
-from osler.train.parallel import World, abandon_world, hold, join_world
+from osler.train.parallel import World, abandon_world, choose_strategy, join_world
 from osler.train.precision import Autocast, cpu_threads
 from osler.train.schedule import ClockPace, Pace, StepPace
 from osler.train.source import BatchSource, CountedSource, prefetch
@@ -98,8 +98,8 @@ def train(
         try:
             run.resume()
             if not run.done:
-                stepper = Stepper(run.holding, source, run.optimiser, run.sums, config, world, device)
-                run.holding.trained.train()
+                stepper = Stepper(run.strategy, source, run.optimiser, run.sums, config, world, device)
+                run.strategy.trained.train()
                 pace.begin(run.step)
                 run.meter.start(run.step)
                 indices = count(run.step) if pace.total is None else range(run.step, pace.total)
@@ -117,8 +117,9 @@ def train(
                         if run.done:
                             break
             run.writer.wait()
-            run.holding.release()
-            run.selection.restore_best(module)
+            run.strategy.release()
+            if run.selection.weights is not None:
+                load_module(module, run.selection.weights)
             world.spread(module_tensors(module).values())
             module.eval()
         except BaseException:
@@ -155,11 +156,12 @@ class TrainingRun:
         self.lr = 0.0  # of the last step
         self.report = StepReport(0, pace.total, 0.0)
         self.selection = Selection(best)
-        self.holding = hold(module, config, world, device)
-        self.optimiser = Optimiser(self.holding.trained, config)
+        self._checkpoints = Checkpoints(folder)
+        self.strategy = choose_strategy(module, config, world, device)
+        self.optimiser = Optimiser(self.strategy.trained, config)
         self.sums = StepSums(device)
         self.meter = Meter(flops_per_token)
-        self.writer = CheckpointWriter(Checkpoints(folder))
+        self.writer = CheckpointWriter(self._checkpoints)
         self._module = module
         self._config = config
         self._folder = folder
@@ -175,10 +177,9 @@ class TrainingRun:
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, or start at step 0."""
         seed_everything(self._config.seed)
-        checkpoints = Checkpoints(self._folder)
-        path = self._world.decide(checkpoints.newest)
+        path = self._world.decide(self._checkpoints.newest)
         if path is not None:
-            checkpoint = checkpoints.load(path)
+            checkpoint = self._checkpoints.load(path)
             state = checkpoint.state
             if state["settings"] != self._settings:
                 raise ArtifactError(
@@ -187,8 +188,8 @@ class TrainingRun:
                     fix="Restore those settings, use another --out, or start again with --force",
                 )
             load_module(self._module, checkpoint.model)
-            self.holding.scatter()
-            self.optimiser.load_state(self.holding.scattered(checkpoint.optimizer))
+            self.strategy.scatter()
+            self.optimiser.load_state(self.strategy.scattered(checkpoint.optimizer))
             self.sums.load_state(state["tally"], self._world)
             self.selection.load_state(state["selection"], checkpoint.best)
             self.step = self._saved = checkpoint.step
@@ -263,7 +264,7 @@ class TrainingRun:
             with torch.no_grad(), self._autocast.context():
                 return {name: float(value) for name, value in evaluate(self._module, self.step).items()}
 
-        with self.meter.paused(), self.holding.evaluating():
+        with self.meter.paused(), self.strategy.evaluating():
             self._module.eval()
             metrics = self._world.decide(measure)
             self._module.train()
@@ -275,8 +276,8 @@ class TrainingRun:
         sums = self.sums.state(self._world)
         self._saved = self.step
         with self.meter.paused():
-            self.holding.gather()
-            optimizer = self.holding.gathered(self.optimiser.state())
+            self.strategy.gather()
+            optimizer = self.strategy.gathered(self.optimiser.state())
             if self._trackers is None:
                 return  # only rank 0 writes
             self._trackers.sync()

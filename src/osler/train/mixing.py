@@ -15,7 +15,7 @@ from osler.core.seeding import generator
 
 Turn = tuple[str, int]
 
-RULES = ("round-robin", "proportional", "temperature", "annealed")
+_RULES = ("round-robin", "proportional", "temperature", "annealed")
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: f
     * `annealed`: as long as proportional, with shares n ** power, where the power falls from 1 in the first epoch to 0.2 in the last
       (Stickland and Murray, 2019). Epochs count from 0; those past the last planned one are mixed like it.
     """
-    if name not in RULES:
-        raise UnknownNameError(f"unknown task mixing {name!r}", fix=f"Use {nearest(name, RULES) or ', '.join(RULES)}")
+    if name not in _RULES:
+        raise UnknownNameError(f"unknown task mixing {name!r}", fix=f"Use {nearest(name, _RULES) or ', '.join(_RULES)}")
     if not batches:
         raise RecipeError("there is no task to mix", fix="Name at least one task")
     empty = [task for task, count in batches.items() if count < 1]

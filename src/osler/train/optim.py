@@ -37,7 +37,14 @@ class Optimiser:
                 {"params": [parameters[name] for name in group.names], "weight_decay": group.weight_decay}
                 for group in own
             ]
-            self._inners.append((build_optimizer(kind, settings, config), own))
+            optimizer: torch.optim.Optimizer
+            if kind == "muon":
+                optimizer = Muon(settings, lr=config.lr)
+            elif kind == "adamax":
+                optimizer = _Adamax(settings, lr=config.lr, betas=config.betas, eps=config.eps)
+            else:
+                optimizer = torch.optim.AdamW(settings, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
+            self._inners.append((optimizer, own))
 
     def set_lr(self, factor: float) -> None:
         """Set the learning rate of every group to its share of the peak times `factor`."""
@@ -136,18 +143,6 @@ def depths(module: nn.Module) -> dict[str, float]:
 def count_layers(known: Mapping[str, float]) -> int:
     """Number of layers among the depths of parameters."""
     return int(max((depth for depth in known.values() if depth != BEHIND), default=EMBEDDINGS)) + 1
-
-
-OPTIMISERS = ("adamw", "adamax", "muon")
-
-
-def build_optimizer(kind: str, groups: list[dict[str, Any]], config: TrainConfig) -> torch.optim.Optimizer:
-    """Build one torch optimiser of a kind in `OPTIMISERS`."""
-    if kind == "muon":
-        return Muon(groups, lr=config.lr)
-    if kind == "adamax":
-        return _Adamax(groups, lr=config.lr, betas=config.betas, eps=config.eps)
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
 
 
 class _Adamax(torch.optim.Adamax):

@@ -116,16 +116,16 @@ def abandon_world() -> None:
         atexit.unregister(dist.destroy_process_group)
 
 
-def hold(module: nn.Module, config: TrainConfig, world: World, device: torch.device) -> Holding:
-    """Place a module on the device, in the way the ranks of this run train it."""
+def choose_strategy(module: nn.Module, config: TrainConfig, world: World, device: torch.device) -> Strategy:
+    """Place a module on the device for one process, DDP or FSDP."""
     if world.size > 1 and config.parallel == "fsdp":
         return Sharded(module, config, world, device)
-    kind = Holding if world.size == 1 else Replicated
+    kind = Strategy if world.size == 1 else Replicated
     return kind(module.to(device), config, world, device)
 
 
-class Holding:
-    """A module in training. This base is for one process: the caller's module is the one that is trained."""
+class Strategy:
+    """How ranks train a module together. This base is for one process: it trains the caller's module itself."""
 
     def __init__(self, module: nn.Module, config: TrainConfig, world: World, device: torch.device) -> None:
         self.whole = module
@@ -175,7 +175,7 @@ class Holding:
         """End training: `whole` is up to date and on the device on every rank."""
 
 
-class Replicated(Holding):
+class Replicated(Strategy):
     """DDP: a full copy on every rank; gradients are averaged at the end of a step."""
 
     _replica: DistributedDataParallel
@@ -199,7 +199,7 @@ class Replicated(Holding):
         return nullcontext() if last else self._replica.no_sync()
 
 
-class Sharded(Holding):
+class Sharded(Strategy):
     """FSDP2: every rank holds a shard of weights and optimiser state."""
 
     def __init__(self, module: nn.Module, config: TrainConfig, world: World, device: torch.device) -> None:

@@ -18,7 +18,7 @@ from torch import nn
 from osler.core.errors import RecipeError, nearest, writing
 from osler.core.extras import available
 from osler.core.files import write_atomic
-from osler.train.checkpoint import load_module, module_tensors
+from osler.train.checkpoint import module_tensors
 from osler.train.parallel import World
 
 _KNOWN_AFTER = 50  # good steps before the usual gradient norm is known
@@ -272,10 +272,6 @@ class Selection:
             self.weights = _copied(module_tensors(module))
         else:
             self.stale += 1
-
-    def restore_best(self, module: nn.Module) -> None:
-        if self.weights is not None:
-            load_module(module, self.weights)
 
     def state(self) -> dict[str, Any]:
         return {"step": self.step, "value": self.value, "stale": self.stale}

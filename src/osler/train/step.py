@@ -10,7 +10,7 @@ from torch.nn.utils import clip_grads_with_norm_
 
 from osler.core.seeding import derive
 from osler.train.optim import Optimiser
-from osler.train.parallel import Holding, World
+from osler.train.parallel import Strategy, World
 from osler.train.precision import Autocast
 from osler.train.replay import Replay, repeatable
 from osler.train.source import Batch, BatchSource, LossOutput, move, pin
@@ -34,7 +34,7 @@ class Stepper:
 
     def __init__(
         self,
-        holding: Holding,
+        strategy: Strategy,
         source: BatchSource,
         optimiser: Optimiser,
         sums: StepSums,
@@ -42,7 +42,7 @@ class Stepper:
         world: World,
         device: torch.device,
     ) -> None:
-        self._holding = holding
+        self._strategy = strategy
         self._source = source
         self._optimiser = optimiser
         self._sums = sums
@@ -50,10 +50,10 @@ class Stepper:
         self._world = world
         self._device = device
         self._autocast = Autocast(config, device)
-        self._model = holding.runner(static=getattr(source, "static_shapes", False))
+        self._model = strategy.runner(static=getattr(source, "static_shapes", False))
         # Several processes exchange gradients inside a pass, and compiled code does not need a recording.
         records = device.type == "cuda" and world.size == 1 and config.compile == "auto"
-        self._replay = Replay(self._pass, holding.trained, device) if records else None
+        self._replay = Replay(self._pass, strategy.trained, device) if records else None
 
     def load(self, index: int) -> list[LoadedBatch]:
         """Load this rank's micro-batches of a step; called ahead of time, in a background thread."""
@@ -85,7 +85,7 @@ class Stepper:
                 self._sums.note(output.logs, loaded.batch.tokens)
 
         parameters = self._optimiser.parameters
-        norm = self._holding.norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        norm = self._strategy.norm([parameter.grad for parameter in parameters if parameter.grad is not None])
         if self._config.clip:
             clip_grads_with_norm_(parameters, self._config.clip, norm)
         norm = norm.to(self._device)
@@ -101,10 +101,10 @@ class Stepper:
 
     def _pass(self, payload: Any, scale: torch.Tensor | float, *, last: bool = True) -> LossOutput:
         """Forward and backward pass of one micro-batch; the result holds no reference to the graph."""
-        with self._holding.micro_batch(last=last):
+        with self._strategy.micro_batch(last=last):
             with self._autocast.context():
                 output: LossOutput = self._model(payload)
-            self._holding.backward(output.loss_sum * scale, last=last)
+            self._strategy.backward(output.loss_sum * scale, last=last)
         return LossOutput(output.loss_sum.detach(), output.logs)
 
     def _weigh(self, micro_batches: list[LoadedBatch]) -> tuple[torch.Tensor | float, torch.Tensor | float]:
