@@ -158,7 +158,8 @@ def test_a_compiled_pass_is_one_graph_for_batches_of_any_number_of_sequences(mon
     from torch._dynamo.testing import CompileCounter
 
     made, counter = objective(cosine=1.0, top_k=4), CompileCounter()
-    monkeypatch.setattr("osler.nn.attention._twin", lambda query, key, value, *_: (value + query * key).transpose(1, 2))
+    attend = lambda query, key, value, *_: (value + query * key).transpose(1, 2)  # noqa: E731
+    monkeypatch.setattr("osler.nn.attention._by_lengths", attend)
     compiled = torch.compile(made, backend=counter, fullgraph=True)
     for count in (2, 3, 5):
         batch = pack([[0, 4, 9, 2]] * count, pad_id=PAD, total=24, max_length=32, max_sequences=8)
