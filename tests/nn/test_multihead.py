@@ -170,7 +170,7 @@ def test_settings_in_an_older_file_are_ignored(model, tmp_path):
     assert MultiHeadModel.load(tmp_path).specs == model.specs
 
 
-def test_folders_that_are_not_whole_are_refused(model, tmp_path):
+def test_incomplete_folders_are_refused(model, tmp_path):
     model.encoder.save(tmp_path)
     with pytest.raises(ArtifactError, match="no heads"):
         MultiHeadModel.load(tmp_path)
@@ -191,7 +191,7 @@ def test_folders_that_are_not_whole_are_refused(model, tmp_path):
         MultiHeadModel.load(tmp_path)
 
 
-def test_a_full_disk_is_told(model, tmp_path):
+def test_a_full_disk_is_reported(model, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))

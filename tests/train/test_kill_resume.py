@@ -32,5 +32,5 @@ def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
     assert read_history(broken) == records
     assert [path.name for path in sorted((broken / "checkpoints").iterdir())] == ["step-0000000096", "step-0000000100"]
     for path in sorted((straight / "checkpoints").rglob("*.*")):
-        twin = broken / path.relative_to(straight)
-        assert path.is_dir() or twin.read_bytes() == path.read_bytes(), path.name
+        copy = broken / path.relative_to(straight)
+        assert path.is_dir() or copy.read_bytes() == path.read_bytes(), path.name

@@ -169,9 +169,9 @@ def test_non_finite_steps_are_skipped_and_counted(tmp_path):
         def step(self, index):
             return super().step([0, 1, 3, 4, 7][index])
 
-    twin = Toy(dropout=0.0)
-    train(twin, WithoutThem(5), config(schedule="constant"), folder=tmp_path / "twin")
-    assert same(weights(module), weights(twin))
+    clean = Toy(dropout=0.0)
+    train(clean, WithoutThem(5), config(schedule="constant"), folder=tmp_path / "clean")
+    assert same(weights(module), weights(clean))
 
 
 def test_an_infinite_loss_with_finite_gradients_is_skipped_too(tmp_path):
@@ -235,7 +235,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
-def test_signals_leave_a_whole_checkpoint_and_say_so(tmp_path, capsys, number, error):
+def test_signals_leave_a_complete_checkpoint_and_say_so(tmp_path, capsys, number, error):
     def on_step(report):
         if report.step == 5:
             os.kill(os.getpid(), number)

@@ -33,7 +33,7 @@ def test_round_robin_takes_equal_turns_until_the_largest_is_through(batches, see
     assert set(result.counts.values()) == {largest}
     tasks = [task for task, _ in result.order]
     assert tasks == list(batches) * largest  # strictly one after the other
-    for task, available in batches.items():  # each pass is whole before the next begins
+    for task, available in batches.items():  # each pass is complete before the next begins
         visits = [index for name, index in result.order if name == task]
         assert sorted(visits[:available]) == list(range(available))
         if available == largest:

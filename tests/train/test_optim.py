@@ -47,7 +47,7 @@ def test_matrices_decay_and_vectors_do_not():
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_weights_decay_apart_from_the_gradient(name):
-    """Added to the gradient, as torch's Adam and Adamax do, the decay would take a whole step where the gradient is small."""
+    """Added to the gradient, as torch's Adam and Adamax do, the decay would take a full step where the gradient is small."""
     module = Toy()
     before = weights(module)
     optimiser = Optimiser(module, config(optimizer=name, lr=0.01, weight_decay=0.1))
@@ -110,22 +110,22 @@ def test_state_travels_by_name(name):
     state = {key: value.clone() for key, value in optimiser.state().items()}
     assert {key.partition("/")[2] for key in state} == {key for key, _ in module.named_parameters() if ".b." not in key}
 
-    twin = Toy(heads=["b", "a"])  # another order of parameters
-    twin.load_state_dict(module.state_dict())
-    other = Optimiser(twin, config(optimizer=name))
+    clone = Toy(heads=["b", "a"])  # another order of parameters
+    clone.load_state_dict(module.state_dict())
+    other = Optimiser(clone, config(optimizer=name))
     other.load_state(state)
-    for each, opt in ((module, optimiser), (twin, other)):
+    for each, opt in ((module, optimiser), (clone, other)):
         each.eval()
         opt.zero_grad()
         backward(each, "a")
         opt.step(GOOD)
-    assert same(weights(module), weights(twin))
+    assert same(weights(module), weights(clone))
     with pytest.raises(ArtifactError, match="does not train"):
         Optimiser(Toy(heads=["c"]), config(optimizer=name)).load_state(state)
 
 
 def test_adamw_is_the_papers(tmp_path):
-    """One update by hand: decoupled decay, bias-corrected moments."""
+    """One step by hand: decoupled decay, bias-corrected moments."""
     module = nn.Linear(2, 1, bias=False)
     optimiser = Optimiser(module, config(lr=0.1, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01))
     start = module.weight.detach().clone()
@@ -253,7 +253,7 @@ def test_the_update_has_singular_values_near_one_and_keeps_the_singular_vectors(
     assert (inside - torch.diag(inside.diagonal())).abs().max() < 1e-3
 
 
-def test_one_update_is_that_of_torch():
+def test_one_step_is_that_of_torch():
     if not hasattr(torch.optim, "Muon"):
         pytest.skip("this torch has no Muon of its own")
     ours, theirs = Layers(), Layers()
@@ -285,11 +285,11 @@ def test_a_bad_step_changes_nothing_and_state_travels():
     assert same(dict(module.named_parameters()), weights)
     assert same(optimiser.state(), state)
 
-    twin = Layers()
-    twin.load_state_dict(module.state_dict())
-    other = Optimiser(twin, config(optimizer="muon", lr=0.01))
+    clone = Layers()
+    clone.load_state_dict(module.state_dict())
+    other = Optimiser(clone, config(optimizer="muon", lr=0.01))
     other.load_state(state)
-    for each, opt in ((module, optimiser), (twin, other)):
+    for each, opt in ((module, optimiser), (clone, other)):
         fill(each, 5)
         opt.step(torch.tensor(False))
-    assert same(dict(module.named_parameters()), dict(twin.named_parameters()))
+    assert same(dict(module.named_parameters()), dict(clone.named_parameters()))

@@ -128,7 +128,7 @@ class Strategy:
     """How ranks train a module together. This base is for one process: it trains the caller's module itself."""
 
     def __init__(self, module: nn.Module, config: TrainConfig, world: World, device: torch.device) -> None:
-        self.whole = module
+        self.full = module
         """The caller's module; up to date after `gather`."""
         self.trained = module
         """The module whose parameters the optimiser changes, under the same names."""
@@ -156,7 +156,7 @@ class Strategy:
         """Bring the caller's module up to date; all ranks take part."""
 
     def scatter(self) -> None:
-        """Continue from the weights in rank 0's `whole`; all ranks take part."""
+        """Continue from the weights in rank 0's `full`; all ranks take part."""
 
     def gathered(self, state: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         """Optimiser state as full tensors, on rank 0; all ranks take part."""
@@ -168,11 +168,11 @@ class Strategy:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Inside, rank 0's `whole` is up to date and on the device."""
+        """Inside, rank 0's `full` is up to date and on the device."""
         yield
 
     def release(self) -> None:
-        """End training: `whole` is up to date and on the device on every rank."""
+        """End training: `full` is up to date and on the device on every rank."""
 
 
 class Replicated(Strategy):
@@ -238,18 +238,18 @@ class Sharded(Strategy):
             loss.backward()  # type: ignore[no-untyped-call]
             return
         # Outside the layers, parameters are unsharded between the two passes.
-        whole = {
+        unsharded = {
             name: parameter
             for name, parameter in self.trained.named_parameters()
             if parameter.requires_grad and not isinstance(parameter, DTensor)
         }
-        used = {name: parameter.grad is not None for name, parameter in whole.items()}
+        used = {name: parameter.grad is not None for name, parameter in unsharded.items()}
         hooks = []
 
         def mark_used(name: str, _: torch.Tensor) -> None:
             used[name] = True
 
-        for name, parameter in whole.items():
+        for name, parameter in unsharded.items():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
                 hook = parameter.register_post_accumulate_grad_hook(partial(mark_used, name))  # type: ignore[no-untyped-call]
@@ -268,15 +268,15 @@ class Sharded(Strategy):
 
     @torch.no_grad()
     def gather(self) -> None:
-        whole = module_tensors(self.whole)
+        full = module_tensors(self.full)
         for name, shard in module_tensors(self.trained).items():
-            whole[name].copy_(_full(shard))
+            full[name].copy_(_full(shard))
 
     @torch.no_grad()
     def scatter(self) -> None:
-        whole = module_tensors(self.whole)
+        full = module_tensors(self.full)
         for name, shard in module_tensors(self.trained).items():
-            shard.copy_(_shard_like(shard, whole[name]))
+            shard.copy_(_shard_like(shard, full[name]))
             if not isinstance(shard, DTensor):
                 self._world.spread([shard])
 
@@ -284,9 +284,9 @@ class Sharded(Strategy):
         """Gather one tensor at a time; only rank 0 keeps them."""
         found = {}
         for name in sorted(state):
-            whole = _full(state[name])
+            full = _full(state[name])
             if self._world.main:
-                found[name] = whole.to(_CPU)
+                found[name] = full.to(_CPU)
         return found
 
     def scattered(self, state: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
@@ -304,13 +304,13 @@ class Sharded(Strategy):
         """Evaluation may call any part of the module, so rank 0 evaluates alone on the full module."""
         self.gather()
         if self._world.main:
-            self.whole.to(self._device)
+            self.full.to(self._device)
         yield
-        self.whole.to(_CPU)
+        self.full.to(_CPU)
 
     def release(self) -> None:
         self.gather()
-        self.trained = self.whole.to(self._device)
+        self.trained = self.full.to(self._device)
 
 
 def layers(module: nn.Module) -> list[nn.Module]:
@@ -366,7 +366,7 @@ def _full(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def _shard_like(shard: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+def _shard_like(shard: torch.Tensor, full: torch.Tensor) -> torch.Tensor:
     """This rank's shard of rank 0's tensor."""
-    whole = whole.to(shard.device)
-    return distribute_tensor(whole, shard.device_mesh, shard.placements) if isinstance(shard, DTensor) else whole
+    full = full.to(shard.device)
+    return distribute_tensor(full, shard.device_mesh, shard.placements) if isinstance(shard, DTensor) else full
