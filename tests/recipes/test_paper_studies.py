@@ -164,7 +164,7 @@ def test_mulyar2020_takes_turns_at_a_constant_rate(here: Path) -> None:
         sizes = {name: used.mixing.batch_sizes.get(name, used.batch_size) for name in spec.columns}
         assert sizes == {name: 40 if name in pairs else 25 for name in spec.columns}
         train = used.train
-        assert (train.lr, train.schedule, train.optimizer) == (5e-5, "constant", "adam")
+        assert (train.lr, train.schedule, train.optimizer) == (5e-5, "constant", "adamw")
         assert (train.weight_decay, train.clip, train.warmup) == (0.0, 0.0, 0)
         assert (used.mixing.order, used.max_length, used.epochs, used.accumulate) == ("round-robin", 512, 20, 1)
         assert used.batch_tokens >= 40 * 512

@@ -27,7 +27,7 @@ from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.tasks.instances.base import Instance
 from osler.text.document import Document
-from osler.train.optim import Optimiser
+from osler.train.optim import parameter_groups
 
 SIZES = {"train": 6, "dev": 2, "test": 2}
 ENTITIES, TREATMENTS, SPECIALTY = "clinic-entities-en", "clinic-treatments-en", "clinic-specialty-en"
@@ -199,7 +199,7 @@ def test_frozen_weights_are_in_no_optimiser_and_a_frozen_encoder_remembers_nothi
     made.add_head("a", "classification", 2, seed=1)
     layers = made.encoder.config.num_hidden_layers
     assert freeze(made.encoder, "encoder") == sum(p.numel() for p in made.encoder.parameters())
-    names = set(Optimiser(made, recipe(model, model).train).rates())
+    names = {name for group in parameter_groups(made, recipe(model, model).train) for name in group.names}
     assert names == {f"heads.a.{name}" for name, _ in made.head("a").named_parameters()}
     batch = pack([[0, 9, 2]], pad_id=1)
     graphs = []
