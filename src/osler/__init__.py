@@ -18,10 +18,15 @@ if TYPE_CHECKING:
         load,
         pretrain,
         study,
+        study_pairwise,
         tasks_check,
+        tasks_info,
+        tasks_list,
+        tasks_new,
         tasks_prepare,
         tasks_synthesize,
         vocab,
+        vocab_compare,
     )
     from osler.core.errors import OslerError
     from osler.text.document import Document, Relation, Span, TextPair
@@ -46,10 +51,15 @@ __all__ = [
     "load",
     "pretrain",
     "study",
+    "study_pairwise",
     "tasks_check",
+    "tasks_info",
+    "tasks_list",
+    "tasks_new",
     "tasks_prepare",
     "tasks_synthesize",
     "vocab",
+    "vocab_compare",
 ]
 
 _ELSEWHERE = {

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from osler.artifacts.bundle import Bundle
     from osler.artifacts.corpus import Corpus
     from osler.artifacts.encoder import Encoder
-    from osler.artifacts.run import Study
+    from osler.artifacts.evaluation import Evaluation
     from osler.artifacts.task_folder import TaskFolder
     from osler.artifacts.tokenizer import Tokenizer
     from osler.core.artifact import Artifact
-    from osler.stages.prepare.check import Report
+    from osler.stages.prepare.check import CheckReport
     from osler.stages.prepare.convert import Conversion
+    from osler.stages.vocab.figures import TokenizerComparison
+    from osler.tasks.card import TaskCard
     from osler.text.document import Document
 
 R = TypeVar("R", bound=Recipe)
@@ -39,7 +41,7 @@ class Annotator:
 
     def __init__(self, bundle: Bundle, heads: Sequence[str] = (), language: str | None = None) -> None:
         self.bundle = bundle
-        self.heads = bundle.document_heads(heads, language)
+        self.heads = bundle.spec.document_heads(heads, language)
 
     def __call__(self, text: str) -> Document:
         """Annotate one text."""
@@ -85,6 +87,14 @@ def vocab(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **sett
     return Tokenizer.open(run(_resolve(VocabRecipe, recipe, settings), Path(out), force=force).path)
 
 
+def vocab_compare(recipe: AnyRecipe = None, **settings: Any) -> TokenizerComparison:
+    """Compare tokenizers on a corpus, as `osler vocab compare` does. Settings: `CompareRecipe`."""
+    from osler.stages.vocab.compare import measure
+    from osler.stages.vocab.config import CompareRecipe
+
+    return measure(_resolve(CompareRecipe, recipe, settings))
+
+
 def pretrain(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Encoder:
     """Pretrain an encoder with masked language modelling, as `osler pretrain` does. Settings: `PretrainRecipe`."""
     from osler.artifacts.encoder import Encoder
@@ -104,6 +114,34 @@ def distill(
     return pretrain(recipe, out=out, force=force, **settings)
 
 
+def tasks_list() -> list[TaskCard]:
+    """The cards of all tasks, as `osler tasks list` shows them."""
+    from osler.tasks.catalogue import all_cards
+
+    return list(all_cards())
+
+
+def tasks_info(task: AnyPath) -> TaskCard:
+    """The card of one task by name or path, as `osler tasks info` shows it."""
+    from osler.tasks.catalogue import load_card
+
+    return load_card(str(task))
+
+
+def tasks_new(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> TaskCard:
+    """Write a card for your own data, as `osler tasks new` does. Settings: `DiscoverRecipe`."""
+    from osler.core.errors import OutputError
+    from osler.core.files import write_atomic
+    from osler.stages.prepare.config import DiscoverRecipe
+    from osler.stages.prepare.discover import discover
+
+    if Path(out).exists() and not force:
+        raise OutputError("the file exists", where=out, fix="Choose another `out`, or replace it with force=True")
+    found = discover(_resolve(DiscoverRecipe, recipe, settings))
+    write_atomic(Path(out), found.text)
+    return found.card
+
+
 def tasks_prepare(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> TaskFolder:
     """Prepare a task from its official files, as `osler tasks prepare` does. Settings: `PrepareRecipe`."""
     from osler.artifacts.task_folder import TaskFolder
@@ -113,7 +151,7 @@ def tasks_prepare(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False
     return TaskFolder.open(run(_resolve(PrepareRecipe, recipe, settings), Path(out), force=force).path)
 
 
-def tasks_check(folders: Iterable[AnyPath]) -> Report:
+def tasks_check(folders: Iterable[AnyPath]) -> CheckReport:
     """Check prepared tasks, as `osler tasks check` does: counts, offsets, and records shared between splits and tasks."""
     from osler.artifacts.task_folder import TaskFolder
     from osler.stages.prepare.check import check
@@ -128,29 +166,50 @@ def tasks_synthesize(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = Fa
     return run(_resolve(SynthesizeRecipe, recipe, settings), Path(out), force=force)
 
 
-def finetune(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Bundle:
-    """Fine-tune one encoder on one or more tasks, as `osler finetune` does. Settings: `FinetuneRecipe`."""
+def finetune(
+    recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, data: AnyPath | None = None, **settings: Any
+) -> Bundle:
+    """Fine-tune one encoder on one or more tasks, as `osler finetune` does. Settings: `FinetuneRecipe`.
+
+    Tasks are folders or names. A task that is not prepared yet is prepared from the official files in `data`.
+    """
     from osler.artifacts.bundle import Bundle
     from osler.stages.finetune.config import FinetuneRecipe
     from osler.stages.finetune.run import run
+    from osler.stages.prepare.run import task_folders
 
+    if "tasks" in settings:
+        settings["tasks"] = task_folders(settings["tasks"], Path(data) if data else None)
     return Bundle.load(run(_resolve(FinetuneRecipe, recipe, settings), Path(out), force=force).path)
 
 
 def evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Evaluation:
     """Score a bundle on a split of a task, as `osler evaluate` does. Settings: `EvaluateRecipe`."""
+    from osler.artifacts.evaluation import Evaluation
     from osler.stages.evaluate.config import EvaluateRecipe
     from osler.stages.evaluate.run import run
+    from osler.stages.prepare.run import task_folders
+
+    if "task" in settings:
+        [settings["task"]] = task_folders([settings["task"]])
 
     return Evaluation.open(run(_resolve(EvaluateRecipe, recipe, settings), Path(out), force=force).path)
 
 
-def study(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Study:
+def study(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Run a study, or only what is missing of it, as `osler study run` does. Settings: `StudyRecipe`."""
     from osler.stages.study.recipe import StudyRecipe
     from osler.stages.study.run import run
 
     return run(_resolve(StudyRecipe, recipe, settings), Path(out), force=force)
+
+
+def study_pairwise(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
+    """Find out which task helps which, as `osler study pairwise` does. Settings: `StudyRecipe`."""
+    from osler.stages.study.recipe import StudyRecipe
+    from osler.stages.study.run import run
+
+    return run(_resolve(StudyRecipe, recipe, settings).in_pairs(), Path(out), force=force)
 
 
 def annotate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:

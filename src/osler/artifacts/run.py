@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from osler.artifacts.task_folder import read_records
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
 from osler.core.artifact import MANIFEST, Artifact
 from osler.core.config import Recipe
 from osler.core.errors import writing
@@ -300,16 +301,6 @@ class RunTraining(BaseModel):
 
 
 @dataclass(frozen=True)
-class RunMetrics:
-    """The scores of one column under one protocol."""
-
-    protocol: str
-    metric: str
-    main: float
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class Run:
     """A run of a study in its folder."""
 
@@ -337,18 +328,14 @@ class Run:
     @property
     def scored(self) -> bool:
         """Whether every column was scored. A run that others only start from never is."""
-        return not self.spec.only_start and all(self._metrics_file(name).is_file() for name in self.spec.columns)
+        return not self.spec.only_start and all(self.metrics(column) for column in self.spec.columns)
 
-    def metrics(self, column: str) -> RunMetrics | None:
+    def metrics(self, column: str) -> EvaluationMetrics | None:
         """The scores of one column, or None if it was not scored."""
-        path = self._metrics_file(column)
-        if not path.is_file():
-            return None
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return RunMetrics(found["protocol"], found["metric"], found["main"], found["metrics"])
+        return Evaluation.read_metrics(self.evaluation(column))
 
     def predictions(self, column: str) -> list[Record]:
-        return list(read_records(self.evaluation(column) / "predictions.parquet"))
+        return list(Evaluation.read_predictions(self.evaluation(column)))
 
     def dev_curve(self, task: str) -> list[tuple[float, float]]:
         """Dev score of a task by step."""
@@ -361,14 +348,9 @@ class Run:
         logged = (int(record["tokens"]) for record in reversed(self._history) if record.get("tokens"))
         return next(logged, None) if self.training.tokens is None else self.training.tokens
 
-    def _metrics_file(self, column: str) -> Path:
-        return self.evaluation(column) / "metrics.json"
-
     @cached_property
     def _history(self) -> list[dict[str, Any]]:
-        path = self.bundle / "history.json"
-        records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-        return records
+        return Bundle.read_history(self.bundle)
 
 
 def is_trained(folder: Path) -> bool:

@@ -9,7 +9,7 @@ import typer
 
 from osler.cli.common import Invocation, announce, recipe_command
 from osler.core.errors import RecipeError
-from osler.stages.serve.annotate import AnnotateRecipe, plan, run, stream
+from osler.stages.serve.config import AnnotateRecipe
 
 app = typer.Typer(add_completion=False)
 
@@ -23,6 +23,8 @@ app = typer.Typer(add_completion=False)
 )
 def annotate(call: Invocation) -> None:
     """Annotate raw text with every head of a bundle. Without --out, JSON Lines go to standard output."""
+    from osler.stages.serve.annotate import plan, run, stream
+
     if call.out != Path():
         call.perform(plan, run)
         return

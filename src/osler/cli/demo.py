@@ -148,7 +148,8 @@ class DemoFlow:
     def _annotate(self) -> Artifact:
         from osler.clinic.notes import notes
         from osler.core.files import write_atomic
-        from osler.stages.serve.annotate import AnnotateRecipe, run
+        from osler.stages.serve.annotate import run
+        from osler.stages.serve.config import AnnotateRecipe
 
         note = next(iter(notes(1, language="en", seed=99, split="test")))
         path = self.out / "note.txt"

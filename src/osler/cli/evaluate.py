@@ -11,7 +11,7 @@ import typer
 from osler.cli.common import Invocation, announce, recipe_command
 from osler.core.console import console
 from osler.core.errors import RecipeError
-from osler.stages.evaluate.run import EvaluateRecipe, plan, run
+from osler.stages.evaluate.config import EvaluateRecipe
 
 app = typer.Typer(add_completion=False)
 
@@ -31,6 +31,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Score a bundle: predictions with offsets and scores, metrics under a named protocol, errors on request."""
+    from osler.stages.evaluate.run import plan, run
     from osler.stages.prepare.run import task_folders
 
     show = partial(announce, dry_run=call.dry_run)

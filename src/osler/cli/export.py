@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from osler.cli.common import Invocation, recipe_command
-from osler.stages.serve.export import ExportRecipe, plan, run
+from osler.stages.serve.config import ExportRecipe
 
 app = typer.Typer(add_completion=False)
 
@@ -14,4 +14,6 @@ app = typer.Typer(add_completion=False)
 @recipe_command(ExportRecipe, out="runs/export", argument="bundle", options={"to": "", "head": ""})
 def export(call: Invocation) -> None:
     """Export one head of a bundle as a stock Hugging Face model folder."""
+    from osler.stages.serve.export import plan, run
+
     call.perform(plan, run)

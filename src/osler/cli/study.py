@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from osler.cli.common import DryRunOption, ForceOption, OutOption, SetOption, announce, finish, resolve
+from osler.cli.common import DryRunOption, ForceOption, OutOption, SetOption, announce, finish
 
 if TYPE_CHECKING:
     from osler.stages.study.recipe import StudyRecipe
 
-app = typer.Typer(help="Models x tasks x seeds to tables with intervals and significance tests.", no_args_is_help=True)
+app = typer.Typer(
+    help="Models x tasks x seeds to tables with intervals and significance tests.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 RecipeArgument = Annotated[str, typer.Argument(help="A study recipe: a path, or a shipped one.")]
 StudyArgument = Annotated[str, typer.Argument(help="The --out of a study that was begun, or a study recipe.")]
@@ -114,11 +118,10 @@ def pairwise_study(
 
 
 def _resolve(recipe: str, sets: list[str] | None, **options: object) -> StudyRecipe:
+    from osler.core.config import find_recipe, load_recipe
     from osler.stages.study.recipe import StudyRecipe
 
-    resolved = resolve(StudyRecipe, recipe, sets, options)
-    assert isinstance(resolved, StudyRecipe)
-    return resolved
+    return load_recipe(StudyRecipe, find_recipe(recipe), sets or (), options)
 
 
 def _perform(recipe: StudyRecipe, out: Path, *, retry_failed: bool, force: bool, dry_run: bool) -> None:

@@ -14,7 +14,8 @@ from safetensors.numpy import load_file, save_file
 from osler.artifacts.bundle import BundleSpec
 from osler.artifacts.task_folder import TaskFolder, read_records
 from osler.core.errors import ArtifactError, RecipeError
-from osler.stages.evaluate.run import EvaluateRecipe, run
+from osler.stages.evaluate.config import EvaluateRecipe
+from osler.stages.evaluate.run import run
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run as finetune
 from osler.stages.prepare.config import PrepareRecipe

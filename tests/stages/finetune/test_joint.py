@@ -12,7 +12,7 @@ from osler.artifacts.bundle import Bundle
 from osler.artifacts.task_folder import TaskFolder, read_records
 from osler.core.errors import RecipeError
 from osler.nn.multihead import Partial
-from osler.stages.evaluate.run import EvaluateRecipe
+from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.run import run as evaluate
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.model import MultiTask

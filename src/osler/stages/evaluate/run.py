@@ -5,50 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import Field
 
 from osler.artifacts.bundle import Bundle, BundleSpec
-from osler.artifacts.task_folder import TaskFolder, read_records, write_records
+from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import MANIFEST, Artifact, Workspace, identity_of, produce
-from osler.core.config import Recipe, runtime
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.extras import require
-from osler.core.files import write_json
+from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import Scored, score
 from osler.text.document import Record
 
-_PREDICTIONS = "predictions.parquet"
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair"})
 """Protocol fields that may differ between training and scoring."""
-
-
-class EvaluateRecipe(Recipe):
-    """Evaluate one head of a bundle on a split of a task."""
-
-    bundle: Path = runtime()
-    task: Path = runtime()
-    """A task artifact."""
-    head: str | None = None
-    """The head to use; by default the one trained on the task."""
-    split: str = "test"
-    protocol: str | None = None
-    """The protocol to score under; by default the one the head was trained under."""
-    errors: bool = False
-    """Also write the errors: a page with document text, and a list and counts without."""
-    error_documents: int = Field(200, ge=1)
-    """Maximum number of documents on the error page."""
-    device: str = runtime("auto")
-
-    def identity(self) -> dict[str, Any]:
-        """Identity without the error settings if no errors are written."""
-        values = super().identity()
-        if not self.errors:
-            del values["errors"], values["error_documents"]
-        return values
 
 
 def plan(recipe: EvaluateRecipe, out: Path) -> list[str]:
@@ -91,29 +62,15 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
     def build(work: Workspace) -> None:
         gold = task.read(recipe.split)
         if add_errors:
-            predicted = list(read_records(out / _PREDICTIONS))
+            predicted = list(Evaluation.open(out).predictions())
         else:
             bundle = replace(Bundle.load(recipe.bundle, recipe.device), spec=spec)
             predicted = bundle.predict(head, gold, task=task.card)
         scored = score(task.card, protocol, gold, predicted)
-        write_records(
-            predicted,
-            work.path / _PREDICTIONS,
-            pairs=task.card.record == "pair",
-            scores=any(record.scores for record in predicted),
+        metrics = EvaluationMetrics(
+            task.card.name, recipe.split, protocol_id, protocol.metric, scored.main, scored.metrics, scored.details
         )
-        write_json(
-            work.path / "metrics.json",
-            {
-                "task": task.card.name,
-                "split": recipe.split,
-                "protocol": protocol_id,
-                "metric": protocol.metric,
-                "main": scored.main,
-                "metrics": scored.metrics,
-                "details": scored.details,
-            },
-        )
+        Evaluation.write(work.path, metrics, predicted, pairs=task.card.record == "pair")
         work.counts.update(records=len(gold), **{name: round(value, 6) for name, value in scored.metrics.items()})
         if recipe.errors:
             _write_errors(recipe, task.card, protocol, protocol_id, gold, predicted, scored, work)

@@ -7,38 +7,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TextIO
-
-from pydantic import Field
+from typing import TextIO
 
 from osler.artifacts.bundle import Bundle
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.config import Recipe, runtime
 from osler.core.console import progress
 from osler.core.errors import InputError
 from osler.core.files import fingerprint, remove_tree, write_json
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
+from osler.stages.serve.config import AnnotateRecipe
 from osler.text.document import Document, check_text
-
-
-class AnnotateRecipe(Recipe):
-    """Annotate files with a bundle."""
-
-    files: tuple[Path, ...] = runtime(min_length=1)
-    """Text files (one document each), JSON Lines files (one document per line), or folders of them."""
-    bundle: Path = runtime()
-    heads: tuple[str, ...] = ()
-    """Heads to use; by default all that read documents."""
-    language: str | None = None
-    """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
-    format: Literal["jsonl", "brat"] = "jsonl"
-    batch: int = runtime(64, ge=1)
-    """Documents per batch."""
-    device: str = runtime("auto")
-    min_score: float = Field(0.0, ge=0.0, le=1.0)
-    """Leave out entities and relations with a lower score."""
-
 
 _LINES = (".jsonl", ".ndjson")
 

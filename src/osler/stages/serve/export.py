@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.config import Recipe, runtime
 from osler.core.errors import RecipeError
 from osler.nn.export import to_hf
-
-
-class ExportRecipe(Recipe):
-    """Export one head of a bundle."""
-
-    bundle: Path = runtime()
-    head: str | None = None
-    """The head to export; not needed if the bundle has only one."""
-    to: Literal["hf"] = "hf"
+from osler.stages.serve.config import ExportRecipe
 
 
 def plan(recipe: ExportRecipe, out: Path) -> list[str]:

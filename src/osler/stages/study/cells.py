@@ -271,7 +271,7 @@ def _read(run: Run, column: str, gold_of: Callable[[Path, str], tuple[TaskFolder
     task = TaskFolder.open(path).card.name
     metrics = run.metrics(column)
     main = metrics.main if metrics else None
-    values = dict(metrics.values) if metrics else {}
+    values = dict(metrics.metrics) if metrics else {}
     decomposed: Decomposed | None = None
     documents = 0
     if metrics and run.chosen:

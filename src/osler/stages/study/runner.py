@@ -129,7 +129,8 @@ def score(job: RunJob) -> DeviceUse:
     """Score the study's split once for every column."""
     import torch
 
-    from osler.stages.evaluate import run as evaluate
+    from osler.stages.evaluate.config import EvaluateRecipe
+    from osler.stages.evaluate.run import run as evaluate
 
     run = Run(job.spec, job.folder)
     if job.threads:
@@ -137,8 +138,8 @@ def score(job: RunJob) -> DeviceUse:
     device = job.spec.runtime.get("device", "auto")
     try:
         for column, task in zip(job.spec.columns, job.spec.tasks, strict=True):
-            recipe = evaluate.EvaluateRecipe(bundle=run.bundle, task=task, split=job.spec.split, device=device)
-            evaluate.run(recipe, run.evaluation(column))
+            recipe = EvaluateRecipe(bundle=run.bundle, task=task, split=job.spec.split, device=device)
+            evaluate(recipe, run.evaluation(column))
         return _device_use()
     finally:
         _free_gpu_memory()

@@ -1,0 +1,70 @@
+"""The evaluation artifact: predictions with offsets and scores, and metrics under a named protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from osler.artifacts.task_folder import read_records, write_records
+from osler.core.artifact import Artifact
+from osler.core.files import write_json
+from osler.text.document import Record
+
+_METRICS = "metrics.json"
+_PREDICTIONS = "predictions.parquet"
+
+
+@dataclass(frozen=True)
+class EvaluationMetrics:
+    """Scores of one split of a task under one protocol."""
+
+    task: str
+    split: str
+    protocol: str
+    metric: str
+    """The name of the main metric."""
+    main: float
+    metrics: Mapping[str, float]
+    details: Mapping[str, Any]
+    """Scores per label and the like, as the metric has them."""
+
+
+@dataclass(frozen=True)
+class Evaluation(Artifact):
+    """A bundle scored on a split of a task."""
+
+    @classmethod
+    def open(cls, path: str | Path, kind: str | None = "evaluation") -> Evaluation:
+        """Open a finished evaluation."""
+        artifact = Artifact.open(path, kind)
+        return cls(artifact.path, artifact.manifest)
+
+    @property
+    def metrics(self) -> EvaluationMetrics:
+        metrics = self.read_metrics(self.path)
+        assert metrics is not None
+        return metrics
+
+    def predictions(self) -> Iterator[Record]:
+        """Yield the predicted records in the order of the split."""
+        return self.read_predictions(self.path)
+
+    @staticmethod
+    def read_metrics(folder: Path) -> EvaluationMetrics | None:
+        """The metrics in a folder, or None where nothing was scored."""
+        path = folder / _METRICS
+        return EvaluationMetrics(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+    @staticmethod
+    def read_predictions(folder: Path) -> Iterator[Record]:
+        return read_records(folder / _PREDICTIONS)
+
+    @staticmethod
+    def write(folder: Path, metrics: EvaluationMetrics, predicted: Sequence[Record], *, pairs: bool) -> None:
+        """Write predictions and metrics into a folder under construction."""
+        scores = any(record.scores for record in predicted)
+        write_records(predicted, folder / _PREDICTIONS, pairs=pairs, scores=scores)
+        write_json(folder / _METRICS, vars(metrics))
