@@ -116,7 +116,7 @@ def _rows(kind: type[Recipe], prefix: str = "") -> list[str]:
         rows.append(f"| `{prefix}{name}` | `{_type(annotation)}` | {default} | {text} |".replace("||", "|\\|"))
         if section is not None:
             rows += _rows(section, f"{prefix}{name}.")
-    return [row if row.count(" | ") == 3 else row for row in rows]
+    return rows
 
 
 def _models(annotation: Any) -> list[type[Recipe]]:

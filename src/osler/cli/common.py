@@ -53,7 +53,105 @@ class Invocation:
 
         return load_recipe(self.kind, find_recipe(self.recipe) if self.recipe else None, self.sets, self.options)
 
-    def announce(lines: Sequence[str], *, dry_run: bool) -> None:
+    def perform(
+        self, plan: Callable[..., Sequence[str]], run: Callable[..., Artifact], *, out: Path | None = None
+    ) -> Artifact | None:
+        """Resolve the recipe, print the plan, run it, and print one line about the result."""
+        recipe, out = self.resolve(), out or self.out
+        announce(plan(recipe, out), dry_run=self.dry_run)
+        if self.dry_run:
+            return None
+        artifact = run(recipe, out, force=self.force)
+        finish(artifact)
+        return artifact
+
+
+def recipe_command(
+    kind: type[Recipe],
+    *,
+    out: str | None,
+    argument: str | None = None,
+    options: Mapping[str, str] = types.MappingProxyType({}),
+    argument_help: str | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn `function(invocation, own options…)` into a command whose other options come from a recipe class.
+
+    `argument` and the keys of `options` are recipe keys; type and help text come from the recipe. The values of `options` name
+    the flags, separated by spaces; an empty string stands for `--key`. With `out=None`, --out may be left out and the
+    invocation's `out` is the empty path.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        keys: dict[str, str] = {}
+        parameters = []
+        for key in [argument, *options] if argument else options:
+            keys[name := key.replace(".", "__")] = key
+            flags = (
+                None if key == argument else options[key].split() or [f"--{key.rpartition('.')[2].replace('_', '-')}"]
+            )
+            text = argument_help if key == argument else None
+            parameters.append(_parameter(kind, key, name, flags, text))
+        place = OutOption if out else Annotated[Path | None, typer.Option("--out", "-o", help="The folder to make.")]
+        shared = {
+            "out": place,
+            "recipe": RecipeOption,
+            "sets": SetOption,
+            "force": ForceOption,
+            "dry_run": DryRunOption,
+        }
+        defaults = {"out": Path(out) if out else None, "recipe": None, "sets": None, "force": False, "dry_run": False}
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
+            for name, annotation in shared.items()
+        ]
+
+        def command(**given: Any) -> None:
+            values = {key: given.pop(name) for name, key in keys.items()}
+            # An empty list and a flag that is not set mean that the option was not given.
+            values = {key: None if value == [] or value is False else value for key, value in values.items()}
+            common = {name: given.pop(name) for name in shared}
+            sets, place = common.pop("sets") or (), common.pop("out") or Path()
+            function(Invocation(kind=kind, sets=sets, options=values, out=place, **common), **given)
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
+def _parameter(kind: type[Recipe], key: str, name: str, flags: list[str] | None, text: str | None) -> inspect.Parameter:
+    """One option (or, without flags, the argument) for a recipe key."""
+    from osler.core.config import find_field
+
+    annotation, description = find_field(kind, key)
+    text = text or description.partition(". ")[0].removesuffix(".") + "."
+    made = typer.Option(*flags, help=text) if flags else typer.Argument(help=text)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[_option_type(annotation) | None, made],
+    )
+
+
+def _option_type(annotation: Any) -> Any:
+    """What the command line parses a recipe value as; the recipe itself checks it further."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Annotated:
+        return _option_type(get_args(annotation)[0])
+    if get_origin(annotation) in (tuple, list):
+        return list[_option_type(get_args(annotation)[0])]  # type: ignore[misc]
+    if get_origin(annotation) is Literal or annotation not in (str, int, float, bool, Path):
+        return str
+    return annotation
+
+
+def announce(lines: Sequence[str], *, dry_run: bool) -> None:
     """Print the plan."""
     from osler.core.console import console
 

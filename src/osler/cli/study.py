@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from osler.stages.study.recipe import StudyRecipe
 
 app = typer.Typer(
-    help="Models x tasks x seeds to tables with intervals and significance tests.",
+    help="Models x tasks x seeds to tables with intervals.",
     no_args_is_help=True,
     add_completion=False,
 )
