@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from interleave import Meeting, Side, interleave
 
-from osler.artifacts.token_shards import TokenisedDocuments
+from osler.artifacts.token_shards import TokenShards
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator
-from osler.stages.pretrain.data import PieceStream
+from osler.stages.pretrain.data import ChunkStream
 from osler.stages.pretrain.tokenise import tokenise
 
 LENGTH = 512
@@ -141,9 +141,9 @@ def describe(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def training_rows(folder: Path) -> PieceStream:
+def training_rows(folder: Path) -> ChunkStream:
     """The rows of both sides: documents cut into pieces that fit."""
-    return PieceStream(TokenisedDocuments.open(folder / "tokens", "train"), LENGTH, [BEGIN], [END], None)
+    return ChunkStream(TokenShards.open(folder / "tokens").split("train"), LENGTH, [BEGIN], [END], None)
 
 
 def osler_side(folder: Path, options: argparse.Namespace) -> None:
