@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TOKENIZER, _CONFIG = "tokenizer.json", "config.json"
 _CARD, _HISTORY, _REPORT = "README.md", "history.json", "report.html"
-_SPEED, _PEAK = Path(LOGS, "speed.html"), Path(LOGS, "peak.json")
+_SPEED, _PEAK, _LOG = (Path(LOGS, name) for name in ("speed.html", "peak.json", "log.jsonl"))
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,11 @@ class EncoderWriter:
         """The peak that an earlier process of the run wrote."""
         path = self.folder / _PEAK
         return DevicePeak(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+    def read_log(self) -> list[dict[str, Any]]:
+        """Log records of the run with their times; empty if nothing was logged."""
+        path = self.folder / _LOG
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
     def write_card(self, card: str, history: Sequence[Mapping[str, Any]]) -> None:
         write_atomic(self.folder / _CARD, card)

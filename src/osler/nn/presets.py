@@ -20,7 +20,8 @@ class Preset:
 
     def changed(self, **numbers: int | None) -> Preset:
         """Return a copy with some of layers, width, heads and inner replaced; None keeps the preset's number."""
-        shape = replace(self, **{name: number for name, number in numbers.items() if number})
+        changes: dict[str, Any] = {name: number for name, number in numbers.items() if number}
+        shape = replace(self, **changes)
         if shape.width % shape.heads:
             raise RecipeError(
                 f"{shape.heads} heads do not divide a width of {shape.width}",

@@ -20,6 +20,7 @@ from osler.nn.presets import find_preset
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
+from osler.stages.pretrain.model import model_size
 from osler.stages.pretrain.plan import (
     EFFICIENCY,
     CorpusSize,
@@ -27,7 +28,6 @@ from osler.stages.pretrain.plan import (
     PlannedRecipe,
     corpus_size,
     full_plan,
-    model_size,
     numbers_of_gpus,
     with_stand_ins,
 )

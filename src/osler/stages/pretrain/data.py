@@ -161,7 +161,8 @@ class ChunkStream:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of every chunk, special tokens included."""
-        return self.sizes + self._specials
+        lengths: np.ndarray = self.sizes + self._specials
+        return lengths
 
     @cached_property
     def epoch_tokens(self) -> int:

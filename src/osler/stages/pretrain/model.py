@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from osler.artifacts.encoder import Encoder
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.logs import get_logger
-from osler.nn.cost import inner_width
+from osler.nn.cost import flops_per_token, inner_width
 from osler.nn.encoder import Layout
 from osler.nn.folders import load_model, quiet
 from osler.nn.masking import MaskingVocabulary
@@ -20,6 +22,7 @@ from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
 from osler.text.subwords import SubwordTokenizer, origins
+from osler.train.optim import parameter_groups
 
 log = get_logger("osler.pretrain")
 
@@ -100,6 +103,45 @@ def teacher_layers(recipe: PretrainRecipe, settings: Distillation, config: Any) 
             fix="Make the numbers equal, or leave out preset and shape.layers",
         )
     return settings.teacher_layers
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """The configuration of a model and the numbers that follow from it."""
+
+    config: Any
+    parameters: int
+    embeddings: int
+    """Parameters in embedding tables: words, positions, segments."""
+    optimiser_values: int
+    """Numbers that the optimiser keeps: one per parameter trained by Muon, two per other parameter."""
+    flops_per_token: float
+    """FLOPs of training at full context, including a teacher's forward pass."""
+    teacher_parameters: int = 0
+
+
+def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSize:
+    """Build the model on torch's meta device, which holds shapes and no values."""
+    from transformers import AutoModelForMaskedLM
+
+    auto: Any = AutoModelForMaskedLM
+    config = model_config(recipe, vocabulary)
+    rate, length = recipe.masking.rate, recipe.max_length
+    flops, teacher_parameters = flops_per_token(config, masked_fraction=rate, length=length), 0
+    with torch.device("meta"), quiet():
+        model = auto.from_config(config)
+        if recipe.distill:
+            teacher = Encoder.open(recipe.distill.teacher).config
+            flops += flops_per_token(teacher, masked_fraction=rate, length=length, backward=False)
+            teacher_parameters = sum(value.numel() for value in auto.from_config(teacher).parameters())
+    sizes = {name: value.numel() for name, value in model.named_parameters()}
+    tables = {id(m.weight): m.weight.numel() for m in model.modules() if isinstance(m, nn.Embedding)}
+    values = sum(
+        (1 if group.optimizer == "muon" else 2) * sizes[name]
+        for group in parameter_groups(model, recipe.train)
+        for name in group.names
+    )
+    return ModelSize(config, sum(sizes.values()), sum(tables.values()), values, flops, teacher_parameters)
 
 
 def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVocabulary) -> str:

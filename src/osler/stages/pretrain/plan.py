@@ -7,29 +7,24 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder, describe_shape
 from osler.core.config import runtime
 from osler.core.console import duration, flop_count, flop_rate
 from osler.core.errors import InputError, RecipeError
-from osler.nn.cost import flops_per_token, memory_of
-from osler.nn.folders import quiet
+from osler.nn.cost import memory_of
 from osler.nn.masking import MaskingVocabulary
 from osler.nn.presets import PRESETS
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import source_weights
-from osler.stages.pretrain.model import load_vocabulary, model_config
+from osler.stages.pretrain.model import ModelSize, load_vocabulary, model_size
 from osler.stages.pretrain.probe import Probe, probe
 from osler.stages.pretrain.tokenise import reusable_shards, tokens_folder
 from osler.text.subwords import SubwordTokenizer
 from osler.train.config import Budget
-from osler.train.optim import parameter_groups
 from osler.train.precision import Autocast, choose_device
 
 EFFICIENCY = 0.9
@@ -58,13 +53,13 @@ def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
     """Describe the run in a few lines."""
     start = f"a new {recipe.preset} encoder from random weights"
     if recipe.start_from:
-        start = f"on from {recipe.start_from}"
+        start = f"from the checkpoint {recipe.start_from}"
     elif recipe.distill and recipe.distill.teacher_layers is not None:
         start = "a new encoder from layers of the teacher"
-    length = f"{recipe.train.steps:,} steps" if recipe.train.steps else "one epoch of steps"
-    if recipe.train.budget:
-        length = f"steps within {recipe.train.budget}, each"
     train = recipe.train
+    length = f"{train.steps:,} steps" if train.steps else "one epoch of steps"
+    if train.budget:
+        length = f"steps within {train.budget}, each"
     return [
         f"pretrain {start} on {recipe.corpus} with the tokenizer {recipe.tokenizer}",
         f"{length} of {recipe.accumulate} x {recipe.batch_tokens:,} tokens, context {recipe.max_length}",
@@ -93,13 +88,14 @@ def full_plan(
     measured = probe(feasible, vocabulary, seconds=seconds, lengths=lengths) if seconds else None
     size = model_size(feasible, vocabulary)
     costs = Costs(feasible, size, corpus, measured)
+    work = "" if costs.tokens is None else f", {flop_count(costs.tokens * size.flops_per_token)} in total"
     missing = recipe.tokenizer if recipe.corpus.exists() else recipe.corpus
     sections = {
         "encoder": [describe_shape(size.config), f"vocabulary of {vocabulary.size:,} entries{origin}"],
         "parameters": [f"{size.parameters:,}, of which {size.parameters - size.embeddings:,} are not embeddings"],
         "corpus": [str(corpus) if corpus else f"{missing} is not there yet: planned without it"],
         "tokens": costs.tokens_lines(),
-        "work": costs.work_lines(),
+        "work": [f"{flop_count(size.flops_per_token)} per token (forward and backward, full context){work}"],
         "memory": costs.memory_lines(gpus),
         "speed": costs.speed_lines(),
         "time": costs.time_lines(gpus),
@@ -195,45 +191,6 @@ def _spread(total: int, wanted: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class ModelSize:
-    """The configuration of a model and the numbers that follow from it."""
-
-    config: Any
-    parameters: int
-    embeddings: int
-    """Parameters in embedding tables: words, positions, segments."""
-    optimiser_values: int
-    """Numbers that the optimiser keeps: one per parameter trained by Muon, two per other parameter."""
-    flops_per_token: float
-    """FLOPs of training at full context, including a teacher's forward pass."""
-    teacher_parameters: int = 0
-
-
-def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSize:
-    """Build the model on torch's meta device, which holds shapes and no values."""
-    from transformers import AutoModelForMaskedLM
-
-    auto: Any = AutoModelForMaskedLM
-    config = model_config(recipe, vocabulary)
-    rate, length = recipe.masking.rate, recipe.max_length
-    flops, teacher_parameters = flops_per_token(config, masked_fraction=rate, length=length), 0
-    with torch.device("meta"), quiet():
-        model = auto.from_config(config)
-        if recipe.distill:
-            teacher = Encoder.open(recipe.distill.teacher).config
-            flops += flops_per_token(teacher, masked_fraction=rate, length=length, backward=False)
-            teacher_parameters = sum(value.numel() for value in auto.from_config(teacher).parameters())
-    sizes = {name: value.numel() for name, value in model.named_parameters()}
-    tables = {id(m.weight): m.weight.numel() for m in model.modules() if isinstance(m, nn.Embedding)}
-    values = sum(
-        (1 if group.optimizer == "muon" else 2) * sizes[name]
-        for group in parameter_groups(model, recipe.train)
-        for name in group.names
-    )
-    return ModelSize(config, sum(sizes.values()), sum(tables.values()), values, flops, teacher_parameters)
-
-
-@dataclass(frozen=True)
 class Costs:
     """Tokens, FLOPs, memory and time of one run, as lines of text."""
 
@@ -279,11 +236,6 @@ class Costs:
             lines.append(read + (again if epochs > 1 else ""))
         return lines
 
-    def work_lines(self) -> list[str]:
-        flops = self.size.flops_per_token
-        total = "" if self.tokens is None else f", {flop_count(self.tokens * flops)} in total"
-        return [f"{flop_count(flops)} per token (forward and backward, full context){total}"]
-
     def memory_lines(self, gpus: Sequence[int]) -> list[str]:
         recipe, size = self.recipe, self.size
         device = choose_device(recipe.train.device)
@@ -314,12 +266,13 @@ class Costs:
         share = f"{measured.flops_per_second / measured.peak:.0%} of its matmul peak of {flop_rate(measured.peak)}"
         memory = "" if measured.memory is None else f"; peak memory {_gib(measured.memory)}"
         lines = [f"{speed}, {share}", f"measured in {measured.seconds:.1f} s of training on random tokens{memory}"]
-        fits = f"{measured.batch_tokens:,}"
         if measured.out_of_memory:
-            fix = f"set batch_tokens to {fits} and raise accumulate"
+            fix = f"set batch_tokens to {measured.batch_tokens:,} and raise accumulate"
             lines.append(f"a micro-batch of {wanted:,} tokens does not fit into this GPU: {fix}")
         elif measured.batch_tokens < wanted:
-            lines.append(f"with micro-batches of {fits} tokens: the recipe's {wanted:,} take too long for the probe")
+            lines.append(
+                f"in micro-batches of {measured.batch_tokens:,} tokens: {wanted:,} take too long for the probe"
+            )
         return lines
 
     def time_lines(self, gpus: Sequence[int]) -> list[str]:

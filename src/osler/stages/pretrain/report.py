@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import pairwise
 from statistics import median_high
 from typing import Any
 
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import DevicePeak, EncoderWriter, describe_shape
 from osler.artifacts.token_shards import SPLITS
-from osler.core.artifact import LOGS
 from osler.core.console import flop_count, flop_rate
 from osler.report.page import Page
 from osler.report.plots import curves
@@ -59,26 +57,19 @@ class FinishedPretraining:
 
     @property
     def skips(self) -> list[tuple[int, int]]:
-        """Pairs (step, steps skipped up to it since the last pair)."""
-        found, before = [], 0
-        for record in self.history:
-            skipped = int(record.get("skipped") or 0) if record["kind"] == "train" else before
-            if skipped > before:
-                found.append((int(record["step"]), skipped - before))
-            before = skipped
-        return found
+        """Pairs (step, steps skipped up to it since the last log record)."""
+        counted = [(0.0, 0.0), *self.series("train", "skipped")]
+        return [(int(step), int(new - old)) for (_, old), (step, new) in pairwise(counted) if new > old]
 
     @property
     def origin(self) -> str:
         """What the weights were before the first step."""
         recipe = self.recipe
-        start = "from random weights"
         if recipe.distill and recipe.distill.teacher_layers is not None:
-            start = "from layers of the teacher"
-        elif recipe.start_from:
-            swapped = ", with its embeddings transferred to a new vocabulary" if recipe.swap_vocabulary else ""
-            start = f"from a checkpoint{swapped}"
-        return f"{start}, with a teacher" if recipe.distill else start
+            return "from layers of its teacher"
+        start = "from a checkpoint" if recipe.start_from else "from random weights"
+        swapped = ", its embeddings transferred to a new vocabulary" if recipe.swap_vocabulary else ""
+        return start + swapped + (", with a teacher" if recipe.distill else "")
 
     def settings(self) -> dict[str, str]:
         """Model, objective and optimiser in words."""
@@ -88,7 +79,7 @@ class FinishedPretraining:
         warmup = f"{train.warmup:,} steps" if isinstance(train.warmup, int) else f"{train.warmup:.0%} of the run"
         total = flop_count(self.counts["tokens_seen"] * self.flops_per_token)
         return {
-            "architecture": describe_shape(self.config),
+            "architecture": f"{describe_shape(self.config)}, trained {self.origin}",
             "vocabulary": f"{self.vocabulary:,} entries",
             "context": f"{recipe.max_length} tokens; documents packed without padding, no attention across documents",
             "objective": f"masked language model: {masking.rate:.0%} of the sub-words in training (15% in validation), chosen as "
@@ -114,7 +105,7 @@ class FinishedPretraining:
 def write_reports(writer: EncoderWriter, finished: FinishedPretraining) -> None:
     """Write model card, history and pages into the encoder folder."""
     writer.write_card(model_card(finished), finished.history)
-    writer.write_pages(report_page(finished), speed_page(writer.folder / LOGS / "log.jsonl", writer.read_peak()))
+    writer.write_pages(report_page(finished), speed_page(writer.read_log(), writer.read_peak()))
 
 
 def report_page(finished: FinishedPretraining) -> Page:
@@ -129,10 +120,8 @@ def report_page(finished: FinishedPretraining) -> Page:
             ("best step", f"{finished.best_step:,}", f"of {counts['steps']:,}"),
         ]
     )
-    page.text(
-        f"The weights are those of step **{finished.best_step:,}**, the best by validation loss on documents that were never "
-        "trained on, always with 15% masked."
-    )
+    best = f"The weights are those of step **{finished.best_step:,}**, which has the best validation loss."
+    page.text(f"{best} Validation documents were never trained on.")
 
     def plot(title: str, series: Mapping[str, Points], caption: str, *, log_y: bool = False) -> None:
         thinned = {name: _thinned(points) for name, points in series.items()}
@@ -153,15 +142,12 @@ def report_page(finished: FinishedPretraining) -> Page:
     skips = finished.skips
     where = ", ".join(f"{count} up to step {step:,}" for step, count in skips[:8])
     more = f" and {len(skips) - 8} times more" if len(skips) > 8 else ""
-    total = (
-        f"Steps skipped: **{sum(count for _, count in skips):,}** ({where}{more})." if skips else "No step was skipped."
-    )
-    page.text(f"{total} A step is skipped if its loss or gradient is not finite, or its gradient norm spikes.")
+    total = f"Steps skipped: **{sum(count for _, count in skips):,}** ({where}{more})."
+    reasons = "A step is skipped if its loss or gradient is not finite, or its gradient norm spikes."
+    page.text(f"{total if skips else 'No step was skipped.'} {reasons}")
     norms = [(step, norm) for step, norm in finished.series("train", "grad_norm") if norm > 0]
     if norms:
-        caption = (
-            f"Norm of the full gradient before it is clipped to {recipe.train.clip:g}, averaged where points are dense."
-        )
+        caption = f"Norm of the full gradient before it is clipped to {recipe.train.clip:g}."
         plot("Gradient norm", {"gradient norm": norms}, caption, log_y=True)
 
     page.heading("Data")
@@ -172,17 +158,14 @@ def report_page(finished: FinishedPretraining) -> Page:
 
     page.heading("Settings")
     step = f"{recipe.accumulate * recipe.batch_tokens:,} tokens: {recipe.accumulate} x {recipe.batch_tokens:,}"
-    page.definitions(
-        {"start": finished.origin, **finished.settings(), "step": step, "seed": str(recipe.train.seed)}.items()
-    )
+    page.definitions([*finished.settings().items(), ("step", step), ("seed", str(recipe.train.seed))])
     page.text("`recipe.toml` in this folder has every setting. `logs/speed.html` has the speed of training.")
     return page
 
 
-def speed_page(log: Path, peak: DevicePeak | None) -> Page | None:
+def speed_page(log: Sequence[Mapping[str, Any]], peak: DevicePeak | None) -> Page | None:
     """The page about speed, from the log of the run; None if nothing was logged."""
-    records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.is_file() else []
-    timed = [(record["step"], record["clock"]) for record in records if record["kind"] == "train" and record["clock"]]
+    timed = [(record["step"], record["clock"]) for record in log if record["kind"] == "train" and record["clock"]]
     if not timed:
         return None
     speeds = [(step, clock["tokens_per_second"]) for step, clock in timed]
@@ -197,9 +180,7 @@ def speed_page(log: Path, peak: DevicePeak | None) -> Page | None:
     page = Page("Pretraining speed", f"{peak.devices} x {peak.device}" if peak else "")
     page.numbers(numbers)
     plot = curves({"speed": _thinned(speeds)}, xlabel="steps", ylabel="tokens per second", title="Speed")
-    return page.figure(
-        plot, "Without validation and checkpoints. The first point includes compilation, if there was any."
-    )
+    return page.figure(plot, "Without validation and checkpoints. The first point includes any compilation.")
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Points:

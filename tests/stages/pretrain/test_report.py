@@ -163,7 +163,7 @@ def test_a_long_run_is_thinned(outcome):
 
 
 def test_no_log_no_speed_page(tmp_path):
-    assert speed_page(tmp_path / "log.jsonl", None) is None
+    assert speed_page(EncoderWriter(tmp_path).read_log(), None) is None
 
 
 def test_the_line_while_it_runs():
