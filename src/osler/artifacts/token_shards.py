@@ -145,23 +145,24 @@ class TokenShards(Artifact):
         return TokenisedDocuments(tuple(maps), starts, lengths, sources, tuple(self.index.sources))
 
     def verify(self) -> None:
-        """Check every file against its checksum, and record the check so that the next run can skip it.
-
-        The record holds the size and time of each file: a copied folder or a changed file is checked again.
-        """
-        stamps = {}
-        for name in self.manifest.files:
-            status = (self.path / name).stat()
-            stamps[name] = [status.st_size, status.st_mtime_ns]
+        """Check every file against its checksum, unless an earlier check of the same files is on record."""
         with suppress(OSError, ValueError):
-            if json.loads((self.path / _VERIFIED).read_text()) == stamps:
+            if json.loads((self.path / _VERIFIED).read_text()) == self._stamps():
                 return
-        if self.reused:
-            for name, expected in self.manifest.files.items():
-                if sha256(self.path / name) != expected:
-                    raise _damaged(self.path / name, self.path)
+        for name, expected in self.manifest.files.items():
+            if sha256(self.path / name) != expected:
+                raise _damaged(self.path / name, self.path)
+        self.record_check()
+
+    def record_check(self) -> None:
+        """Record that the files are as written, so that the next run need not check them."""
         with suppress(OslerError):  # a shared folder that is read-only for this user: the next run checks again
-            write_atomic(self.path / _VERIFIED, json.dumps(stamps) + "\n")
+            write_atomic(self.path / _VERIFIED, json.dumps(self._stamps()) + "\n")
+
+    def _stamps(self) -> dict[str, list[int]]:
+        """Size and time of each file: those of a copied folder or a changed file differ."""
+        found = {name: (self.path / name).stat() for name in self.manifest.files}
+        return {name: [status.st_size, status.st_mtime_ns] for name, status in found.items()}
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ class ChunkStream:
             if repetition is not None:
                 order = np.repeat(order, np.repeat(repetition.times(number), self._chunks_per_document))
             if self.seed is not None:
-                generator(self.seed, "pieces", number).shuffle(order)
+                generator(self.seed, "pieces", number).shuffle(order)  # the key decides the order: never rename it
             ends = np.cumsum(self.sizes[order] + self._specials, dtype=np.int64)
             self._current = _Epoch(self.epoch_start(number), order, ends)
         return self._current

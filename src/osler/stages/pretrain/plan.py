@@ -27,10 +27,8 @@ from osler.text.subwords import SubwordTokenizer
 from osler.train.config import Budget
 from osler.train.precision import Autocast, choose_device
 
-EFFICIENCY = 0.9
-"""Assumed share of a linear speed-up that several GPUs keep after exchanging gradients."""
-VOCABULARY = 50_265
-"""Entries assumed for a missing tokenizer: RoBERTa's number, close to what the papers train."""
+EFFICIENCY = 0.9  # assumed share of a linear speed-up that several GPUs keep after exchanging gradients
+VOCABULARY = 50_265  # entries assumed for a missing tokenizer: RoBERTa's number, close to what the papers train
 _SAMPLE_GROUPS, _SAMPLE_DOCUMENTS = 8, 1024
 
 
@@ -57,9 +55,7 @@ def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
     elif recipe.distill and recipe.distill.teacher_layers is not None:
         start = "a new encoder from layers of the teacher"
     train = recipe.train
-    length = f"{train.steps:,} steps" if train.steps else "one epoch of steps"
-    if train.budget:
-        length = f"steps within {train.budget}, each"
+    length = f"{train.steps:,} steps" if train.steps else f"steps for {train.budget or 'one epoch'}, each"
     return [
         f"pretrain {start} on {recipe.corpus} with the tokenizer {recipe.tokenizer}",
         f"{length} of {recipe.accumulate} x {recipe.batch_tokens:,} tokens, context {recipe.max_length}",
@@ -253,7 +249,7 @@ class Costs:
             f"about {_gib(memory.total)} per GPU in {'bf16' if half else 'fp32'}, with the full model on every GPU",
             ", ".join(f"{name} {_gib(value)}" for name, value in asdict(memory).items() if value),
         ]
-        if recipe.train.parallel == "fsdp":
+        if recipe.train.parallel == "fsdp" and max(gpus) > 1:
             shards = ", ".join(f"{_gib(memory.sharded(count))} on {count}" for count in gpus if count > 1)
             lines.append(f"per GPU with fsdp: {shards} GPUs")
         return lines
@@ -270,9 +266,7 @@ class Costs:
             fix = f"set batch_tokens to {measured.batch_tokens:,} and raise accumulate"
             lines.append(f"a micro-batch of {wanted:,} tokens does not fit into this GPU: {fix}")
         elif measured.batch_tokens < wanted:
-            lines.append(
-                f"in micro-batches of {measured.batch_tokens:,} tokens: {wanted:,} take too long for the probe"
-            )
+            lines.append(f"in micro-batches of {measured.batch_tokens:,} tokens: the recipe's take too long to probe")
         return lines
 
     def time_lines(self, gpus: Sequence[int]) -> list[str]:
@@ -282,16 +276,15 @@ class Costs:
         lines = []
         for count in gpus:
             speed = measured.tokens_per_second * self.speed_up(count)
-            result = duration(self.tokens / speed)
+            seconds = self.tokens / speed
+            result = f"{seconds / 3600:,.1f} hours" if seconds >= 3600 else duration(seconds)
             if self.budget.seconds:
                 steps = batches.steps_for(speed * self.budget.seconds)
                 result = f"{batches.tokens(steps):,} tokens in {steps:,} steps"
             kind = "CPU" if measured.memory is None else "GPU"
             lines.append(f"{count:>2} {kind}{'s' if count > 1 else ' '} like this: {result}")
         if max(gpus) > 1:
-            lines.append(
-                f"several are assumed to reach {EFFICIENCY:.0%} of a linear speed-up; validation is not included"
-            )
+            lines.append(f"several are assumed to reach {EFFICIENCY:.0%} of a linear speed-up; without validation")
         if max(gpus) > batches.accumulate:
             has = f"a step has {batches.accumulate} micro-batch{'es' if batches.accumulate > 1 else ''}, at least one per GPU"
             lines.append(f"{has}: to use more GPUs, lower batch_tokens and raise accumulate by the same factor")

@@ -102,8 +102,9 @@ def random_source(
     # A model may have fewer entries than assumed for a missing tokenizer.
     size = min(vocabulary.size, entries)
     known = frozenset(number for number in vocabulary.special_ids if number < size)
-    vocabulary = replace(vocabulary, size=size, mask_id=min(vocabulary.mask_id, size - 1), special_ids=known)
-    masker = Masker(replace(vocabulary, unused_ids=frozenset()), Masking(rate=recipe.masking.rate))
+    mask_id = min(vocabulary.mask_id, size - 1)
+    vocabulary = replace(vocabulary, size=size, mask_id=mask_id, special_ids=known, unused_ids=frozenset())
+    masker = Masker(vocabulary, Masking(rate=recipe.masking.rate))
     rng = generator(0, "probe")
     drawn = rng.choice(lengths, size=1 + _BATCHES * batch_tokens // int(np.mean(lengths)))
     sizes = np.maximum(1, drawn - len(vocabulary.prefix) - len(vocabulary.suffix))
@@ -153,5 +154,4 @@ def _tokens_per_second(
     temporary = tempfile.TemporaryDirectory(prefix="osler-probe-")
     with suppress(_Enough), progress("probe", seconds) as bar, temporary as folder:
         train(objective, source, settings, folder=Path(folder), on_step=on_step)
-    wait()
     return tokens / spent, spent

@@ -215,7 +215,10 @@ def model_card(finished: FinishedPretraining) -> str:
     table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     data = "The corpus has no card, so its sources are not known."
     if sources := finished.sources():
-        data = f"{markdown_table(sources)}\nThe licence of the text limits what you may do with the model: find it out first."
+        licence = (
+            "The licence of the text limits what you may do with the model. Where it is not stated, find it out first."
+        )
+        data = f"{markdown_table(sources)}\n{licence}"
     return f"""---
 library_name: transformers
 pipeline_tag: fill-mask

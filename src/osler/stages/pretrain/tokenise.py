@@ -76,7 +76,10 @@ def tokenise(
     made = produce(out, kind="tokens", recipe=recipe, parents=parents, build=build, force=replace and other)
     shards = TokenShards(made.path, made.manifest, made.reused)
     if os.environ.get("RANK", "0") == "0":
-        shards.verify()
+        if shards.reused:
+            shards.verify()
+        else:
+            shards.record_check()
     return shards
 
 
