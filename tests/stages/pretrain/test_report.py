@@ -138,17 +138,17 @@ def test_the_card_says_what_the_model_is_and_where_it_is_from(outcome):
 
 
 def test_with_a_teacher_the_three_parts_are_shown(outcome, tmp_path):
-    taught = replace(
+    distilled = replace(
         outcome,
         recipe=outcome.recipe.changed(distill=Distillation(teacher=tmp_path / "teacher", cosine=1.0)),
         history=history(**{"loss/mlm": 6.0, "loss/kl": 2.0, "loss/cosine": 0.5}),
     )
-    parts = figures(report_page(taught).render())[1]
+    parts = figures(report_page(distilled).render())[1]
     for name in ("masked tokens ends at 6", "divergence from the teacher ends at 2", "alignment ends at 0.5"):
         assert name in parts
     # The weighted sum does not compare with validation, so the page shows the masked tokens beside it.
-    assert "training ends at 6;" in figures(report_page(taught).render())[0]
-    assert "5 x masked tokens + 2 x divergence from the teacher at temperature 2" in model_card(taught)
+    assert "training ends at 6;" in figures(report_page(distilled).render())[0]
+    assert "5 x masked tokens + 2 x divergence from the teacher at temperature 2" in model_card(distilled)
 
 
 def test_a_corpus_without_a_card_is_no_obstacle(outcome):
@@ -190,7 +190,7 @@ class Shown:
         self.values = values
 
 
-def test_the_bar_counts_updates_or_hundredths_of_the_time():
+def test_the_bar_counts_steps_or_percent_of_the_time():
     bar = Shown()
     shown_on(bar, 1e12)(StepReport(7, 10, 1e-3, loss=2.0, flops_per_second=5e11))
     assert bar.values == {"completed": 7, "total": 10, "status": "loss 2.000  500 GFLOP/s (50% of peak)"}
