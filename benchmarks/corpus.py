@@ -1,9 +1,9 @@
-"""Speed of the corpus stage: osler beside the same steps in one plain Python loop (ftfy, a set of hashes, Parquet).
+"""Speed of the corpus stage: osler against the same steps in a plain Python loop (ftfy, a set of hashes, Parquet).
 
-python benchmarks/corpus.py [--files NOTES.jsonl ...] [--megabytes 40] [--rounds 3] [--workers 0]
+    python benchmarks/corpus.py [--files NOTES.jsonl ...] [--megabytes 40] [--rounds 3] [--workers 0]
 
 Both read the same JSON Lines, must keep the same documents, and take turns; the best round of each counts. osler also
-counts words, writes the ledger and the card, hashes every file and can be killed at any moment; the loop does none of it.
+counts words, writes the ledger and the card, hashes every file and can resume after a kill; the loop does none of this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MINIMUM = 40
 
 
 def generated(path: Path, megabytes: float) -> None:
-    """The synthetic clinic's raw text, English and Spanish, again and again with a number that keeps copies apart."""
+    """Write the synthetic clinic's raw text, English and Spanish, over and over; a number makes each copy different."""
     records = [record for language in ("en", "es") for record in raw_texts(1500, language=language, seed=0)]
     with path.open("w", encoding="utf-8") as stream:
         for turn in itertools.count():
@@ -44,7 +44,7 @@ def generated(path: Path, megabytes: float) -> None:
 
 
 def naive(files: list[Path], out: Path) -> int:
-    """What one writes without thinking further."""
+    """The script one would write first."""
     settings = ftfy.TextFixerConfig(
         unescape_html=True,
         uncurl_quotes=False,
@@ -75,7 +75,7 @@ def osler(files: list[Path], out: Path, workers: int) -> int:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of its finished workers: steadier than the clock on a busy machine."""
+    """CPU time of this process and its finished workers: steadier than wall-clock time on a busy machine."""
     return sum(os.times()[:4])
 
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--files", type=Path, nargs="+", help="JSON Lines with id and text, instead of generated notes")
     parser.add_argument("--megabytes", type=float, default=40.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=0, help="processes of osler; 0 is one for each core")
+    parser.add_argument("--workers", type=int, default=0, help="worker processes of osler; 0 means one per core")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="corpus-benchmark-"))
     try:
@@ -103,7 +103,7 @@ def main() -> None:
                 spent = (time.perf_counter() - began, cpu_seconds() - used)
                 best[name] = min(best.get(name, spent), spent)
             if len(set(kept)) != 1:
-                raise SystemExit(f"the two kept different numbers of documents: {kept}")
+                raise SystemExit(f"the two sides kept different numbers of documents: {kept}")
         print(f"{size:.1f} MB, {kept[0]:,} documents kept by both, best of {options.rounds} rounds")
         for name, (seconds, cpu) in best.items():
             ratio = best["naive loop"][0] / seconds

@@ -1,11 +1,11 @@
-"""Speed of fine-tuning: `osler finetune` beside a Hugging Face Trainer script that does the same work, in one run.
+"""Speed of fine-tuning: `osler finetune` against a Hugging Face Trainer script that does the same work.
 
     python benchmarks/finetune.py --task tasks/bc5cdr-chem --model encoder --epochs 20 --json out.json
 
-Both sides train the same model on the same windows of the same documents with the same batch size, rate, schedule and number of
-epochs, score dev after every epoch under the task's protocol, keep the best epoch, and score test once. Each side is a process of
-its own; sides take turns, once for each seed. `train s` runs from reading data and model to the best epoch's weights back in place, with
-all evaluations; `all s` is the whole process with imports and the test split.
+Both sides train the same model on the same windows of the same documents with the same batch size, learning rate, schedule and
+number of epochs. They score dev after every epoch under the task's protocol, keep the best epoch, and score test once. Each side is
+its own process, and they take turns, once per seed. `train s` is the time from reading data and model until the weights of the best
+epoch are restored, with all evaluations; `all s` is the time of the process, with imports and the test split.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WARMUP, DECAY = 0.1, 0.01
 
 
 def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """What `osler finetune` and `osler evaluate` run."""
+    """Run `osler finetune` and `osler evaluate`."""
     from osler.artifacts.bundle import Bundle
     from osler.artifacts.task_folder import TaskFolder
     from osler.stages.finetune.config import FinetuneRecipe, FinetuneTraining
@@ -62,26 +62,26 @@ def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
 
 
 def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """A usual Hugging Face script; windows and scoring are osler's, so that both sides are scored alike."""
+    """Run a usual Hugging Face script; windows and scoring are osler's, so that both sides are scored the same way."""
     import torch
     import transformers
 
     from osler.artifacts.task_folder import TaskFolder
+    from osler.artifacts.tokenizer import Tokenizer
     from osler.tasks.instances.base import make_builder
     from osler.tasks.scoring import score
-    from osler.text.subwords import SubwordTokenizer
 
     began = time.perf_counter()
     task = TaskFolder.open(options.task)
     builder = make_builder(
-        task.card, task.card.protocol, SubwordTokenizer.load(options.model), options.length, options.overlap
+        task.card, task.card.protocol, Tokenizer.open(options.model), options.length, options.overlap
     )
     protocol = task.card.protocol_named(task.card.protocol)
     records = {split: task.read(split) for split in ("train", "dev", "test")}
     instances = {split: builder.build(found, gold=split == "train").instances for split, found in records.items()}
 
     class Windows(torch.utils.data.Dataset):  # type: ignore[type-arg]
-        """The windows of a split; without gold the labels are left to the scorer."""
+        """Windows of a split; without gold they have no labels and only the scorer is used."""
 
         def __init__(self, split: str) -> None:
             self.found = instances[split]
@@ -139,12 +139,12 @@ def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     )
     trainer.train()
     trained = time.perf_counter() - began
-    trainer.compute_metrics = None  # it scores dev
+    trainer.compute_metrics = None  # it would score dev
     return {"train_seconds": trained, "f1": scored("test", trainer.predict(Windows("test")).predictions)}  # type: ignore[arg-type]
 
 
 def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """Sides in turns, a turn for each seed."""
+    """Run both sides in turns, once per seed."""
     results: dict[str, list[dict[str, float]]] = {"osler": [], "trainer": []}
     print(f"{'':<10}{'seed':>6}{'train s':>10}{'all s':>10}{'test f1':>10}")
     for seed in options.seeds:
@@ -175,7 +175,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--overlap", type=int, default=64)
     parser.add_argument("--lr", type=float, default=5e-5)
-    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto", help="of both sides")
+    parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto", help="precision of both sides")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--side", help=argparse.SUPPRESS)
@@ -185,7 +185,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print the table, or run one side of it."""
+    """Print the table, or run one side (in a child process)."""
     options = parse()
     if options.side:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -196,7 +196,7 @@ def main() -> None:
     results = compare(options)
     for name in ("train_seconds", "all_seconds"):
         ratio = results["trainer"][name] / results["osler"][name]
-        print(f"osler takes {ratio:.2f} times less ({name.replace('_', ' ')}, mean over {len(options.seeds)} seeds)")
+        print(f"osler is {ratio:.2f} times as fast ({name.replace('_', ' ')}, mean over {len(options.seeds)} seeds)")
     print(f"test f1: osler {100 * results['osler']['f1']:.2f}, Trainer {100 * results['trainer']['f1']:.2f}")
     if options.json:
         options.json.write_text(json.dumps({"date": time.strftime("%Y-%m-%d"), **results}, indent=1) + "\n")

@@ -1,9 +1,9 @@
-"""Does memory stay flat as a corpus grows? BC5CDR ten times and a hundred times over, prepared in a process of its own.
+"""Memory of `osler tasks prepare` as a corpus grows: BC5CDR repeated ten and a hundred times.
 
     python benchmarks/prepare.py [--times 10 100] [--data DIR]
 
-Prints peak resident memory, documents a second and the ratio of the memory of the largest run to the smallest. The copies have ids
-of their own. Without the public corpora, abstracts written by the synthetic clinic are replicated instead.
+Each size is prepared in its own process. Prints peak resident memory, documents per second and the ratio of the memory of the last
+size to the first. Every copy has new ids. Without the public corpora, notes of the synthetic clinic are repeated instead.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 NAMES = ["CDR_TrainingSet.PubTator.txt", "CDR_DevelopmentSet.PubTator.txt", "CDR_TestSet.PubTator.txt"]
+LABELS = {"DRUG": "Chemical", "PROBLEM": "Disease"}  # of the synthetic clinic and of BC5CDR
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run
 started = time.perf_counter()
 artifact = run(PrepareRecipe(task="bc5cdr", source=Path(sys.argv[1])), Path(sys.argv[2]))
@@ -47,7 +49,15 @@ def originals(data: Path) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as scratch:
         for name, split in zip(NAMES, ("train", "dev", "test"), strict=True):
             records = [
-                note.with_(spans=tuple(s for s in note.spans if not s.discontinuous), relations=(), id=str(number))
+                note.with_(
+                    spans=tuple(
+                        replace(span, label=LABELS[span.label])
+                        for span in note.spans
+                        if span.label in LABELS and not span.discontinuous
+                    ),
+                    relations=(),
+                    id=str(number),
+                )
                 for number, note in enumerate(notes(200, language="en", seed=0, split=split), 1)
             ]
             get_format("pubtator").write(records, Path(scratch) / name)
@@ -56,7 +66,7 @@ def originals(data: Path) -> dict[str, str]:
 
 
 def replicate(text: str, times: int, path: Path) -> None:
-    """Write the documents again and again, the number of the copy in front of each id."""
+    """Write the documents `times` times, with the number of the copy in front of each id."""
     with path.open("w", encoding="utf-8") as stream:
         for copy in range(times):
             stream.write(re.sub(r"(?m)^(?=\d+[|\t])", f"{copy + 1}00", text).rstrip("\n") + "\n\n")
@@ -84,7 +94,7 @@ def main() -> None:
             f"{times:>5} times: {done['documents']:>8,} documents, {done['mentions']:>10,} mentions, "
             f"{done['seconds']:6.1f} s, {rate:7,.0f} documents/s, peak {done['rss_mb']:6.0f} MB"
         )
-    print(f"memory of the last run to the first: {results[-1]['rss_mb'] / results[0]['rss_mb']:.2f}")
+    print(f"memory, last size to first: {results[-1]['rss_mb'] / results[0]['rss_mb']:.2f}")
 
 
 if __name__ == "__main__":

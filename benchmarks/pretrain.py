@@ -1,11 +1,11 @@
-"""Speed of pretraining: `osler pretrain` beside a Hugging Face Trainer script that does the same work, in one run.
+"""Speed of pretraining: `osler pretrain` against a Hugging Face Trainer script that does the same work.
 
     python benchmarks/pretrain.py --preset roberta-base --rows full --compile --seconds 40 --json out.json
 
 Both sides train the same model (the preset's configuration, random weights) on the same tokenised documents cut into the same
-pieces of at most 512, with 15 % masking, AdamW, clipping, a log line every few steps and checkpoints. Each side is a process of its
-own, and they run in turns (interleave.py). Only real tokens count, and for both sides only the work that must be done: the head on
-masked positions, attention inside a document.
+chunks of at most 512 tokens, with 15 % masking, AdamW, clipping, a log line every few steps and checkpoints. Each side is its own
+process, and they run in turns (interleave.py). Only real tokens count, and for both sides only the necessary work: the head on masked
+positions, attention inside a document.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 from interleave import Meeting, Side, interleave
 
 from osler.artifacts.token_shards import TokenShards
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator
@@ -35,10 +36,10 @@ from osler.stages.pretrain.tokenise import tokenise
 
 LENGTH = 512
 BEGIN, PAD, END = 0, 1, 2
-ROOM = LENGTH - 2  # beside <s> and </s>
-MEDIAN, MEAN = 180, 300  # tokens of a document
+ROOM = LENGTH - 2  # without <s> and </s>
+MEDIAN, MEAN = 180, 300  # tokens per document
 VALIDATION = 0.05
-ENDLESS = 1_000_000  # steps: the clock ends a side
+ENDLESS = 1_000_000  # steps: sides are stopped by time
 SHARED: dict[str, Any] = {"lr": 2e-4, "eps": 1e-6, "weight_decay": 0.01, "betas": (0.9, 0.98), "warmup": 200}
 COMMAND = [sys.executable, str(Path(__file__).resolve())]
 COLUMNS = (
@@ -49,7 +50,7 @@ COLUMNS = (
     ("TFLOP/s", "flops_per_second", 1e12, ".2f"),
     ("of peak", "share_of_peak", 1, ".1%"),
     ("memory GiB", "peak_memory_gib", 1, ".1f"),
-    ("tokens/update", "tokens_per_update", 1, ",.0f"),
+    ("tokens/step", "tokens_per_update", 1, ",.0f"),
     ("start s", "start_seconds", 1, ".1f"),
     ("osler is x", "osler_is_times", 1, ".2f"),
     ("steps alone x", "steps_alone_times", 1, ".2f"),
@@ -57,7 +58,7 @@ COLUMNS = (
 
 
 class GeneratedText(Recipe):
-    """What decides the generated documents."""
+    """Settings that decide the generated documents."""
 
     rows: str
     tokens: int
@@ -65,10 +66,9 @@ class GeneratedText(Recipe):
 
 
 def make_tokenizer(folder: Path, size: int) -> list[str]:
-    """Learn a byte-level BPE of exactly `size` entries from made-up words; those that it keeps whole."""
+    """Train a byte-level BPE of exactly `size` entries on made-up words; return the words that are one token."""
     from osler.stages.vocab.algorithms.bpe import train
     from osler.stages.vocab.config import VocabRecipe
-    from osler.stages.vocab.run import write_folder
 
     syllables = [onset + vowel for onset in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
     numbers = generator(0, "lexicon").choice(100**3, size=size + size // 4, replace=False)
@@ -78,13 +78,13 @@ def make_tokenizer(folder: Path, size: int) -> list[str]:
     if tokenizer.get_vocab_size() != size:
         raise SystemExit(f"the vocabulary ended at {tokenizer.get_vocab_size()} entries instead of {size}")
     folder.mkdir(parents=True)
-    write_folder(folder, tokenizer, LENGTH)
+    Tokenizer.write(folder, tokenizer, LENGTH, {})
     encodings = tokenizer.encode_batch(words, add_special_tokens=False)
     return [word for word, encoding in zip(words, encodings, strict=True) if len(encoding.ids) == 1]
 
 
 def document_lengths(rows: str, tokens: int) -> np.ndarray:
-    """Tokens of each document: log-normal, or multiples of a row when every row must be full."""
+    """Tokens of each document: log-normal, or a multiple of the row length if every row must be full."""
     if rows == "full":
         return np.full(-(-tokens // (4 * ROOM)), 4 * ROOM)
     spread = np.sqrt(2 * np.log(MEAN / MEDIAN))
@@ -93,7 +93,7 @@ def document_lengths(rows: str, tokens: int) -> np.ndarray:
 
 
 def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
-    """A corpus artifact whose documents have the drawn number of tokens, since every word is one; words follow Zipf."""
+    """Make a corpus whose documents have exactly the drawn number of tokens: every word is one token, drawn by Zipf's law."""
 
     def build(work: Workspace) -> None:
         import pyarrow as pa
@@ -119,16 +119,16 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     words = make_tokenizer(folder / "tokenizer", options.vocab)
     recipe = GeneratedText(rows=options.rows, tokens=options.tokens, vocab=options.vocab)
     corpus = make_corpus(folder / "corpus", recipe, words)
-    tokenise(corpus, folder / "tokenizer" / "tokenizer.json", folder / "tokens", VALIDATION)
+    tokenise(corpus, Tokenizer.open(folder / "tokenizer"), folder / "tokens", VALIDATION)
 
 
 def describe(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """What the training rows are like, and how the Trainer takes them."""
+    """Statistics of the training rows, and the batch size of the Trainer."""
     lengths = training_rows(folder).lengths
     if options.rows == "full" and set(lengths) != {LENGTH}:
         raise SystemExit("a row is not full")
     mean = float(lengths.mean())
-    # Rows of the Trainer that hold as many real tokens as osler's update, in passes of a given number of places.
+    # The Trainer's step has as many real tokens as osler's, in passes with a given number of positions.
     rows = options.batch_tokens * options.accumulate / mean
     accumulate = max(1, round(rows * LENGTH / (options.trainer_tokens or options.batch_tokens)))
     return {
@@ -142,12 +142,12 @@ def describe(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def training_rows(folder: Path) -> ChunkStream:
-    """The rows of both sides: documents cut into pieces that fit."""
+    """The rows of both sides: documents cut into chunks that fit."""
     return ChunkStream(TokenShards.open(folder / "tokens").split("train"), LENGTH, [BEGIN], [END], None)
 
 
 def osler_side(folder: Path, options: argparse.Namespace) -> None:
-    """What `osler pretrain` runs; the parent ends it with Ctrl-C."""
+    """Run `osler pretrain`; the parent stops it with Ctrl-C."""
     from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings
     from osler.stages.pretrain.run import run
 
@@ -170,7 +170,7 @@ def osler_side(folder: Path, options: argparse.Namespace) -> None:
 
 
 def trainer_side(folder: Path, options: argparse.Namespace) -> None:
-    """A usual Hugging Face script; it logs to a file as osler does, and ends at the step in which Ctrl-C comes."""
+    """Run a usual Hugging Face script that logs to a file as osler does and stops at the step in which Ctrl-C comes."""
     import torch
     import transformers
 
@@ -186,7 +186,7 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
     [stored] = rows.documents.shards  # the generated corpus is one row group
 
     class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
-        """The tokenised pieces, as run_mlm.py gives them to the collator."""
+        """The tokenised chunks, as run_mlm.py gives them to the collator."""
 
         def __len__(self) -> int:
             return len(rows.sizes)
@@ -197,7 +197,7 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
             return {"input_ids": ids, "special_tokens_mask": [1, *[0] * int(size), 1]}
 
     class LoggingTrainer(transformers.Trainer):
-        """Adds up real tokens on the device, without waiting for it, and logs to a file as osler does."""
+        """Counts real tokens on the device, without waiting for it, and logs to a file as osler does."""
 
         real: Any = 0
 
@@ -249,7 +249,7 @@ def trainer_side(folder: Path, options: argparse.Namespace) -> None:
 
 
 def write_memory(path: Path) -> None:
-    """The most memory this process used: on the GPU where there is one, else resident."""
+    """Write the peak memory of this process: on the GPU if there is one, else resident."""
     import torch
 
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -257,7 +257,7 @@ def write_memory(path: Path) -> None:
 
 
 def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """All sides in turns, with what they share."""
+    """Run all sides in turns and return their figures."""
     import torch
     import transformers
 
@@ -265,7 +265,7 @@ def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     from osler.nn.presets import preset_config
 
     cuda = torch.cuda.is_available()
-    # In a process of its own, so that this one holds no memory on the GPU while the sides run.
+    # In a child process, so that this one holds no GPU memory while the sides run.
     peak = float(subprocess.run([*COMMAND, "--side", "peak"], check=True, capture_output=True, text=True).stdout)
     config = preset_config(options.preset, vocab_size=options.vocab, pad_token_id=PAD, max_length=LENGTH)
     work = flops_per_token(config, length=options.about["keys_seen"], masked_fraction=0.15)
@@ -285,7 +285,7 @@ def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         for name, figures in results.items():
             memory = runs / f"{name}.memory"
             if not memory.exists():
-                raise SystemExit(f"{name} failed at its end:\n{(runs / f'{name}.output').read_text()[-4000:]}")
+                raise SystemExit(f"{name} failed while stopping:\n{(runs / f'{name}.output').read_text()[-4000:]}")
             figures["peak_memory_gib"] = int(memory.read_text()) / 2**30
             figures["flops_per_second"] = figures["tokens_per_second"] * work
             figures["osler_is_times"] = results["osler"]["tokens_per_second"] / figures["tokens_per_second"]
@@ -323,25 +323,27 @@ def parse() -> argparse.Namespace:
         "--preset", choices=["tiny", "roberta-base", "roberta-large"], default="roberta-base" if cuda else "tiny"
     )
     parser.add_argument("--rows", choices=["full", "natural"], default="full")
-    parser.add_argument("--compile", action="store_true", help="the Trainer with torch_compile too")
+    parser.add_argument("--compile", action="store_true", help="also run the Trainer with torch_compile")
     parser.add_argument("--padding", choices=["512", "longest"], default="512", help="what the Trainer pads rows to")
     parser.add_argument("--seconds", type=float, default=40.0, help="measured time of each side")
     parser.add_argument("--rounds", type=int, default=2, help="turns in which each side gets its seconds")
     parser.add_argument("--warmup-steps", type=int, default=20 if cuda else 10, help="steps before the clock starts")
-    parser.add_argument("--batch-tokens", type=int, help="real tokens of a pass")
-    parser.add_argument("--accumulate", type=int, default=2 if cuda else 1, help="passes an update")
-    parser.add_argument("--tokens", type=int, default=4_000_000 if cuda else 400_000, help="generated, about")
+    parser.add_argument("--batch-tokens", type=int, help="real tokens per pass")
+    parser.add_argument("--accumulate", type=int, default=2 if cuda else 1, help="passes per step")
     parser.add_argument(
-        "--trainer-tokens", type=int, help="places of a pass of the Trainer; as --batch-tokens by default"
+        "--tokens", type=int, default=4_000_000 if cuda else 400_000, help="tokens to generate, approximately"
     )
-    parser.add_argument("--vocab", type=int, help="entries of the vocabulary")
+    parser.add_argument(
+        "--trainer-tokens", type=int, help="positions per pass of the Trainer; --batch-tokens by default"
+    )
+    parser.add_argument("--vocab", type=int, help="vocabulary size")
     parser.add_argument("--workers", type=int, default=4 if cuda else 0, help="loader processes of the Trainer")
     parser.add_argument("--log-every", type=int, default=5)
-    parser.add_argument("--checkpoint-every", type=int, default=100, help="steps, on both sides")
-    parser.add_argument("--data", type=Path, help="keep the generated documents here, for other runs")
-    parser.add_argument("--prepare", action="store_true", help="only make the documents of --data")
-    parser.add_argument("--meet", type=Path, help="a folder where runs started at once wait for each other")
-    parser.add_argument("--meet-runs", type=int, default=1, help="how many of them")
+    parser.add_argument("--checkpoint-every", type=int, default=100, help="steps between checkpoints, on both sides")
+    parser.add_argument("--data", type=Path, help="keep the generated documents here for other runs")
+    parser.add_argument("--prepare", action="store_true", help="only generate the documents in --data")
+    parser.add_argument("--meet", type=Path, help="folder through which runs started together wait for each other")
+    parser.add_argument("--meet-runs", type=int, default=1, help="number of runs that meet")
     parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=Path, help=argparse.SUPPRESS)
@@ -353,7 +355,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print the table, or run one side of it."""
+    """Print the table, or run one side (in a child process)."""
     options = parse()
     if options.side == "peak":
         import torch
@@ -373,9 +375,9 @@ def main() -> None:
         print(
             f"{options.preset}: {about['tokens']:,} tokens in {about['rows']:,} rows of {about['mean_row']:.0f} on average"
         )
-        print(f"osler: {options.accumulate} x {options.batch_tokens:,} tokens an update")
+        print(f"osler: {options.accumulate} x {options.batch_tokens:,} tokens per step")
         print(
-            f"Trainer: {about['trainer_accumulate']} x {about['trainer_rows']} rows an update, padded to {options.padding}"
+            f"Trainer: {about['trainer_accumulate']} x {about['trainer_rows']} rows per step, padded to {options.padding}"
         )
         print(" " * 16, *(title for title, *_ in COLUMNS), sep="  ")
         result = compare(folder, options)

@@ -1,4 +1,4 @@
-"""Speed of sentence splitting: osler beside pysbd (where it is installed) and a naive regular expression.
+"""Speed of sentence splitting: osler against pysbd (if installed) and a naive regular expression.
 
 python benchmarks/sentences.py [--file NOTES.txt] [--language en] [--megabytes 2]
 """
@@ -29,7 +29,7 @@ NAIVE = re.compile(r"(?<=[.!?])\s+")
 
 
 def generated(language: str, characters: int) -> list[str]:
-    """Notes of about two thousand characters, always the same."""
+    """Generate notes of about two thousand characters, always the same."""
     parts = PARTS[language].split("|")
     choices = np.random.default_rng(0).integers(len(parts), size=characters // 25)
     text = "".join(parts[i] + ("\n" if parts[i][-1] != "." else " ") for i in choices)[:characters]
@@ -39,7 +39,7 @@ def generated(language: str, characters: int) -> list[str]:
 def main() -> None:
     """Run all splitters over the same notes and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--file", type=Path, help="notes divided by blank lines, instead of generated ones")
+    parser.add_argument("--file", type=Path, help="notes separated by blank lines, instead of generated ones")
     parser.add_argument("--language", choices=PARTS, default="en")
     parser.add_argument("--megabytes", type=float, default=2.0)
     options = parser.parse_args()
@@ -54,7 +54,7 @@ def main() -> None:
         "naive regex": (NAIVE.split, len(notes)),
     }
     if importlib.util.find_spec("pysbd"):
-        # pysbd is slow enough for a tenth of the notes to give its speed
+        # pysbd is so slow that a tenth of the notes is enough to measure it.
         pysbd = importlib.import_module("pysbd")
         splitters["pysbd"] = (pysbd.Segmenter(language=options.language, clean=False).segment, -(-len(notes) // 10))
     rates: dict[str, float] = {}

@@ -1,12 +1,12 @@
-"""Speed of a study: small runs that share one machine beside the same runs one after the other.
+"""Speed of a study: small runs that share one machine against the same runs one after another.
 
     python benchmarks/study.py --tasks tasks/ncbi-disease tasks/s800 --model encoder --epochs 3 --json out.json
 
-One recipe, run twice by `osler study run` as a user runs it: with several runs at a time (`--workers 0` chooses how many), and with
-`--workers 1`, one run after the other in the command's own process. The shared side goes first, so that whatever the first one warms
-(the file cache) helps the other. Each has folders and a store of its own. Seconds are those of the whole command: imports, all runs,
-their evaluation on dev and test, the tables. Runs of both sides have the same content address, so their scores are compared run by
-run: on a CPU they must be equal (`--threads` fixes the threads of a run there), on a GPU they may differ in the order of additions.
+Runs one recipe twice with `osler study run`: with several runs at a time (`--workers 0` chooses how many), and with `--workers 1`, one
+run after another in the command's own process. The shared side goes first, so a warm file cache can only help the other side. Each
+side has its own folders and store. Seconds are those of the complete command: imports, all runs, their evaluation on dev and test,
+and the tables. Runs of both sides have the same content address, so scores are compared run by run. On a CPU they must be equal
+(`--threads` fixes the threads per run there); on a GPU they may differ because the order of additions varies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RECIPE, STORE = "study.toml", "runs"
 
 
 def write_recipe(options: argparse.Namespace, folder: Path, *, cpu: bool) -> int:
-    """Write the study's recipe; returns how many runs it has."""
+    """Write the study's recipe and return its number of runs."""
     train: dict[str, Any] = {"checkpoint_every": 0}
     if cpu:
         train["threads"] = options.threads
@@ -53,7 +53,7 @@ def write_recipe(options: argparse.Namespace, folder: Path, *, cpu: bool) -> int
 
 
 def run_side(folder: Path, name: str, workers: int) -> float:
-    """Seconds of the whole command."""
+    """Run one side and return the seconds the command took."""
     store = folder / name / STORE
     command = [
         sys.executable,
@@ -75,7 +75,7 @@ def run_side(folder: Path, name: str, workers: int) -> float:
 
 
 def scores(store: Path) -> dict[str, dict[str, float]]:
-    """By the content address of a run: its dev and test scores."""
+    """Dev and test scores by the content address of a run."""
     found = {}
     for run in sorted(store.iterdir()):
         if not (run / "spec.json").is_file():
@@ -88,12 +88,12 @@ def scores(store: Path) -> dict[str, dict[str, float]]:
 
 
 def busy_seconds(store: Path) -> float:
-    """The time that all runs of a side took together, each by its own clock."""
+    """Total time of a side's runs, each by its own clock."""
     return sum(float(json.loads(path.read_text())["seconds"]) for path in store.glob("*/status.json"))
 
 
 def differences(sides: list[dict[str, dict[str, float]]], split: str) -> list[float]:
-    """How far the two sides' scores of each run are apart."""
+    """Difference between the two sides' scores, run by run."""
     first, second = sides
     if first.keys() != second.keys():
         raise SystemExit(f"the two sides did not do the same runs: {len(first)} and {len(second)}")
@@ -101,22 +101,22 @@ def differences(sides: list[dict[str, dict[str, float]]], split: str) -> list[fl
 
 
 def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Both sides, the shared one first."""
+    """Run both sides, the shared one first."""
     import torch
     import transformers
 
     cpu = not torch.cuda.is_available()
     count = write_recipe(options, folder, cpu=cpu)
-    machine = f"CPU, {options.threads} threads a run" if cpu else torch.cuda.get_device_name()
+    machine = f"CPU, {options.threads} threads per run" if cpu else torch.cuda.get_device_name()
     print(f"{count} runs of {options.epochs} epochs on {machine}; the shared side goes first", flush=True)
-    print(f"{'':<22}{'seconds':>10}{'s a run':>10}{'mean test':>12}")
+    print(f"{'':<22}{'seconds':>10}{'s per run':>10}{'mean test':>12}")
     sides: dict[str, dict[str, Any]] = {}
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name, workers in (("shared", options.workers), ("one-after-the-other", 1)):
         seconds = run_side(folder, name, workers)
         found[name] = scores(folder / name / STORE)
         if len(found[name]) != count:
-            raise SystemExit(f"{name}: {len(found[name])} runs are there, {count} were asked for")
+            raise SystemExit(f"{name}: expected {count} runs, found {len(found[name])}")
         busy = busy_seconds(folder / name / STORE)
         test = mean(score["test"] for score in found[name].values())
         sides[name] = {"workers": workers, "seconds": seconds, "run_seconds": busy / count, "mean_test": test}
@@ -140,32 +140,32 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=Path, nargs="+", required=True, help="prepared tasks with a dev and a test")
+    parser.add_argument("--tasks", type=Path, nargs="+", required=True, help="prepared tasks with dev and test splits")
     parser.add_argument("--model", type=Path, required=True, help="an encoder folder")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 3e-4])
-    parser.add_argument("--seeds", type=int, default=5, help="how many: tasks x rates x seeds runs in all")
-    parser.add_argument("--workers", type=int, default=0, help="of the shared side; 0 chooses")
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 3e-4], help="learning rates")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds; there are tasks x rates x seeds runs")
+    parser.add_argument("--workers", type=int, default=0, help="workers of the shared side; 0 chooses")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--fraction", type=float, default=1.0, help="share of the training documents")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of a run, where there is no GPU")
+    parser.add_argument("--fraction", type=float, default=1.0, help="share of the training documents to use")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads per run if there is no GPU")
     parser.add_argument(
-        "--tolerance", type=float, default=0.05, help="how far the scores of a run may be apart on a GPU"
+        "--tolerance", type=float, default=0.05, help="largest difference of a run's scores allowed on a GPU"
     )
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     if options.workers == 1:
-        parser.error("--workers 1 is the other side; give 0 or at least 2")
+        parser.error("--workers must be 0 or at least 2: one worker is the other side")
     return options
 
 
 def main() -> None:
-    """Print both sides, their ratio and how far their scores are apart."""
+    """Print both sides, their ratio and how much their scores differ."""
     options = parse()
     with tempfile.TemporaryDirectory(prefix="study-benchmark-") as folder:
         result = compare(options, Path(folder))
-    print(f"sharing takes {result['shared_is_times']:.2f} times less")
+    print(f"sharing is {result['shared_is_times']:.2f} times as fast")
     for split, most in result["largest_difference"].items():
         usual = result["mean_difference"][split]
         print(f"{split} scores of the same run: {100 * most:.3f} points apart at most, {100 * usual:.3f} on average")

@@ -6,27 +6,63 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from osler.api import (
+        Annotator,
+        annotate,
+        convert,
+        corpus,
+        distill,
+        evaluate,
+        export,
+        finetune,
+        load,
+        pretrain,
+        study,
+        tasks_check,
+        tasks_prepare,
+        tasks_synthesize,
+        vocab,
+    )
     from osler.core.errors import OslerError
     from osler.text.document import Document, Relation, Span, TextPair
 
 __version__ = "0.1.0"
 
-# Loaded on first use, so that `import osler` stays instant and never brings torch with it.
-_LAZY = {
-    "Document": "osler.text.document",
-    "OslerError": "osler.core.errors",
-    "Relation": "osler.text.document",
-    "Span": "osler.text.document",
-    "TextPair": "osler.text.document",
-}
+__all__ = [
+    "Annotator",
+    "Document",
+    "OslerError",
+    "Relation",
+    "Span",
+    "TextPair",
+    "__version__",
+    "annotate",
+    "convert",
+    "corpus",
+    "distill",
+    "evaluate",
+    "export",
+    "finetune",
+    "load",
+    "pretrain",
+    "study",
+    "tasks_check",
+    "tasks_prepare",
+    "tasks_synthesize",
+    "vocab",
+]
 
-__all__ = ["Document", "OslerError", "Relation", "Span", "TextPair", "__version__"]
+_ELSEWHERE = {
+    "OslerError": "osler.core.errors",
+    **dict.fromkeys(("Document", "Relation", "Span", "TextPair"), "osler.text.document"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'osler' has no attribute {name!r}")
+    # Imported on first use, so that `import osler` takes milliseconds and never imports torch.
+    if name not in __all__:
+        raise AttributeError(f"module 'osler' has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE.get(name, "osler.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 from osler.cli.main import app
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, UnknownNameError
 from osler.formats.registry import FORMATS, get_format
-from osler.stages.prepare.convert import Conversion, ConvertRecipe, capabilities, run
+from osler.stages.prepare.config import ConvertRecipe
+from osler.stages.prepare.convert import Conversion, capabilities, run
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 NOTE = Document(
@@ -193,7 +194,7 @@ def test_the_format_is_seen_and_the_result_is_the_bare_file(brat: Path, tmp_path
     out = tmp_path / "notes.bioc.xml"
     done = osler(brat, "--to", "bioc", "--out", out)
     assert done.exit_code == 0, done.output
-    assert "as brat (seen from its files)" in done.stderr
+    assert "as brat (detected)" in done.stderr
     assert "nothing was lost" in done.stderr
     assert done.stdout.strip() == str(out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes", "notes.bioc.xml"]
@@ -248,7 +249,7 @@ def test_a_broken_input_leaves_nothing_and_names_file_and_line(brat: Path, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes"]
     done = osler(brat, "--to", "jsonl", "--out", out, "--tolerant")
     assert done.exit_code == 0
-    assert "defects of the input: 1 bad-span, 1 text-mismatch" in done.stderr
+    assert "defects in the input: 1 bad-span, 1 text-mismatch" in done.stderr
     assert json.loads((tmp_path / "notes.jsonl.loss.json").read_text())["defects"] == {
         "bad-span": 1,
         "text-mismatch": 1,

@@ -1,4 +1,4 @@
-"""Notes of the synthetic clinic, made once for all tests here."""
+"""Notes of the synthetic clinic, made once for these tests."""
 
 from __future__ import annotations
 

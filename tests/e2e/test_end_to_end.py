@@ -276,3 +276,13 @@ def test_two_processes_pretrain_as_one_does(osler, demo, tmp_path):
     assert two.returncode == 0, two.stderr
     assert losses(tmp_path / "one") == pytest.approx(losses(tmp_path / "two"), abs=1e-5)
     assert two.stderr.count("encoder made") == 1
+
+
+def test_the_python_example_of_the_readme_runs(demo, tmp_path):
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    example = readme.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "full").symlink_to(demo)
+    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip(), "the example found nothing in its sentence"

@@ -20,25 +20,14 @@ def test_by_hand() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60),
-    st.sampled_from(["uniform", "quantile"]),
-)
-def test_bins_agree_with_scikit_learn(pairs: list[tuple[float, bool]], strategy: str) -> None:
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
+def test_bins_agree_with_scikit_learn(pairs: list[tuple[float, bool]]) -> None:
     sure, right = np.array([s for s, _ in pairs]), np.array([r for _, r in pairs])
-    if strategy == "quantile" and len(set(np.quantile(sure, np.linspace(0, 1, 8)))) < 8:
-        return  # scikit-learn keeps empty quantile bins apart, this joins them
-    result = calibration(sure.tolist(), right.tolist(), bins=7, strategy=strategy)  # type: ignore[arg-type]
-    accuracy, confidence = calibration_curve(right, sure, n_bins=7, strategy=strategy, pos_label=True)
+    result = calibration(sure.tolist(), right.tolist(), bins=7)
+    accuracy, confidence = calibration_curve(right, sure, n_bins=7, pos_label=True)
     np.testing.assert_allclose([part.accuracy for part in result.bins], accuracy)
     np.testing.assert_allclose([part.confidence for part in result.bins], confidence)
     assert sum(part.count for part in result.bins) == len(pairs)
-
-
-def test_equal_confidences_share_one_quantile_bin() -> None:
-    result = calibration([0.7] * 10, [True] * 7 + [False] * 3, strategy="quantile")
-    assert len(result.bins) == 1
-    assert result.expected_error == pytest.approx(0)
 
 
 def test_bad_input() -> None:

@@ -13,17 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from osler.clinic import abstracts, notes
-from osler.clinic.entailment import entailment_pairs
+from osler.clinic import abstracts, entailment_pairs, notes, similarity_pairs
+from osler.clinic.distributions.rewriting import contiguous, edited, relabelled
 from osler.clinic.labels import Language, Split
-from osler.clinic.similarity import similarity_pairs
+from osler.clinic.synthesize import SynthesizeRecipe
+from osler.clinic.synthesize import run as synthesize
 from osler.formats.output import output_file
 from osler.formats.registry import get_format
 from osler.stages.prepare.run import jobs, run_all
-from osler.stages.synthesize.config import SynthesizeRecipe
-from osler.stages.synthesize.run import run as synthesize
 from osler.tasks.catalogue import load_card
-from osler.tasks.synthesis.rewriting import contiguous, edited, relabelled
 from osler.text.document import Document, Record, Span
 from osler.text.sentences import sentences
 

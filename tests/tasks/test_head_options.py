@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from osler.artifacts.tokenizer import Tokenizer
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
 from osler.tasks.instances.base import IGNORED, HeadOptions, make_builder
@@ -22,7 +23,7 @@ TEXT = "He was given aspirin 81 mg for chest pain."
 
 @pytest.fixture(scope="module")
 def tokens(tokenizer_folder) -> SubwordTokenizer:
-    return SubwordTokenizer.load(tokenizer_folder)
+    return Tokenizer.open(tokenizer_folder)
 
 
 def enumerated(scores: np.ndarray, steps: np.ndarray) -> dict[tuple[int, ...], float]:

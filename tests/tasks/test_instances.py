@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.errors import InputError
 from osler.tasks.card import TaskCard
 from osler.tasks.instances.base import IGNORED, make_builder
@@ -26,7 +27,7 @@ def card(kind: str, labels=("DRUG", "PROBLEM"), **more) -> TaskCard:
 
 @pytest.fixture(scope="module")
 def tokens(tokenizer_folder) -> SubwordTokenizer:
-    return SubwordTokenizer.load(tokenizer_folder)
+    return Tokenizer.open(tokenizer_folder)
 
 
 TEXT = "He was given aspirin 81 mg for chest pain. Warfarin was stopped because of bleeding; no fever."
@@ -119,7 +120,7 @@ def test_what_a_flat_tagger_cannot_say_is_counted_and_stays_in_gold(tokens):
 @settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="ab é漢😀.,\n\t 0", max_size=60), st.integers(8, 20))
 def test_any_text_can_be_tagged(tokenizer_folder, text, max_length):
-    tokens = SubwordTokenizer.load(tokenizer_folder)
+    tokens = Tokenizer.open(tokenizer_folder)
     document = Document("d", text)
     builder = make_builder(card("tagging"), None, tokens, max_length, 2)
     instances = builder.build([document], gold=False).instances

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
+from osler.artifacts.tokenizer import Tokenizer as TokenizerFolder
 from osler.tasks.card import Kind
 from osler.tasks.catalogue import all_cards, load_card
 from osler.tasks.instances.base import joined, make_builder, sentences_of
@@ -20,7 +21,7 @@ TEXT = "He took aspirin and warfarin daily. Ibuprofen was stopped ."
 
 @pytest.fixture(scope="module")
 def tokens(tokenizer_folder) -> SubwordTokenizer:
-    return SubwordTokenizer.load(tokenizer_folder)
+    return TokenizerFolder.open(tokenizer_folder)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from osler.artifacts.task_folder import TaskFolder
-from osler.stages.prepare.check import Report, check
+from osler.stages.prepare.check import CheckReport, check
 from osler.stages.prepare.run import PrepareOutcome, jobs, run_all
 from osler.tasks.catalogue import all_cards, load_card
 from osler.tasks.instances.relation import RelationBuilder
@@ -66,7 +66,7 @@ def outcomes(data_dir, tmp_path_factory) -> dict[str, PrepareOutcome]:
 
 
 @pytest.fixture(scope="module")
-def report(outcomes) -> Report:
+def report(outcomes) -> CheckReport:
     """Everything but folds 3 to 10, which would only make the check slower."""
     wanted = [o for o in outcomes.values() if o.status == "made" and o.job.fold in (None, 1, 2)]
     return check([TaskFolder.open(outcome.job.out) for outcome in sorted(wanted, key=lambda o: o.job.name)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from osler.core.errors import InputError
 from osler.text.document import Span
-from osler.text.tags import Extent, Repair, Scheme, chunks, label_set, spans_to_tags, tags_to_spans, transitions
+from osler.text.tags import Repair, Scheme, chunks, label_set, spans_to_tags, tags_to_spans, transitions
 from osler.text.words import words
 
 BIO, BIOES = Scheme.BIO, Scheme.BIOES
@@ -58,9 +58,9 @@ any_span = st.builds(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(any_span, max_size=6), st.sampled_from(Scheme), st.sampled_from(Extent))
-def test_every_span_is_expressed_or_handed_back(spans: list[Span], scheme: Scheme, extent: Extent) -> None:
-    result = spans_to_tags(spans, WORDS, scheme, extent)
+@given(st.lists(any_span, max_size=6), st.sampled_from(Scheme))
+def test_every_span_is_expressed_or_handed_back(spans: list[Span], scheme: Scheme) -> None:
+    result = spans_to_tags(spans, WORDS, scheme)
     back = tags_to_spans(result.tags, WORDS, scheme, STRICT)
     lost = {span.key for span in [*result.unexpressed, *result.inexact]}
     assert {span.key for span in spans} - lost <= {span.key for span in back}
@@ -95,10 +95,6 @@ def test_of_copies_the_first_is_handed_back() -> None:
 def test_discontinuous_spans() -> None:
     gap = Span(((3, 13), (19, 23)), "X")
     assert spans_to_tags([gap], WORDS, BIO).unexpressed == [gap]
-    covered = spans_to_tags([gap], WORDS, BIO, Extent.COVER)
-    assert covered.tags == ["O", "B-X", *["I-X"] * 6, "O", "O"]
-    assert covered.inexact == [gap]
-    assert covered.unexpressed == []
     # Broken at a line end only: no word lies between the fragments.
     touching = Span(((3, 13), (14, 18)), "X")
     assert spans_to_tags([touching], WORDS, BIO).inexact == [touching]

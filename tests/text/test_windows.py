@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.core.errors import RecipeError
-from osler.text.windows import Window, merge, windows
+from osler.text.windows import Window, windows
 
 shapes = st.integers(1, 12).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))
 
@@ -33,8 +33,6 @@ def check_partition(found: list[Window], n_tokens: int, size: int) -> None:
         assert window.start <= window.core_start < window.core_end <= window.end <= window.start + size
     for before, after in itertools.pairwise(found):
         assert before.start < after.start <= before.end < after.end
-    values = [[(window.index, token) for token in range(window.start, window.end)] for window in found]
-    assert [token for _, token in merge(found, values)] == decided
 
 
 @settings(max_examples=150, deadline=None)
@@ -105,12 +103,3 @@ def test_boundaries_need_no_edges_and_no_order() -> None:
 def test_impossible_shapes_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(RecipeError, match="overlap from 0 to size - 1"):
         windows(10, size, overlap)
-
-
-def test_merge_wants_a_value_for_every_token() -> None:
-    found = windows(10, 6, 2)
-    assert merge(found, ["aaaaaa", "bbbbbb"]) == list("aaaaabbbbb")
-    with pytest.raises(ValueError, match="window 1 has 6 tokens and 5 values"):
-        merge(found, ["aaaaaa", "bbbbb"])
-    with pytest.raises(ValueError, match="shorter"):
-        merge(found, ["aaaaaa"])

@@ -1,4 +1,4 @@
-"""Words: what they are, and that nothing but whitespace lies between them."""
+"""Words: what they are, that only whitespace lies between them, and how they relate to sub-words of all kinds of tokenizers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from osler.text.words import words
+from osler.text.words import covered, trim_offsets, word_of_subword, words
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,118 @@ def test_no_word_begins_with_a_mark_that_has_a_base(text: str) -> None:
 def test_words_do_not_depend_on_what_is_elsewhere(left: str, right: str) -> None:
     alone = [(start + len(left) + 1, end + len(left) + 1) for start, end in words(right)]
     assert words(f"{left} {right}") == words(left) + alone
+
+
+TEXT = (
+    "El niño de 5 años 👩\u200d⚕\ufe0f tomó 2,5mg/kg de ibuprofeno.\r\n"
+    "E\u0301tude: cœur naïf, fièvre à 38,5\u00a0°C\t(le 3/4).  患者は発熱 ﬁbrosis µg\u200bx — fin\n\n"
+)
+SPECIALS = ["<unk>", "<s>", "</s>"]
+
+
+def train(tokenizer: Tokenizer, trainer: trainers.Trainer, *, frame: bool = True) -> Tokenizer:
+    """Train on the text and put special tokens around what is encoded."""
+    tokenizer.train_from_iterator([TEXT] * 3, trainer)
+    if frame:
+        ids = [(token, tokenizer.token_to_id(token)) for token in SPECIALS[1:]]
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ids)
+    return tokenizer
+
+
+def byte_level(trim: bool, prefix: bool) -> Tokenizer:
+    """Byte-level BPE small enough to spread characters over several tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=280, initial_alphabet=alphabet, special_tokens=SPECIALS, show_progress=False
+    )
+    train(tokenizer, trainer, frame=False)
+    ends = [(token, tokenizer.token_to_id(token)) for token in ("</s>", "<s>")]
+    tokenizer.post_processor = processors.RobertaProcessing(*ends, trim_offsets=trim, add_prefix_space=prefix)
+    return tokenizer
+
+
+def word_piece() -> Tokenizer:
+    """WordPiece that lowers case and strips accents, so that pieces and characters differ in number."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=90, special_tokens=SPECIALS, show_progress=False)
+    return train(tokenizer, trainer)
+
+
+def unigram(normalize: bool) -> Tokenizer:
+    """Unigram with a blank marker before each word."""
+    tokenizer = Tokenizer(models.Unigram())
+    if normalize:
+        tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=120, unk_token="<unk>", special_tokens=SPECIALS, show_progress=False)
+    return train(tokenizer, trainer)
+
+
+TOKENIZERS = {
+    "byte-level": lambda: byte_level(trim=False, prefix=False),
+    "byte-level trimmed": lambda: byte_level(trim=True, prefix=True),
+    "word-piece": word_piece,
+    "unigram": lambda: unigram(normalize=False),
+    "unigram normalized": lambda: unigram(normalize=True),
+}
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def offsets(request: pytest.FixtureRequest) -> list[tuple[int, int]]:
+    """What a tokenizer of each kind says about the text."""
+    found: list[tuple[int, int]] = TOKENIZERS[request.param]().encode(TEXT).offsets
+    assert found[0] == found[-1] == (0, 0)
+    return found
+
+
+def test_trimmed_offsets_hold_no_outer_whitespace(offsets: list[tuple[int, int]]) -> None:
+    trimmed = trim_offsets(TEXT, offsets)
+    assert len(trimmed) == len(offsets)
+    assert trimmed[0] == trimmed[-1] == (0, 0)
+    for (start, end), (old_start, old_end) in zip(trimmed, offsets, strict=True):
+        assert old_start <= start <= end <= old_end
+        assert TEXT[start:end] == TEXT[old_start:old_end].strip()
+
+
+def test_a_subword_belongs_to_the_first_word_it_touches(offsets: list[tuple[int, int]]) -> None:
+    ranges, trimmed = words(TEXT), trim_offsets(TEXT, offsets)
+    for (start, end), word in zip(trimmed, word_of_subword(ranges, trimmed), strict=True):
+        touched = [i for i, (s, e) in enumerate(ranges) if s < end and start < e]
+        assert word == (touched[0] if touched else None)
+
+
+def test_blanks_before_a_word_change_nothing(offsets: list[tuple[int, int]]) -> None:
+    ranges = words(TEXT)
+    assert word_of_subword(ranges, offsets) == word_of_subword(ranges, trim_offsets(TEXT, offsets))
+
+
+def test_a_character_spread_over_tokens_is_one_word() -> None:
+    text = "a 👩 b"
+    offsets = [(0, 0), (0, 1), (1, 3), (2, 3), (2, 3), (3, 5), (0, 0)]
+    owners = word_of_subword(words(text), offsets)
+    assert owners == [None, 0, 1, 1, 1, 2, None]
+
+
+def test_one_token_over_several_words() -> None:
+    text = "5mg/kg"
+    ranges = words(text)
+    assert word_of_subword(ranges, [(0, 3), (3, 6)]) == [0, 2]
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert trim_offsets("", []) == []
+    assert word_of_subword([], [(0, 0), (0, 2)]) == [None, None]
+    assert word_of_subword([(0, 4)], [(2, 2), (0, 0), (4, 4)]) == [None, None, None]
+    assert trim_offsets(" \n", [(0, 1), (0, 2), (2, 2)]) == [(1, 1), (2, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [(0, 9, [0, 1, 2]), (1, 2, [0]), (2, 3, []), (3, 3, []), (2, 4, [1]), (4, 7, [1, 2]), (8, 9, []), (0, 0, [])],
+)
+def test_covered(start: int, end: int, expected: list[int]) -> None:
+    assert list(covered([(0, 2), (3, 5), (6, 8)], start, end)) == expected

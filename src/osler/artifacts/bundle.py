@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import write_atomic
@@ -21,7 +22,7 @@ from osler.tasks.instances.base import Builder, HeadOptions, Instance, document_
 from osler.tasks.scoring import Scored, score
 from osler.text.document import Document, Record, Relation, Span, number_spans
 from osler.text.label_scores import noted_scores, score_key
-from osler.text.subwords import SubwordTokenizer, copy_tokenizer
+from osler.text.subwords import SubwordTokenizer
 
 FILE = "bundle.json"
 
@@ -131,13 +132,13 @@ class Bundle:
         spec = BundleSpec.load(folder)
         model = MultiHeadModel.load(folder)
         name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        return cls(model.to(name), SubwordTokenizer.load(folder), spec)
+        return cls(model.to(name), Tokenizer.open(folder), spec)
 
     def save(self, folder: Path, tokenizer_from: Path) -> None:
         """Write the folder: Hugging Face encoder, heads, tokenizer and what the heads mean."""
         self.model.save(folder)
         self.spec.save(folder)
-        copy_tokenizer(tokenizer_from, folder)
+        Tokenizer.open(tokenizer_from).copy_to(folder)
 
     @cached_property
     def builders(self) -> dict[str, Builder]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tomli_w
 
 from osler.core.artifact import Artifact
 from osler.core.config import read_toml, validate
 from osler.core.errors import ArtifactError, writing
-from osler.core.files import undamaged
+from osler.core.files import undamaged, write_atomic
 from osler.tasks.card import TaskCard
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
@@ -55,10 +57,99 @@ DOCUMENT_SCHEMA = pa.schema(
 PAIR_SCHEMA = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
 
 
-class RecordWriter:
-    """Writes records to a Parquet file, a batch at a time."""
+class TaskFolder:
+    """A prepared task on disk."""
 
-    def __init__(self, path: Path, *, pairs: bool = False) -> None:
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.card = validate(TaskCard, read_toml(artifact.path / CARD), where=str(artifact.path / CARD))
+
+    @classmethod
+    def open(cls, path: Path) -> TaskFolder:
+        return cls(Artifact.open(path, kind="task"))
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that exist, in the usual order."""
+        return in_order(path.stem for path in self.artifact.path.glob("*.parquet"))
+
+    def stream(self, split: str) -> Iterator[Record]:
+        """Return an iterator over the records of one split."""
+        if split not in self.splits:
+            raise ArtifactError(
+                f"no split {split!r}", where=self.artifact.path, fix=f"Use one of: {', '.join(self.splits)}"
+            )
+        return read_records(self.artifact.path / f"{split}.parquet")
+
+    def read(self, split: str) -> list[Record]:
+        """Return all records of one split."""
+        return list(self.stream(split))
+
+    def held_out(self, trained_on: Sequence[str] = ("train",)) -> Iterator[Record]:
+        """Yield the records of every split that is not trained on."""
+        for split in self.splits:
+            if split not in trained_on:
+                yield from self.stream(split)
+
+    def uncompressed_bytes(self, split: str) -> int:
+        """Size of a split before compression; 0 if it does not exist."""
+        if split not in self.splits:
+            return 0
+        metadata = pq.ParquetFile(self.artifact.path / f"{split}.parquet").metadata
+        return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+
+
+class TaskWriter:
+    """Writes the files of a task folder: each record to the file of its split, and the card."""
+
+    def __init__(self, folder: Path, *, pairs: bool) -> None:
+        self._folder = folder
+        self._pairs = pairs
+        self._stack = ExitStack()
+        self._writers: dict[str, _RecordWriter] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def add(self, split: str, record: Record) -> None:
+        if split not in self._writers:
+            writer = _RecordWriter(self._folder / f"{split}.parquet", pairs=self._pairs)
+            self._writers[split] = self._stack.enter_context(writer)
+        self._writers[split].write(record)
+
+    def write_card(self, card: TaskCard) -> None:
+        write_atomic(self._folder / CARD, tomli_w.dumps(card.resolved()))
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Sort names of splits: train, dev, test, then any others."""
+    return sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
+
+
+def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False) -> int:
+    """Write records to a Parquet file and return their number."""
+    with _RecordWriter(path, pairs=pairs) as writer:
+        for record in records:
+            writer.write(record)
+    return writer.count
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of a Parquet file; memory holds one batch."""
+    problem = "the Parquet file cannot be read: it is damaged or missing"
+    with undamaged(path, problem, "Make it again: run the command that made its folder with --force"):
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
+            for row in batch.to_pylist():
+                yield _record(row)
+
+
+class _RecordWriter:
+    """Writes records to a Parquet file in batches."""
+
+    def __init__(self, path: Path, *, pairs: bool) -> None:
         self.path = path
         self.count = 0
         self._schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
@@ -77,7 +168,6 @@ class RecordWriter:
             self._writer.close()
 
     def write(self, record: Record) -> None:
-        """Add one record."""
         self._rows.append(_row(record))
         self.count += 1
         self._size += len(record.text) if isinstance(record, Document) else len(record.first) + len(record.second)
@@ -89,65 +179,6 @@ class RecordWriter:
         if self._rows:
             self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
         self._rows, self._size = [], 0
-
-
-def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False) -> int:
-    """Write records to a Parquet file; returns how many."""
-    with RecordWriter(path, pairs=pairs) as writer:
-        for record in records:
-            writer.write(record)
-    return writer.count
-
-
-def read_records(path: Path) -> Iterator[Record]:
-    """Read records back from a Parquet file, a batch at a time."""
-    problem = "the file cannot be read as Parquet; it is damaged or missing"
-    with undamaged(path, problem, "Make it again: run the command that made its folder with --force"):
-        for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
-            for row in batch.to_pylist():
-                yield _record(row)
-
-
-def in_order(splits: Iterable[str]) -> list[str]:
-    """Names of splits: train, dev, test, then any other."""
-    return sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
-
-
-class TaskFolder:
-    """A prepared task on disk."""
-
-    def __init__(self, artifact: Artifact) -> None:
-        self.artifact = artifact
-        self.card = validate(TaskCard, read_toml(artifact.path / CARD), where=str(artifact.path / CARD))
-
-    @classmethod
-    def open(cls, path: Path) -> TaskFolder:
-        """Open a task artifact."""
-        return cls(Artifact.open(path, kind="task"))
-
-    @property
-    def splits(self) -> list[str]:
-        """The splits that exist, in the usual order."""
-        return in_order(path.stem for path in self.artifact.path.glob("*.parquet"))
-
-    def read(self, split: str) -> list[Record]:
-        """All records of one split."""
-        return list(self.stream(split))
-
-    def held_out(self, trained_on: Sequence[str] = ("train",)) -> Iterator[Record]:
-        """The records of every split that is not trained on."""
-        for split in self.splits:
-            if split not in trained_on:
-                yield from self.stream(split)
-
-    def stream(self, split: str) -> Iterator[Record]:
-        """The records of one split, one by one."""
-        path = self.artifact.path / f"{split}.parquet"
-        if not path.is_file():
-            raise ArtifactError(
-                f"no split {split!r}", where=self.artifact.path, fix=f"Use one of: {', '.join(self.splits)}"
-            )
-        return read_records(path)
 
 
 def _row(record: Record) -> dict[str, Any]:

@@ -1,13 +1,16 @@
-"""What every command shares: its options, the plan before the work, the one line after it, and how errors reach the user."""
+"""What every command shares: options made from its recipe, the plan before the work, the result line after it, and errors."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import traceback
+import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
@@ -22,26 +25,130 @@ RecipeOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override one value of the recipe: a.b=c; a.b= takes it back. May be repeated."),
+    typer.Option(
+        "--set", help="Override one value of the recipe: a.b=c. With nothing after =, drop the value. Repeat."
+    ),
 ]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is in --out.")]
-StepsOption = Annotated[int | None, typer.Option("--steps", help="Updates.")]
-BudgetOption = Annotated[
-    str | None, typer.Option("--budget", help="Instead of --steps: a time such as 25m, or work such as 1e18flop.")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
 
 
-def until(steps: int | None, budget: str | None) -> dict[str, Any]:
-    """The options of a run's end: one that is given takes the place of what the recipe says, also of the other."""
-    from osler.core.config import LEFT_OUT
+@dataclass
+class Invocation:
+    """One call of a command: its recipe, the values given on the command line, and where the result goes."""
 
-    if steps is not None and budget is None:
-        return {"train.steps": steps, "train.budget": LEFT_OUT}
-    if budget is not None and steps is None:
-        return {"train.budget": budget, "train.steps": LEFT_OUT}
-    return {"train.steps": steps, "train.budget": budget}
+    kind: type[Recipe]
+    recipe: str | None
+    sets: Sequence[str]
+    options: dict[str, Any]
+    """Values by recipe key; None where the option was not given."""
+    out: Path
+    force: bool
+    dry_run: bool
+
+    def resolve(self) -> Any:
+        """The recipe: its file, then options, then --set."""
+        from osler.core.config import find_recipe, load_recipe
+
+        return load_recipe(self.kind, find_recipe(self.recipe) if self.recipe else None, self.sets, self.options)
+
+    def perform(
+        self, plan: Callable[..., Sequence[str]], run: Callable[..., Artifact], *, out: Path | None = None
+    ) -> Artifact | None:
+        """Resolve the recipe, print the plan, run it, and print one line about the result."""
+        recipe, out = self.resolve(), out or self.out
+        announce(plan(recipe, out), dry_run=self.dry_run)
+        if self.dry_run:
+            return None
+        artifact = run(recipe, out, force=self.force)
+        finish(artifact)
+        return artifact
+
+
+def recipe_command(
+    kind: type[Recipe],
+    *,
+    out: str | None,
+    argument: str | None = None,
+    options: Mapping[str, str] = types.MappingProxyType({}),
+    argument_help: str | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn `function(invocation, own options…)` into a command whose other options come from a recipe class.
+
+    `argument` and the keys of `options` are recipe keys; type and help text come from the recipe. The values of `options` name
+    the flags, separated by spaces; an empty string stands for `--key`. With `out=None`, --out may be left out and the
+    invocation's `out` is the empty path.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        keys: dict[str, str] = {}
+        parameters = []
+        for key in [argument, *options] if argument else options:
+            keys[name := key.replace(".", "__")] = key
+            flags = (
+                None if key == argument else options[key].split() or [f"--{key.rpartition('.')[2].replace('_', '-')}"]
+            )
+            text = argument_help if key == argument else None
+            parameters.append(_parameter(kind, key, name, flags, text))
+        place = OutOption if out else Annotated[Path | None, typer.Option("--out", "-o", help="The folder to make.")]
+        shared = {
+            "out": place,
+            "recipe": RecipeOption,
+            "sets": SetOption,
+            "force": ForceOption,
+            "dry_run": DryRunOption,
+        }
+        defaults = {"out": Path(out) if out else None, "recipe": None, "sets": None, "force": False, "dry_run": False}
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
+            for name, annotation in shared.items()
+        ]
+
+        def command(**given: Any) -> None:
+            values = {key: given.pop(name) for name, key in keys.items()}
+            # An empty list and a flag that is not set mean that the option was not given.
+            values = {key: None if value == [] or value is False else value for key, value in values.items()}
+            common = {name: given.pop(name) for name in shared}
+            sets, place = common.pop("sets") or (), common.pop("out") or Path()
+            function(Invocation(kind=kind, sets=sets, options=values, out=place, **common), **given)
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
+def _parameter(kind: type[Recipe], key: str, name: str, flags: list[str] | None, text: str | None) -> inspect.Parameter:
+    """One option (or, without flags, the argument) for a recipe key."""
+    from osler.core.config import find_field
+
+    annotation, description = find_field(kind, key)
+    text = text or description.partition(". ")[0].removesuffix(".") + "."
+    made = typer.Option(*flags, help=text) if flags else typer.Argument(help=text)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[_option_type(annotation) | None, made],
+    )
+
+
+def _option_type(annotation: Any) -> Any:
+    """What the command line parses a recipe value as; the recipe itself checks it further."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Annotated:
+        return _option_type(get_args(annotation)[0])
+    if get_origin(annotation) in (tuple, list):
+        return list[_option_type(get_args(annotation)[0])]  # type: ignore[misc]
+    if get_origin(annotation) is Literal or annotation not in (str, int, float, bool, Path):
+        return str
+    return annotation
 
 
 def perform(
@@ -56,21 +163,13 @@ def perform(
     force: bool,
     dry_run: bool,
 ) -> Artifact | None:
-    """Resolve the recipe, say what will be done, do it, and say in one line what was made and where."""
-    resolved = resolve(kind, recipe, sets, options)
-    announce(plan(resolved, out), dry_run=dry_run)
-    if dry_run:
-        return None
-    artifact = run(resolved, out, force=force)
-    finish(artifact)
-    return artifact
+    """Resolve the recipe, print the plan, run it, and print one line about the result."""
+    return Invocation(kind, recipe, sets or (), dict(options), out, force, dry_run).perform(plan, run)
 
 
-def resolve(kind: type[Recipe], recipe: str | None, sets: Sequence[str] | None, options: Mapping[str, Any]) -> Recipe:
+def resolve(kind: type[Recipe], recipe: str | None, sets: Sequence[str] | None, options: Mapping[str, Any]) -> Any:
     """The recipe of a command: its file, its options, its overrides."""
-    from osler.core.config import find_recipe, load_recipe
-
-    return load_recipe(kind, find_recipe(recipe) if recipe else None, sets or (), options)
+    return Invocation(kind, recipe, sets or (), dict(options), Path(), False, False).resolve()
 
 
 def announce(lines: Sequence[str], *, dry_run: bool) -> None:
@@ -87,30 +186,20 @@ def finish(artifact: Artifact) -> None:
     """Print the one line a stage ends with."""
     from osler.core.console import console
 
-    verb = "reused" if artifact.reused else "made"
     numbers = " · ".join(
-        f"{_name(key)} {_number(value)}" for key, value in artifact.manifest.counts.items() if _is_number(value)
+        f"{key.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{key.replace('_', ' ')} {value:,.4g}"
+        for key, value in artifact.manifest.counts.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
     )
+    verb = "reused" if artifact.reused else "made"
     console().print(f"[bold green]✓[/] {artifact.manifest.kind} {verb}: {numbers}")
-    # The path goes to standard output, so that a script can take it.
+    # The path goes to standard output, so that a script can read it.
     if os.environ.get("RANK", "0") == "0":
         typer.echo(os.path.relpath(artifact.path) if artifact.path.is_relative_to(Path.cwd()) else str(artifact.path))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _name(key: str) -> str:
-    return key.replace("_", " ")
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-
-
 def guarded(app: Callable[[], None]) -> None:
-    """Run the command line; every failure ends in one clear message and never in document text."""
+    """Run the command line; every failure ends in one clear message that never quotes a document."""
     try:
         app()
     except OslerError as error:
@@ -129,10 +218,10 @@ def guarded(app: Callable[[], None]) -> None:
         if os.environ.get("OSLER_DEBUG"):
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        # The message of an unforeseen error may quote a document (a parser's, a database's), so it is not shown.
+        # The message of an unexpected error may quote a document (a parser's, for example), so it is not shown.
         _fail(
             f"internal error ({type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}). "
-            "Its message is hidden because it may quote a document; set OSLER_DEBUG=1 to see it, and please report it.",
+            "Its message is hidden because it may quote a document. Set OSLER_DEBUG=1 to see it, and please report it.",
             1,
         )
 

@@ -1,62 +1,49 @@
-"""`osler convert`: one file format to another."""
+"""`osler convert`: convert annotation files between formats."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from osler.cli.common import DryRunOption, ForceOption, RecipeOption, SetOption, announce, resolve
+from osler.cli.common import Invocation, announce, recipe_command
+from osler.core.console import console
+from osler.core.errors import RecipeError
+from osler.stages.prepare.config import ConvertRecipe
+from osler.stages.prepare.convert import Conversion, capabilities, plan, run
 
-if TYPE_CHECKING:
-    from osler.stages.prepare.convert import Conversion
+app = typer.Typer(add_completion=False)
 
 
+@app.command()
+@recipe_command(
+    ConvertRecipe,
+    out=None,
+    argument="input",
+    options={"from_format": "--from", "to_format": "--to", "tolerant": ""},
+)
 def convert(
-    input: Annotated[Path | None, typer.Argument(help="A file, a folder or an archive.")] = None,
-    from_format: Annotated[
-        str | None, typer.Option("--from", help="The format of the input; seen from its files if left out.")
-    ] = None,
-    to_format: Annotated[str | None, typer.Option("--to", help="The format to write.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file or folder to write, whichever the format is.")
-    ] = None,
-    tolerant: Annotated[
-        bool, typer.Option("--tolerant", help="Count defects of the input and go on, instead of stopping at the first.")
-    ] = False,
-    list_formats: Annotated[
-        bool, typer.Option("--list", help="List the formats and what each can hold, and stop.")
-    ] = False,
-    recipe: RecipeOption = None,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
+    call: Invocation,
+    list_formats: Annotated[bool, typer.Option("--list", help="List the formats and what each can hold.")] = False,
 ) -> None:
-    """Convert any format to any other; what the target cannot hold is counted and said."""
-    from osler.core.errors import RecipeError
-    from osler.stages.prepare.convert import ConvertRecipe, plan, run
-
+    """Convert any format to any other, and report what the target cannot hold."""
     if list_formats:
         _list()
         return
-    options = {"input": input, "from_format": from_format, "to_format": to_format, "tolerant": tolerant or None}
-    resolved = resolve(ConvertRecipe, recipe, sets, options)
-    assert isinstance(resolved, ConvertRecipe)
-    if out is None:
-        raise RecipeError("where to write is missing", fix="Give --out, a file or a folder")
-    announce(plan(resolved, out), dry_run=dry_run)
-    if not dry_run:
-        _finish(run(resolved, out, force=force), resolved.to_format)
+    recipe = call.resolve()
+    if call.out == Path():
+        raise RecipeError("--out is missing", fix="Give the file or folder to write with --out")
+    announce(plan(recipe, call.out), dry_run=call.dry_run)
+    if not call.dry_run:
+        _print_result(run(recipe, call.out, force=call.force), recipe.to_format)
 
 
-def _finish(done: Conversion, target: str) -> None:
-    from osler.core.console import console
-
+def _print_result(done: Conversion, target: str) -> None:
     numbers = " · ".join(f"{name} {count:,}" for name, count in done.counts.items() if count)
     console().print(f"[bold green]✓[/] converted: {numbers}")
-    for title, found in ((f"{target} cannot hold", done.lost), ("defects of the input", done.defects)):
+    for title, found in ((f"{target} cannot hold", done.lost), ("defects in the input", done.defects)):
         if found:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
             console().print(f"[bold yellow]![/] {title}: {listed}")
@@ -76,9 +63,7 @@ def _list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from osler.stages.prepare.convert import capabilities
-
-    table = Table("format", "what it is", "written as", "holds", box=None, header_style="bold", pad_edge=False)
+    table = Table("format", "description", "written as", "holds", box=None, header_style="bold", pad_edge=False)
     for found in capabilities():
         written = found.layout if found.writable else "read only"
         table.add_row(found.name, found.description, written, ", ".join(found.holds))

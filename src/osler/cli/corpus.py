@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, perform
+from osler.cli.common import Invocation, recipe_command
+from osler.stages.corpus.config import CorpusRecipe
 
-app = typer.Typer(help="Raw text to a clean corpus.", no_args_is_help=True)
+app = typer.Typer(help="Raw text to a clean corpus.", no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
@@ -17,19 +15,9 @@ def _group() -> None: ...
 
 
 @app.command("build")
-def build(
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Text, JSON Lines or Parquet files, folders or patterns.")
-    ] = None,
-    out: OutOption = Path("runs/corpus"),
-    recipe: RecipeOption = None,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
+@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources", argument_help="Files, folders or glob patterns.")
+def build(call: Invocation) -> None:
     """Read, repair, filter and deduplicate text into a corpus."""
-    from osler.stages.corpus.config import CorpusRecipe
     from osler.stages.corpus.run import plan, run
 
-    options = {"sources": [str(file) for file in files] if files else None}
-    perform(CorpusRecipe, plan, run, recipe=recipe, sets=sets, options=options, out=out, force=force, dry_run=dry_run)
+    call.perform(plan, run)

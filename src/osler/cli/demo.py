@@ -119,7 +119,7 @@ class DemoFlow:
     def _finetune(self) -> Artifact:
         from osler.stages.finetune.config import FinetuneRecipe
         from osler.stages.finetune.run import run
-        from osler.stages.prepare.run import PrepareRecipe
+        from osler.stages.prepare.config import PrepareRecipe
         from osler.stages.prepare.run import run as prepare
         from osler.tasks.catalogue import load_card
 
@@ -187,6 +187,10 @@ def _summary(name: str, artifact: Artifact) -> str:
     return texts[name]()
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for everything the demo makes.")] = Path("demo"),
     fast: Annotated[bool, typer.Option("--fast", help="Less of everything: under a minute.")] = False,
@@ -195,7 +199,6 @@ def demo(
     dry_run: DryRunOption = False,
 ) -> None:
     """Run all six stages on notes the synthetic clinic writes, and make a report."""
-    from osler.core.config import load_recipe, shipped_recipe
     from osler.core.files import remove_tree
 
     recipe = load_recipe(DemoRecipe, shipped_recipe("demo/fast" if fast else "demo/full"), sets or ())

@@ -1,81 +1,50 @@
-"""`osler evaluate`: a bundle on a split of a task, or of several."""
+"""`osler evaluate`: score a bundle on one or more tasks."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from osler.cli.common import DryRunOption, ForceOption, OutOption, RecipeOption, SetOption, perform
-from osler.cli.prepare import task_folders
+from osler.cli.common import Invocation, announce, recipe_command
+from osler.core.console import console
 from osler.core.errors import RecipeError
+from osler.stages.evaluate.run import EvaluateRecipe, plan, run
+
+app = typer.Typer(add_completion=False)
 
 
+@app.command()
+@recipe_command(
+    EvaluateRecipe,
+    out="runs/evaluation",
+    argument="bundle",
+    options={"split": "", "head": "", "protocol": "", "errors": "", "error_documents": "--documents"},
+)
 def evaluate(
-    bundle: Annotated[Path | None, typer.Argument(help="A bundle folder.")] = None,
+    call: Invocation,
     tasks: Annotated[
         list[Path] | None,
-        typer.Option("--task", help="A task folder or name; several go to folders of their own in --out."),
+        typer.Option("--task", help="A task folder or name. Repeat for several; each gets its own folder in --out."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Which split; test by default.")] = None,
-    head: Annotated[
-        str | None, typer.Option("--head", help="Which head; the one named like the task by default.")
-    ] = None,
-    protocol: Annotated[
-        str | None, typer.Option("--protocol", help="Score under another protocol of the task.")
-    ] = None,
-    errors: Annotated[
-        bool, typer.Option("--errors", help="Write the errors too, with a page that holds the text of documents.")
-    ] = False,
-    documents: Annotated[
-        int | None, typer.Option("--documents", min=1, help="With --errors: the most documents on the page (200).")
-    ] = None,
-    out: OutOption = Path("runs/evaluation"),
-    recipe: RecipeOption = None,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
 ) -> None:
     """Score a bundle: predictions with offsets and scores, metrics under a named protocol, errors on request."""
-    from osler.stages.evaluate.run import EvaluateRecipe, plan, run
+    from osler.stages.prepare.run import task_folders
 
-    for task, folder in _folders(task_folders(tasks) or [], out):
-        options = {
-            "bundle": bundle,
-            "task": task,
-            "split": split,
-            "head": head,
-            "protocol": protocol,
-            "errors": errors or None,
-            "error_documents": documents,
-        }
-        made = perform(
-            EvaluateRecipe,
-            plan,
-            run,
-            recipe=recipe,
-            sets=sets,
-            options=options,
-            out=folder,
-            force=force,
-            dry_run=dry_run,
-        )
-        if made is not None and (made.path / "errors.html").is_file():
-            from osler.core.console import console
-
-            console().print("  errors.html holds the text of documents: treat it as you treat them", style="dim")
-
-
-def _folders(tasks: list[Path], out: Path) -> list[tuple[Path | None, Path]]:
-    """Each task with the folder to make: `out` itself for one task, a folder in it for each of several."""
-    if len(tasks) < 2:
-        return [(tasks[0] if tasks else None, out)]
-    names = [task.resolve().name for task in tasks]
+    show = partial(announce, dry_run=call.dry_run)
+    folders: list[Path | None] = [*task_folders(tasks, dry_run=call.dry_run, show=show)] if tasks else [None]
+    names = [folder.resolve().name for folder in folders if folder]
     if len(set(names)) < len(names):
         raise RecipeError(
             "two of the tasks have the same folder name",
             where="--task",
             fix="Evaluate them one by one, each with --out",
         )
-    return [(task, out / name) for task, name in zip(tasks, names, strict=True)]
+    for folder in folders:
+        call.options["task"] = folder
+        out = call.out / folder.resolve().name if folder and len(folders) > 1 else call.out
+        made = call.perform(plan, run, out=out)
+        if made is not None and (made.path / "errors.html").is_file():
+            console().print("  errors.html contains document text: protect it like the documents", style="dim")

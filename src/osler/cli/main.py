@@ -1,44 +1,58 @@
-"""The `osler` command. Its help reads like the flow; each command lives in a file of its own and imports what it needs when it runs."""
+"""The `osler` command. Each command lives in a module of its own, which is imported when the command runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from osler import __version__
-from osler.cli import annotate, convert, corpus, demo, evaluate, export, finetune, pretrain, study, tasks, vocab
-from osler.cli import pretrain as distill
 from osler.cli.common import guarded
 
-_FLOW = (
-    "corpus",
-    "vocab",
-    "pretrain",
-    "distill",
-    "tasks",
-    "finetune",
-    "evaluate",
-    "study",
-    "annotate",
-    "export",
-    "convert",
-    "demo",
-)
+COMMANDS = {
+    "corpus": "Raw text to a clean corpus.",
+    "vocab": "A corpus to a tokenizer, and tokenizers compared.",
+    "pretrain": "Pretrain an encoder on a corpus with masked language modelling.",
+    "distill": "Distil an encoder into a smaller one: pretraining with a teacher.",
+    "tasks": "Task cards and task data: list, prepare, check, show, new.",
+    "finetune": "Fine-tune one encoder on one or more tasks.",
+    "evaluate": "Score a bundle on a task under a named protocol.",
+    "study": "Many models, tasks and seeds to one table.",
+    "annotate": "Annotate raw text with every head of a bundle.",
+    "export": "Export one head as a stock Hugging Face model.",
+    "convert": "Convert annotations between formats.",
+    "demo": "Run all six stages on embedded synthetic notes.",
+}
+"""Every command in the order of the flow, with its line in the help; `osler.cli.NAME` holds its `app`."""
 
 
-class _InFlowOrder(TyperGroup):
-    """Lists the commands in the order in which they are used."""
+class _Commands(TyperGroup):
+    """Imports a command's module only when the command is asked for, so that none pays for another's imports."""
 
-    def list_commands(self, ctx: object) -> list[str]:
-        """The commands of the flow first, then any other."""
-        return [*_FLOW, *(name for name in self.commands if name not in _FLOW)]
+    listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.listing = True
+        super().format_help(ctx, formatter)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        if self.listing:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+        command = typer.main.get_command(import_module(f"osler.cli.{cmd_name}").app)
+        command.name = cmd_name
+        return command
 
 
 app = typer.Typer(
     name="osler",
-    cls=_InFlowOrder,
+    cls=_Commands,
     add_completion=False,
     help="Raw biomedical and clinical text to a language model you can evaluate, publish and serve.",
     no_args_is_help=True,
@@ -68,24 +82,6 @@ def _global(
     configure(verbose)
 
 
-app.add_typer(corpus.app, name="corpus")
-app.add_typer(vocab.app, name="vocab")
-app.command("pretrain")(pretrain.pretrain)
-app.command("distill")(distill.distill)
-app.add_typer(tasks.app, name="tasks")
-app.command("finetune")(finetune.finetune)
-app.command("evaluate")(evaluate.evaluate)
-app.add_typer(study.app, name="study")
-app.command("annotate")(annotate.annotate)
-app.command("export")(export.export)
-app.command("convert")(convert.convert)
-app.command("demo")(demo.demo)
-
-
 def main() -> None:
     """Entry point."""
     guarded(app)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,24 @@
-"""`osler tasks`: what tasks there are, and their data."""
+"""`osler tasks`: list tasks, prepare their data, write a card for your own."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from osler.cli import new_task, show_task, synthesize, tasks_check
-from osler.cli import prepare as tasks_prepare
+from osler.cli import tasks_check, tasks_show
+from osler.cli.common import Invocation, announce, recipe_command
+from osler.clinic.synthesize import SynthesizeRecipe
+from osler.core.errors import OutputError, RecipeError
+from osler.stages.prepare.config import DiscoverRecipe, PrepareRecipe
 
-app = typer.Typer(help="The tasks a model can be taught, and their data.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from osler.stages.prepare.discover import Discovery
+    from osler.stages.prepare.run import PrepareJob, PrepareOutcome
+
+app = typer.Typer(help="List tasks and prepare their data.", no_args_is_help=True, add_completion=False)
 
 
 @app.command("list")
@@ -20,7 +29,7 @@ def list_tasks(
     ] = None,
     domain: Annotated[str | None, typer.Option("--domain", help="Only clinical or biomedical texts.")] = None,
 ) -> None:
-    """List the tasks osler knows."""
+    """List all tasks."""
     from rich.console import Console
     from rich.table import Table
 
@@ -28,8 +37,8 @@ def list_tasks(
     from osler.tasks.catalogue import all_cards
 
     if kind is not None and kind not in list(Kind):
-        raise typer.BadParameter(f"choose one of {', '.join(Kind)}", param_hint="--kind")
-    table = Table("task", "kind", "language", "labels", "protocols", "what it is", box=None, header_style="bold")
+        raise typer.BadParameter(f"must be one of {', '.join(Kind)}", param_hint="--kind")
+    table = Table("task", "kind", "language", "labels", "protocols", "description", box=None, header_style="bold")
     for card in all_cards():
         wanted = ((language, card.language), (kind, card.kind), (domain, card.domain))
         if all(asked is None or asked == has for asked, has in wanted):
@@ -42,7 +51,7 @@ def list_tasks(
 @app.command("info")
 def info(
     task: Annotated[str, typer.Argument(help="A task name, or the path of a card.")],
-    toml: Annotated[bool, typer.Option("--toml", help="Print the whole card as TOML, ready to be edited.")] = False,
+    toml: Annotated[bool, typer.Option("--toml", help="Print the full card as TOML, to edit a copy.")] = False,
 ) -> None:
     """Show a task: its files and how to get them, its labels, counts and protocols."""
     from osler.tasks.catalogue import load_card
@@ -59,15 +68,151 @@ def info(
 
 @app.command("docs", hidden=True)
 def docs() -> None:
-    """Print the page of all tasks in Markdown, from the cards."""
+    """Print the documentation page of all tasks in Markdown."""
     from osler.tasks.catalogue import all_cards
     from osler.tasks.describe import page
 
     typer.echo(page(all_cards()), nl=False)
 
 
-app.command("prepare")(tasks_prepare.prepare)
+@app.command("prepare")
+@recipe_command(PrepareRecipe, out="runs/task", argument="task", options={"source": "--from", "fold": ""})
+def prepare(
+    call: Invocation,
+    everything: Annotated[bool, typer.Option("--all", help="Every task whose files are in --from.")] = False,
+) -> None:
+    """Read a task's data, check it and write a task folder. A task with folds gets one folder per fold."""
+    from osler.stages.prepare.run import plan, run
+    from osler.tasks.catalogue import load_card
+
+    task, fold = call.options["task"], call.options["fold"]
+    if everything:
+        if task is not None or call.recipe is not None or call.sets or fold is not None:
+            problem = "--all cannot be combined with a task, --recipe, --set or --fold"
+            raise RecipeError(problem, fix="Give only --from and --out")
+        _prepare_many(call)
+    elif task is not None and fold is None and call.recipe is None and not call.sets and load_card(task).folds:
+        _prepare_many(call)
+    else:
+        call.perform(plan, run)
+
+
+def _prepare_many(call: Invocation) -> None:
+    """Prepare all folds of a task, or all tasks."""
+    from osler.stages.prepare.run import fold_jobs, jobs, run_all
+
+    task, source, out = call.options["task"], call.options["source"], call.out
+    if source is None:
+        raise RecipeError("--from is missing", fix="Give the folder with the official files with --from")
+    todo = jobs(out) if task is None else fold_jobs(task, out)
+    what = "every task whose files are there" if task is None else f"the {len(todo)} folds of {task}"
+    announce([f"prepare {what} from {source}", f"write one folder per task below {out}"], dry_run=call.dry_run)
+    if call.dry_run:
+        return
+    outcomes = []
+    for outcome in run_all(source, todo, anywhere=task is not None, force=call.force):
+        outcomes.append(outcome)
+        _print_outcome(outcome)
+    _print_summary(todo, outcomes)
+    typer.echo(str(out))
+
+
+def _print_outcome(outcome: PrepareOutcome) -> None:
+    from osler.core.console import console
+
+    if outcome.status in ("made", "reused"):
+        sizes = " · ".join(f"{k} {v:,}" for k, v in outcome.counts.items() if isinstance(v, int))
+        console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}")
+    elif outcome.status != "not found":
+        console().print(f"[bold red]✗[/] {outcome.job.name} {outcome.status}: ", end="")
+        console().print(outcome.message, markup=False)
+
+
+def _print_summary(todo: list[PrepareJob], outcomes: list[PrepareOutcome]) -> None:
+    from osler.core.console import console
+
+    done = [o for o in outcomes if o.status in ("made", "reused")]
+    wrong = [o for o in outcomes if o.status in ("failed", "incomplete")]
+    missing = sorted(o.job.name for o in outcomes if o.status == "not found")
+    console().print(f"{len(done)} of {len(todo)} prepared", style="bold")
+    if missing:
+        console().print(f"not found: {', '.join(missing)} (`osler tasks info NAME` says how to get them)", markup=False)
+    if wrong or not done:
+        raise typer.Exit(1)
+
+
+@app.command("new")
+@recipe_command(DiscoverRecipe, out=None, argument="name", options={"source": "--from", "format": "", "kind": ""})
+def new(call: Invocation) -> None:
+    """Write a card for your own data: labels, counts and splits are found in it, and you edit the rest.
+
+    The card goes to --out, or to NAME.toml.
+    """
+    from osler.core.files import write_atomic
+    from osler.stages.prepare.discover import discover
+
+    recipe = call.resolve()
+    path = Path(f"{recipe.name}.toml") if call.out == Path() else call.out
+    if path.suffix != ".toml":
+        raise OutputError("a card must be a .toml file", where=path, fix="Give --out a name that ends in .toml")
+    if path.exists() and not call.force:
+        raise OutputError("the file exists", where=path, fix="Choose another --out, or replace it with --force")
+    announce([f"read {recipe.source} and write the card {path}"], dry_run=call.dry_run)
+    if call.dry_run:
+        return
+    found = discover(recipe)
+    write_atomic(path, found.text)
+    _print_discovery(found, recipe.source, path)
+    typer.echo(os.path.relpath(path))
+
+
+def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
+    from rich.table import Column, Table
+
+    from osler.core.console import console
+
+    card, plan = found.card, found.plan
+    screen = console()
+    records = "pairs of texts" if card.record == "pair" else "documents"
+    labels = f", {len(card.labels)} labels" if card.labels else ""
+    screen.print(f"[bold green]✓[/] {card.kind} task over {records} in {card.source.format}{labels}")
+    table = Table("split", Column("from", no_wrap=True), box=None, header_style="bold", pad_edge=False)
+    numbers = [key for key, value in found.counts["train"].items() if isinstance(value, int)]
+    for number in numbers:
+        table.add_column(number, justify="right")
+    for split, counts in found.counts.items():
+        where = "carved out of train" if split in plan.carved else ", ".join(plan.files[split][:3])
+        if split not in plan.carved and len(plan.files[split]) > 3:
+            where += f" and {len(plan.files[split]) - 3} more"
+        table.add_row(split, where, *(f"{counts.get(number, 0):,}" for number in numbers))
+    screen.print(table)
+    guess = found.survey.language.guess()
+    screen.print(f"  language {card.language}: a guess ({guess})", style="dim", markup=False)
+    others = [kind.value for kind in found.survey.possible() if kind is not card.kind]
+    if others:
+        screen.print(f"  the data also fits: {', '.join(others)} (--kind)", style="dim", markup=False)
+    if plan.left:
+        left = f"{len(plan.left)} file(s) belong to no split and are not read; the first: {plan.left[0]}"
+        screen.print(f"[bold yellow]![/] {left}")
+    for split, problems in found.problems.items():
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in problems.items())
+        screen.print(f"[bold yellow]![/] defects in {split}, stated on the card under known_problems: {listed}")
+    screen.print(f"  next: osler tasks prepare {path} --from {source} --out task", style="dim", markup=False)
+
+
+@app.command("synthesize")
+@recipe_command(
+    SynthesizeRecipe,
+    out="runs/distribution",
+    argument="task",
+    options={"n": "", "seed": "", "archives": "--archives/--folders"},
+)
+def synthesize(call: Invocation) -> None:
+    """Write a synthetic distribution of an access-controlled task, in its official format."""
+    from osler.clinic.synthesize import plan, run
+
+    call.perform(plan, run)
+
+
 app.command("check")(tasks_check.check)
-app.command("show")(show_task.show)
-app.command("new")(new_task.new)
-app.command("synthesize")(synthesize.synthesize)
+app.command("show")(tasks_show.show)

@@ -1,4 +1,4 @@
-"""`osler tasks check`: are prepared tasks what their papers say, and what do they share."""
+"""`osler tasks check`: compare prepared tasks with their papers and with each other."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from osler.artifacts.task_folder import TaskFolder
-    from osler.stages.prepare.check import Report, TaskReport
+    from osler.stages.prepare.check import CheckReport, TaskReport
     from osler.tasks.leakage import SharedRecords
 
 
 def check(
     folders: Annotated[list[Path], typer.Argument(help="Task folders, or folders that hold them.")],
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write everything as JSON to this file; - for standard output.")
+        Path | None, typer.Option("--json", help="Also write the results to this JSON file; - for standard output.")
     ] = None,
-    leakage: Annotated[bool, typer.Option(help="Look for records that splits or tasks share.")] = True,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="End with code 1 where a difference is unexplained.")
-    ] = False,
+    leakage: Annotated[bool, typer.Option(help="Look for records shared by splits or tasks.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 on an unexplained difference.")] = False,
 ) -> None:
-    """Count what is in task folders beside what card and paper say, verify offsets, and look for shared records."""
+    """Compare the counts of task folders with card and paper, verify offsets, and look for shared records."""
     import json
 
     from osler.core.files import write_atomic
@@ -59,17 +57,17 @@ def _tasks(folders: Sequence[Path]) -> list[TaskFolder]:
         inside = sorted(path.parent for path in folder.glob(f"**/{MANIFEST}")) if folder.is_dir() else []
         inside = [path for path in inside if Artifact.open(path).manifest.kind == "task"]
         if not inside:
-            raise ArtifactError("no task folder here", where=folder, fix="Make one with `osler tasks prepare`")
+            raise ArtifactError("no task folder found", where=folder, fix="Make one with `osler tasks prepare`")
         found += inside
     return [TaskFolder.open(path) for path in found]
 
 
-def _show(report: Report, leakage: bool) -> None:
+def _show(report: CheckReport, leakage: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = max(console.width, 160)  # a file or a pipe has no width of its own
+        console.width = max(console.width, 160)  # files and pipes have no width
     for task in report.tasks:
         console.print(_table(task))
         for note in _notes(task):
@@ -83,10 +81,10 @@ def _show(report: Report, leakage: bool) -> None:
             telling = [item for item in items if item.near]
             console.print(_overlaps(title, telling) if telling else f"{title}: none")
             if len(telling) < len(items):
-                console.print(f"  in {len(items) - len(telling)} other cases ids alone coincide", style="dim")
+                console.print(f"  {len(items) - len(telling)} other comparisons share ids only", style="dim")
             console.print()
     unsound = [task.task for task in report.tasks if not task.sound]
-    verdict = f"differences without an explanation: {', '.join(unsound)}" if unsound else "everything is as stated"
+    verdict = f"unexplained differences: {', '.join(unsound)}" if unsound else "all counts are as stated"
     console.print(verdict, style="bold red" if unsound else "bold green", markup=False)
 
 
@@ -95,7 +93,7 @@ def _table(task: TaskReport) -> Table:
 
     mark = "[bold green]✓[/]" if task.sound else "[bold red]✗[/]"
     title = f"{mark} {task.task}" + (" (synthetic files)" if task.synthetic else "")
-    table = Table("split", "what", title=title, title_justify="left", box=None, header_style="bold")
+    table = Table("split", "number", title=title, title_justify="left", box=None, header_style="bold")
     for column in ("here", "official files", "paper"):
         table.add_column(column, justify="right")
     table.add_column("")
@@ -113,18 +111,19 @@ def _notes(task: TaskReport) -> list[str]:
     notes = []
     if task.offsets.get("mentions"):
         total = task.offsets["mentions"]
-        rest = ", ".join(f"{count} {name}" for name, count in task.offsets.items() if name != "mentions" and count)
-        notes.append(f"{total:,} mentions verified" + (f": {rest}" if rest else ", all on their text"))
+        rest = [f"{count} {name}" for name, count in task.offsets.items() if name != "mentions" and count]
+        shown = ", ".join(rest).replace("blanks", "whitespace")
+        notes.append(f"{total:,} mentions verified" + (f": {shown}" if rest else ", all match their text"))
         odd = {name: sum(s.get(name, 0) for s in task.splits.values()) for name in ("overlapping", "discontinuous")}
         notes.append(", ".join(f"{count:,} {name}" for name, count in odd.items()))
     for split, kinds in task.problems.items():
         notes.append(f"defects in {split}: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
     if task.left_out:
-        shown = [f"{name} {count:,}" for name, count in sorted(task.left_out.items(), key=lambda i: -i[1])[:8]]
-        more = len(task.left_out) - len(shown)
-        notes.append("left out: " + ", ".join(shown) + (f" and {more} other labels" if more > 0 else ""))
+        listed = [f"{name} {count:,}" for name, count in sorted(task.left_out.items(), key=lambda i: -i[1])[:8]]
+        more = len(task.left_out) - len(listed)
+        notes.append("left out: " + ", ".join(listed) + (f" and {more} other labels" if more > 0 else ""))
     if task.absent:
-        notes.append(f"not in the files: {', '.join(task.absent)}")
+        notes.append(f"missing from the files: {', '.join(task.absent)}")
     return notes
 
 
@@ -132,7 +131,7 @@ def _overlaps(title: str, items: Sequence[SharedRecords]) -> Table:
     from rich.table import Table
 
     table = Table("records of", "also in", title=title, title_justify="left", box=None, header_style="bold")
-    for column in ("same text", "nearly the same", "same id"):
+    for column in ("same text", "near-duplicate", "same id"):
         table.add_column(column, justify="right")
     for item in items:
         table.add_row(item.of, item.within, f"{item.texts:,}", f"{item.near - item.texts:,}", f"{item.ids:,}")

@@ -1,29 +1,20 @@
-"""`osler vocab`: a corpus to a tokenizer, and tokenizers side by side."""
+"""`osler vocab`: a corpus to a tokenizer, and tokenizers compared."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING
 
 import typer
 
-from osler.cli.common import (
-    DryRunOption,
-    ForceOption,
-    OutOption,
-    RecipeOption,
-    SetOption,
-    announce,
-    finish,
-    perform,
-    resolve,
-)
+from osler.cli.common import Invocation, announce, finish, recipe_command
 from osler.core.errors import RecipeError
+from osler.stages.vocab.config import CompareRecipe, VocabRecipe
 
 if TYPE_CHECKING:
     from osler.stages.vocab.figures import TokenizerComparison
 
-app = typer.Typer(help="A corpus to a vocabulary.", no_args_is_help=True)
+app = typer.Typer(help="A corpus to a tokenizer.", no_args_is_help=True, add_completion=False)
 _TERMS_ON_SCREEN = 10
 
 
@@ -32,66 +23,36 @@ def _group() -> None: ...
 
 
 @app.command("train")
-def train(
-    corpus: Annotated[Path | None, typer.Argument(help="A corpus folder.")] = None,
-    out: OutOption = Path("runs/tokenizer"),
-    size: Annotated[int | None, typer.Option("--size", help="How many tokens.")] = None,
-    algorithm: Annotated[str | None, typer.Option("--algorithm", help="bpe, wordpiece or unigram.")] = None,
-    recipe: RecipeOption = None,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Learn a vocabulary from a corpus, as a stock Hugging Face tokenizer folder."""
-    from osler.stages.vocab.config import VocabRecipe
+@recipe_command(VocabRecipe, out="runs/tokenizer", argument="corpus", options={"size": "", "algorithm": ""})
+def train(call: Invocation) -> None:
+    """Train a vocabulary on a corpus and write it as a stock Hugging Face tokenizer folder."""
     from osler.stages.vocab.run import plan, run
 
-    options = {"corpus": corpus, "size": size, "algorithm": algorithm}
-    perform(VocabRecipe, plan, run, recipe=recipe, sets=sets, options=options, out=out, force=force, dry_run=dry_run)
+    call.perform(plan, run)
 
 
 @app.command("compare")
-def compare(
-    tokenizers: Annotated[
-        list[Path] | None, typer.Argument(help="Two or more tokenizer folders or tokenizer.json files.")
-    ] = None,
-    corpus: Annotated[Path | None, typer.Option("--on", help="The corpus folder to compare them on.")] = None,
-    terms: Annotated[
-        Path | None, typer.Option("--terms", help="A text file with one term a line; else medical terms are found.")
-    ] = None,
-    documents: Annotated[int | None, typer.Option("--documents", help="How many documents to count.")] = None,
-    min_documents: Annotated[
-        int | None, typer.Option("--min-documents", help="Show a term only if so many documents have it.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The folder to make; without it nothing is kept.")
-    ] = None,
-    recipe: RecipeOption = None,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Compare tokenizers on a corpus: sub-words per word, words kept whole, the medical terms each cuts worst."""
+@recipe_command(
+    CompareRecipe,
+    out=None,
+    argument="tokenizers",
+    options={"corpus": "--on", "terms": "", "sample_documents": "--documents", "min_documents": ""},
+)
+def compare(call: Invocation) -> None:
+    """Compare tokenizers on a corpus. Without --out, the tables are printed and nothing is kept."""
     from osler.stages.vocab import compare as stage
-    from osler.stages.vocab.config import CompareRecipe
 
-    if corpus is None and recipe is None and not sets:
+    if call.options["corpus"] is None and call.recipe is None and not call.sets:
         raise RecipeError("no corpus is named", where="--on", fix="Give the folder of a corpus: --on CORPUS")
-    options = {
-        "tokenizers": tokenizers or None,
-        "corpus": corpus,
-        "terms": terms,
-        "sample_documents": documents,
-        "min_documents": min_documents,
-    }
-    resolved = cast("CompareRecipe", resolve(CompareRecipe, recipe, sets, options))
-    announce(stage.plan(resolved, out), dry_run=dry_run)
-    if dry_run:
+    recipe = call.resolve()
+    kept = call.out != Path()
+    announce(stage.plan(recipe, call.out if kept else None), dry_run=call.dry_run)
+    if call.dry_run:
         return
-    if out is None:
-        _print(stage.measure(resolved))
+    if not kept:
+        _print(stage.measure(recipe))
         return
-    artifact = stage.run(resolved, out, force=force)
+    artifact = stage.run(recipe, call.out, force=call.force)
     _print(stage.read(artifact))
     finish(artifact)
 
@@ -103,9 +64,9 @@ def _print(found: TokenizerComparison) -> None:
     from osler.stages.vocab.view import tables
 
     console = Console(highlight=False)
-    for _, some in tables(found, _TERMS_ON_SCREEN):
-        for table in some:
+    for _, group in tables(found, _TERMS_ON_SCREEN):
+        for table in group:
             made = table_rich(table)
             for column in made.columns:
-                column.overflow = "fold"  # a name or a cut that is cut short says nothing
+                column.overflow = "fold"  # a truncated name or term is useless
             console.print(made)

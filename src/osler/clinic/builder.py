@@ -1,4 +1,4 @@
-"""Writes a text from left to right and records spans as they are written: gold offsets are right by construction."""
+"""Writes a text from left to right and records spans as it goes, so that gold offsets are right by construction."""
 
 from __future__ import annotations
 
@@ -13,69 +13,47 @@ _NO_ATTRIBUTES: Mapping[str, str] = {}
 
 
 class NoteBuilder:
-    """An open text with its spans and relations; `build` closes it into a Document."""
-
-    __slots__ = ("_labels", "_length", "_linked", "_parts", "_relations", "_spans")
+    """A growing text with its spans and relations; `build` makes a Document of it."""
 
     def __init__(self) -> None:
+        self.length = 0
         self._parts: list[str] = []
-        self._length = 0
-        self._spans: list[tuple[tuple[Fragment, ...], str, Mapping[str, str]]] = []
-        self._labels: dict[str, str] = {}
-        self._relations: list[tuple[str, str, str]] = []
-        self._linked: set[tuple[str, str, str]] = set()
-
-    @property
-    def length(self) -> int:
-        """Characters written so far."""
-        return self._length
-
-    @property
-    def spans(self) -> int:
-        """Spans recorded so far."""
-        return len(self._spans)
+        self._spans: list[Span] = []
+        # Insertion order is the order of the relations; a relation is recorded once.
+        self._relations: dict[tuple[str, str, str], None] = {}
 
     def label(self, span_id: str) -> str:
-        """The label of a recorded span."""
-        return self._labels[span_id]
+        return self._spans[int(span_id[1:]) - 1].label
 
     def ends_with(self, character: str) -> bool:
-        """Whether the text written so far ends with this character."""
         return bool(self._parts) and self._parts[-1].endswith(character)
 
     def text(self, text: str) -> None:
-        """Append text that carries no annotation."""
+        """Append text without annotation."""
         if text:
             self._parts.append(text)
-            self._length += len(text)
+            self.length += len(text)
 
     def mark(self, surface: str, label: str, attributes: Mapping[str, str] = _NO_ATTRIBUTES) -> str:
         """Append `surface` as a span and return its id."""
-        start = self._length
+        start = self.length
         self.text(surface)
-        return self.span(((start, self._length),), label, attributes)
+        return self.span(((start, self.length),), label, attributes)
 
     def span(self, fragments: tuple[Fragment, ...], label: str, attributes: Mapping[str, str] = _NO_ATTRIBUTES) -> str:
-        """Record a span over text already written; spans are recorded in the order of their first character."""
-        self._spans.append((fragments, label, attributes))
-        span_id = f"T{len(self._spans)}"
-        self._labels[span_id] = label
-        return span_id
+        """Record a span over text already written, in order of first character, and return its id."""
+        span = Span(fragments, label, f"T{len(self._spans) + 1}", None, attributes)
+        self._spans.append(span)
+        return span.id
 
     def relate(self, label: str, head: str, tail: str) -> None:
-        """Record a relation once, and what it also means for a drug and its reason or adverse effect."""
+        """Record a relation, and the reason or adverse effect that it implies for a drug."""
         if label.startswith(_UNDIRECTED) and int(head[1:]) > int(tail[1:]):
             head, tail = tail, head
-        self._link(label, head, tail)
+        self._relations[label, head, tail] = None
         implied = REASON_RELATIONS.get(label)
-        if implied and self._labels[head] == "DRUG":
-            self._link(implied, tail, head)
-
-    def _link(self, label: str, head: str, tail: str) -> None:
-        key = (label, head, tail)
-        if key not in self._linked:
-            self._linked.add(key)
-            self._relations.append(key)
+        if implied and self.label(head) == "DRUG":
+            self._relations[implied, tail, head] = None
 
     def build(
         self,
@@ -88,7 +66,7 @@ class NoteBuilder:
         accents: bool = True,
         capitals: bool = False,
     ) -> Document:
-        """Close the text. Wrapping, lost accents and capitals replace one character by one: offsets stay."""
+        """Finish the text. Wrapping, dropped accents and capitals replace one character by one, so offsets stay."""
         text = "".join(self._parts).rstrip() + "\n"
         if not accents:
             text = text.translate(_PLAIN)
@@ -96,19 +74,12 @@ class NoteBuilder:
             text = "".join(upper if len(upper := character.upper()) == 1 else character for character in text)
         if width:
             text = wrap(text, width)
-        spans = tuple(
-            Span(fragments, label, f"T{number}", None, attributes)
-            for number, (fragments, label, attributes) in enumerate(self._spans, start=1)
-        )
-        relations = tuple(
-            Relation(label, head, tail, f"R{number}")
-            for number, (label, head, tail) in enumerate(self._relations, start=1)
-        )
-        return Document(document_id, text, spans, relations, labels, value, meta)
+        relations = tuple(Relation(*key, f"R{number}") for number, key in enumerate(self._relations, start=1))
+        return Document(document_id, text, tuple(self._spans), relations, labels, value, meta)
 
 
 def wrap(text: str, width: int) -> str:
-    """Break lines longer than `width` by turning a blank into a line break: the length stays the same."""
+    """Break lines longer than `width` by turning spaces into line breaks; the length stays the same."""
     lines = []
     for line in text.split("\n"):
         while len(line) > width:

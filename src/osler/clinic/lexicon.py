@@ -1,163 +1,179 @@
-"""The vocabulary of one language and split: what the clinic's data files list, and names coined from their parts.
+"""The vocabulary of one language and split: words from the data files, and names coined from their parts.
 
-Chronic diseases, most other words of medicine and most places are in every split; surnames and coined names belong to
-one split only, whatever the seed, so that a reader of the training notes has not seen them. Coined names follow the
-morphology of real ones (-olol, -itis, -ectomy): form and context tell what they are, a list does not.
+Chronic diseases, most other medical words and most places occur in every split. Surnames and coined names belong to one
+split, whatever the seed, so a model that has read the training notes has not seen those of the test notes. Coined names
+follow the morphology of real ones (-olol, -itis, -ectomy): form and context tell what they are, a list does not.
 """
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from osler.clinic.dice import share
-from osler.clinic.labels import SPECIALTIES, Language, Split
-
 LISTED_COMMON = 50
-"""Percent of the listed drugs, acute diseases, symptoms, tests and procedures that are in every split, not in one."""
+"""Percent of the listed drugs, acute diseases, symptoms, tests and procedures that occur in every split."""
 
 _FEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
 class DrugClass:
-    """A class of drugs: its names, how it is given, and what it does besides healing."""
+    """A class of drugs: its names, how it is given, its side effects, and when to avoid it."""
 
     name: str
-    groups: tuple[str, ...]
-    listed: tuple[str, ...]
-    coined: tuple[str, ...]
-    brands: tuple[str, ...]
-    strengths: tuple[str, ...]
-    strengths_of: dict[str, list[str]]
-    frequencies: tuple[str, ...]
-    forms: tuple[str, ...]
-    ways: tuple[str, ...]
-    effects: tuple[str, ...]
-    avoid: tuple[str, ...]
+    groups: Sequence[str]
+    listed: Sequence[str]
+    coined: Sequence[str]
+    brands: Sequence[str]
+    strengths: Sequence[str]
+    forms: Sequence[str]
+    ways: Sequence[str]
+    effects: Sequence[str]
+    avoid: Sequence[str]
+    frequencies: Sequence[str] = ()
+    strengths_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A disease with its other names, the classes that treat it, and what it is in more general words."""
+class MedicalProblem:
+    """A disease with its synonyms, the drug classes that treat it, and a broader name for it."""
 
     name: str
-    also: tuple[str, ...]
     specialty: str
-    classes: tuple[str, ...]
-    label: str
     general: str
-    gender: str
+    classes: Sequence[str]
+    also: Sequence[str] = ()
+    label: str = ""
+    gender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
-    """A laboratory test with its unit and reference range; `spread` is how far a bad value strays."""
+class LabTest:
+    """A laboratory test with its unit and reference range; `spread` is how far an abnormal value strays."""
 
     name: str
-    also: tuple[str, ...]
+    also: Sequence[str]
     unit: str
     low: float
     high: float
     spread: float
-    decimals: int
+    decimals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Specialty:
-    """What one department sees."""
+    """The problems that one department sees."""
 
     name: str
-    general: str
-    acute: tuple[Problem, ...]
-    chronic: tuple[Problem, ...]
-    coined: tuple[Problem, ...]
-    symptoms: tuple[str, ...]
-    findings: tuple[str, ...]
-
-
-Done = dict[str, tuple[str, ...]]
+    acute: tuple[MedicalProblem, ...]
+    chronic: tuple[MedicalProblem, ...]
+    coined: tuple[MedicalProblem, ...]
+    symptoms: Sequence[str]
+    findings: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Everything the scribes of one language and split draw from."""
+    """All words of one language and split; `people`, `studies`, `sig` and `notes` are data files."""
 
-    language: Language
-    split: Split
-    female: tuple[str, ...]
-    male: tuple[str, ...]
-    surnames: tuple[str, ...]
-    cities: tuple[str, ...]
-    people: dict[str, Any]
+    language: str
+    split: str
+    female: Sequence[str]
+    male: Sequence[str]
+    surnames: Sequence[str]
+    cities: Sequence[str]
     classes: dict[str, DrugClass]
     specialties: dict[str, Specialty]
-    chronic: tuple[Problem, ...]
+    chronic: tuple[MedicalProblem, ...]
     general: dict[str, Any]
-    labs: tuple[Lab, ...]
-    imaging: Done
-    procedures: Done
-    operations: Done
-    departments: tuple[str, ...]
-    wards: tuple[str, ...]
-    intensive: tuple[str, ...]
+    labs: tuple[LabTest, ...]
+    imaging: dict[str, Sequence[str]]
+    procedures: dict[str, Sequence[str]]
+    operations: dict[str, Sequence[str]]
+    people: dict[str, Any]
+    studies: dict[str, Any]
     sig: dict[str, Any]
     notes: dict[str, Any]
 
 
 @cache
-def table(language: Language, name: str) -> dict[str, Any]:
-    """One data file of a language, as TOML gives it."""
-    path = resources.files("osler.clinic") / "data" / language / f"{name}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+def table(*path: str) -> dict[str, Any]:
+    """Read one data file: `table("en", "notes")` is data/en/notes.toml."""
+    file = resources.files("osler.clinic").joinpath("data", *path[:-1], f"{path[-1]}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def bucket(word: str, salt: str) -> int:
+    """A fixed number from 0 to 99 for a word, independent of the seed."""
+    return int.from_bytes(hashlib.blake2b(f"{salt}:{word}".encode(), digest_size=4).digest(), "little") % 100
+
+
+def share(words: Iterable[str], split: str, salt: str, common: int = 0) -> tuple[str, ...]:
+    """Words that a split may use: `common` percent are for all, the rest is split 60/15/25 into train, dev and test."""
+
+    def allowed(word: str) -> bool:
+        place = bucket(word, salt)
+        fraction = (place - common) / (100 - common)
+        return place < common or split == ("train" if fraction < 0.6 else "dev" if fraction < 0.75 else "test")
+
+    return tuple(filter(allowed, words))
+
+
+def _listed(words: list[str], split: str, salt: str) -> tuple[str, ...]:
+    kept = share(words, split, salt, LISTED_COMMON)
+    # Most of a short list may fall to another split, but every class of drugs needs some drugs.
+    missing = max(0, min(_FEWEST, len(words)) - len(kept))
+    return kept + tuple([word for word in words if word not in kept][:missing])
 
 
 @cache
-def lexicon(language: Language, split: Split) -> Lexicon:
-    """The vocabulary of this language and split, read once."""
-    people, studies = table(language, "people"), table(language, "studies")
-    problems = table(language, "problems")
-    specialties = {name: _specialty(name, problems, split) for name in SPECIALTIES}
-    heads, links = people["surname_heads"], people["surname_tails"]
-    surnames = share(_unique([*people["surnames"], *(a + b for a in heads for b in links)]), split, "surname")
-    city_heads = people.get("city_heads", heads)
-    cities = (*people["cities"], *share((a + b for a in city_heads for b in people["city_tails"]), split, "city", 40))
-    roots = problems["coin"]["roots"]
+def lexicon(language: str, split: str) -> Lexicon:
+    """Return the vocabulary of this language and split."""
+    people, studies, problems = (table(language, name) for name in ("people", "studies", "problems"))
+    names = sorted(problems.keys() - {"general", "coin"})
+    specialties = {name: _specialty(name, problems, split) for name in names}
+    heads, roots = people["surname_heads"], problems["coin"]["roots"]
+    surnames = dict.fromkeys([*people["surnames"], *(a + b for a in heads for b in people["surname_tails"])])
+    towns = (a + b for a in people.get("city_heads", heads) for b in people["city_tails"])
+
+    def procedures(key: str, suffixes: list[str]) -> dict[str, Sequence[str]]:
+        """Tests or treatments per specialty, half of them coined: "arthr" and "-oscopy" make a test of the joints."""
+        chosen: dict[str, Sequence[str]] = {}
+        for name in names:
+            known = [word for part in ("general", name) for word in _listed(studies[key][part], split, "done")]
+            mine = (root["root"] + suffix for root in roots if root["specialty"] == name for suffix in suffixes)
+            coined = share(mine, split, "done")
+            chosen[name] = (*known, *coined * max(1, round(len(known) / max(len(coined), 1))))
+        return chosen
+
     return Lexicon(
         language=language,
         split=split,
         female=share(people["female"], split, "given", 50),
         male=share(people["male"], split, "given", 50),
-        surnames=surnames,
-        cities=cities,
-        people=people,
+        surnames=share(surnames, split, "surname"),
+        cities=(*people["cities"], *share(towns, split, "city", 40)),
         classes=_classes(table(language, "drugs"), split),
         specialties=specialties,
         chronic=tuple(problem for specialty in specialties.values() for problem in specialty.chronic),
         general=_general(problems["general"], split),
-        labs=tuple(_lab(entry) for entry in studies["labs"]),
-        imaging=_done(studies["imaging"], roots, studies["test_suffixes"], split),
-        procedures=_done(studies["procedures"], [], [], split),
-        operations=_done(studies["operations"], roots, studies["procedure_suffixes"], split),
-        departments=tuple(studies["departments"]),
-        wards=tuple(studies["wards"]),
-        intensive=tuple(studies["intensive"]),
+        labs=tuple(LabTest(**entry) for entry in studies["labs"]),
+        imaging=procedures("imaging", studies["test_suffixes"]),
+        procedures=procedures("procedures", []),
+        operations=procedures("operations", studies["procedure_suffixes"]),
+        people=people,
+        studies=studies,
         sig=table(language, "sig"),
         notes=table(language, "notes"),
     )
 
 
-def _listed(words: list[str], split: Split, salt: str) -> tuple[str, ...]:
-    kept = share(words, split, salt, LISTED_COMMON)
-    # A short list may fall almost whole to another split; every class of drugs needs its drugs all the same.
-    missing = max(0, min(_FEWEST, len(words)) - len(kept))
-    return kept + tuple([word for word in words if word not in kept][:missing])
-
-
-def _general(entry: dict[str, Any], split: Split) -> dict[str, Any]:
+def _general(entry: dict[str, Any], split: str) -> dict[str, Any]:
     chosen = {key: _listed(entry[key], split, "problem") for key in ("symptoms", "modifiers", "degrees")}
     for key in ("modifiers", "degrees"):
         # Adjectives with one form for both genders fit a Spanish noun whose gender is not listed.
@@ -166,82 +182,43 @@ def _general(entry: dict[str, Any], split: Split) -> dict[str, Any]:
     return {**entry, **chosen, "areas": areas}
 
 
-def _unique(words: list[str]) -> list[str]:
-    return list(dict.fromkeys(words))
-
-
-def _done(listed: dict[str, list[str]], roots: list[dict[str, str]], suffixes: list[str], split: Split) -> Done:
-    """What is done in each specialty, half of it coined: "arthr" and "-oscopy" make a test of the joints."""
-    chosen = {}
-    for specialty in SPECIALTIES:
-        known = (*_listed(listed["general"], split, "done"), *_listed(listed[specialty], split, "done"))
-        words = (root["root"] + suffix for root in roots if root["specialty"] == specialty for suffix in suffixes)
-        coined = share(words, split, "done")
-        chosen[specialty] = (*known, *coined * max(1, round(len(known) / max(len(coined), 1))))
-    return chosen
-
-
-def _classes(drugs: dict[str, Any], split: Split) -> dict[str, DrugClass]:
+def _classes(drugs: dict[str, Any], split: str) -> dict[str, DrugClass]:
     beginnings = [head + link for head in drugs["coin_heads"] for link in drugs["coin_links"]]
     brands = share((head + tail for head in drugs["brand_heads"] for tail in drugs["brand_tails"]), split, "brand")
     classes = {}
     for place, (name, entry) in enumerate(drugs["classes"].items()):
+        fields = {key: words for key, words in entry.items() if key != "stem"}
+        for key, salt in (("listed", "drug"), ("effects", "problem"), ("avoid", "problem")):
+            fields[key] = _listed(entry[key], split, salt)
         stem = entry["stem"]
-        classes[name] = DrugClass(
-            name=name,
-            groups=tuple(entry["group"]),
-            listed=_listed(entry["names"], split, "drug"),
-            coined=share((start + stem for start in beginnings), split, "drug") if stem else (),
-            brands=brands[place :: len(drugs["classes"])] if stem else (),
-            strengths=tuple(entry["strengths"]),
-            strengths_of=entry.get("strengths_of", {}),
-            frequencies=tuple(entry.get("frequencies", ())),
-            forms=tuple(entry["forms"]),
-            ways=tuple(entry["ways"]),
-            effects=_listed(entry["effects"], split, "problem"),
-            avoid=_listed(entry["avoid"], split, "problem"),
-        )
+        coined = share((start + stem for start in beginnings), split, "drug") if stem else ()
+        mine = brands[place :: len(drugs["classes"])] if stem else ()
+        classes[name] = DrugClass(name=name, coined=coined, brands=mine, **fields)
     return classes
 
 
-def _specialty(name: str, problems: dict[str, Any], split: Split) -> Specialty:
-    entry = problems[name]
-    general = entry["kind_of"]
+def _specialty(name: str, problems: dict[str, Any], split: str) -> Specialty:
+    entry, coin = problems[name], problems["coin"]
 
-    def read(raw: dict[str, Any]) -> Problem:
-        classes, label = tuple(raw["rx"]), raw.get("label", "")
-        return Problem(raw["name"], tuple(raw["also"]), name, classes, label, general, raw.get("g", ""))
-
-    # Chronic diseases stay the same in all splits: document labels come from them.
-    open_to = set(_listed([raw["name"] for raw in entry["acute"]], split, "problem"))
-    acute = tuple(read(raw) for raw in entry["acute"] if raw["name"] in open_to)
-    chronic = tuple(map(read, entry["chronic"]))
+    acute, chronic = (
+        tuple(MedicalProblem(specialty=name, general=entry["kind_of"], **raw) for raw in entry[key])
+        for key in ("acute", "chronic")
+    )
+    # Document labels come from chronic diseases, so all splits have all of them.
+    usable = _listed([problem.name for problem in acute], split, "problem")
+    acute = tuple(problem for problem in acute if problem.name in usable)
     classes = tuple(dict.fromkeys(c for problem in (*acute, *chronic) for c in problem.classes))
-    coin = problems["coin"]
-    made: dict[str, Problem] = {}
+    made: dict[str, MedicalProblem] = {}
     unprefixed = set()
     for root in (root for root in coin["roots"] if root["specialty"] == name):
         for suffix in coin["suffixes"]:
-            means = suffix["means"].format(**root)
-            unprefixed.add(root["root"] + suffix["suffix"])
-            for prefix in coin["prefixes"]:
-                word = prefix + root["root"] + suffix["suffix"]
-                made[word] = Problem(word, (), name, classes, "", means, suffix.get("g", ""))
+            base, means = root["root"] + suffix["suffix"], suffix["means"].format(**root)
+            unprefixed.add(base)
+            for word in (prefix + base for prefix in coin["prefixes"]):
+                made[word] = MedicalProblem(word, name, means, classes, gender=suffix.get("gender", ""))
     mine = [made[word] for word in share(made, split, "problem")]
     plain = tuple(problem for problem in mine if problem.name in unprefixed)
-    # Names without a prefix are few but the most natural: as many of them as of the others are drawn.
+    # Names without a prefix are few but the most natural: draw them as often as the others.
     coined = (*mine, *plain * (len(mine) // max(len(plain), 1)))
     symptoms, findings = (_listed(entry[key], split, "problem") for key in ("symptoms", "findings"))
-    return Specialty(name, general, acute, chronic, coined, symptoms, findings)
-
-
-def _lab(entry: dict[str, Any]) -> Lab:
-    return Lab(
-        entry["name"],
-        tuple(entry["also"]),
-        entry["unit"],
-        float(entry["low"]),
-        float(entry["high"]),
-        float(entry["spread"]),
-        int(entry.get("decimals", 0)),
-    )
+    return Specialty(name, acute, chronic, coined, symptoms, findings)

@@ -1,17 +1,16 @@
-"""Raw text as a corpus stage meets it: notes and abstracts, and among them the dirt that real collections hold.
+"""Raw text as a corpus stage meets it: notes and abstracts, mixed with the dirt of real collections.
 
-What is wrong with record k is a pure function of language, seed and k (`raw_kind`): a test can count the dirt.
+What is wrong with record k is a pure function of language, seed and k (`raw_kind`), so tests can count the dirt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from osler.clinic.abstracts import abstract
 from osler.clinic.dice import Dice
-from osler.clinic.labels import LANGUAGES, Language
+from osler.clinic.labels import LANGUAGES, Language, check_choice
 from osler.clinic.lexicon import table
-from osler.clinic.notes import check_choice, note
+from osler.clinic.notes import abstract, note
 from osler.core.seeding import derive
 
 KINDS = {
@@ -25,7 +24,7 @@ KINDS = {
     "boilerplate": 3,
     "foreign": 2,
 }
-"""What a record is, with its share in percent: clean, a copy, broken, worthless, or of the other language."""
+"""Kinds of records with their share in percent: clean, copied, broken, worthless, or in the other language."""
 
 _CLEAN = ("note", "abstract")
 _TYPOGRAPHY = str.maketrans({"'": "\u2019", '"': "\u201d", "-": "\u2013"})
@@ -33,7 +32,7 @@ _CONTROLS = ("\x07", "\x0b", "\x1b", "\x7f", "\u200b", "\ufeff", "\u00ad")
 
 
 def raw_texts(n: int, language: Language, seed: int) -> Iterator[dict[str, str]]:
-    """The first `n` records of a raw collection, each with `id`, `text` and `source`; record k does not depend on n."""
+    """The first `n` records, each with `id`, `text` and `source`; record k does not depend on n."""
     check_choice(language, "train")
     for number in range(n):
         source, text = _record(number, language, seed)
@@ -41,7 +40,7 @@ def raw_texts(n: int, language: Language, seed: int) -> Iterator[dict[str, str]]
 
 
 def raw_kind(number: int, language: Language, seed: int) -> str:
-    """What record `number` is: one of KINDS."""
+    """The kind of record `number`: one of KINDS."""
     dice = Dice(seed, "raw-kind", language, number)
     kind = dice.weighted(list(KINDS), list(KINDS.values()))
     # The first records are clean, so that every copy has an original before it.
@@ -49,13 +48,10 @@ def raw_kind(number: int, language: Language, seed: int) -> str:
 
 
 def raw_original(number: int, language: Language, seed: int) -> int:
-    """The record that a copy copies: an earlier clean one."""
+    """The earlier clean record that a copy copies."""
     dice = Dice(seed, "raw-original", language, number)
-    for _ in range(40):
-        earlier = dice.between(0, number - 1)
-        if raw_kind(earlier, language, seed) in _CLEAN:
-            return earlier
-    return 0
+    earlier = (dice.between(0, number - 1) for _ in range(40))
+    return next((place for place in earlier if raw_kind(place, language, seed) in _CLEAN), 0)
 
 
 def _record(number: int, language: Language, seed: int) -> tuple[str, str]:
@@ -74,47 +70,33 @@ def _record(number: int, language: Language, seed: int) -> tuple[str, str]:
         return _clean("note", number, other, seed)
     source, text = _clean(kind if kind in _CLEAN else dice.pick(_CLEAN), number, language, seed)
     if kind == "mojibake":
-        # No-break blanks, so that an English text has something to break too.
+        # No-break spaces give English text something to break too.
         text = mojibake(text.translate(_TYPOGRAPHY).replace(" ", "\u00a0", 3), twice=dice.chance(0.15))
     elif kind == "control":
-        text = _sprinkled(text, dice)
+        places = sorted((dice.between(0, len(text)) for _ in range(12)), reverse=True)
+        for place, character in zip(places, reversed([dice.pick(_CONTROLS) for _ in places]), strict=True):
+            text = text[:place] + character + text[place:]
     return source, text
 
 
 def _clean(kind: str, number: int, language: Language, seed: int) -> tuple[str, str]:
-    # A seed of its own: the texts a model is pretrained on are not those of a task.
-    own = derive(seed, "raw")
+    # A seed of its own, so that a model is not pretrained on the texts of a task.
+    seed = derive(seed, "raw")
     if kind == "note":
-        return "notes", note(number, language=language, seed=own, split="train").text
-    return "abstracts", abstract(number, language=language, seed=own, split="train").text
+        return "notes", note(number, language=language, seed=seed, split="train").text
+    return "abstracts", abstract(number, language=language, seed=seed, split="train").text
 
 
 def mojibake(text: str, *, twice: bool = False) -> str:
-    """UTF-8 read as Windows-1252, as happens once or twice on the way out of an old system."""
+    """Read UTF-8 as Windows-1252, once or twice, as old systems do. Bytes without a character there stay as they are."""
     for _ in range(2 if twice else 1):
-        text = "".join(_wrong(byte) for byte in text.encode("utf-8"))
+        decoded = (bytes((byte,)).decode("cp1252", "ignore") or chr(byte) for byte in text.encode("utf-8"))
+        text = "".join(decoded)
     return text
 
 
-def _wrong(byte: int) -> str:
-    try:
-        return bytes((byte,)).decode("cp1252")
-    except UnicodeDecodeError:
-        return chr(byte)
-
-
-def _sprinkled(text: str, dice: Dice) -> str:
-    """Control and zero-width characters in a dozen places."""
-    parts = []
-    start = 0
-    for place in sorted(dice.between(0, len(text)) for _ in range(12)):
-        parts += [text[start:place], dice.pick(_CONTROLS)]
-        start = place
-    return "".join([*parts, text[start:]])
-
-
 def _retouched(text: str, dice: Dice) -> str:
-    """The same text with one line less and another at the end, as a copied note has."""
+    """Drop one line and add another at the end, as in a copied note."""
     lines = text.rstrip("\n").split("\n")
     if len(lines) > 4:
         lines.pop(dice.between(1, len(lines) - 2))

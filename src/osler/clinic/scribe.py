@@ -1,33 +1,27 @@
-"""Renders templates into a NoteBuilder: fills slots from the facts of a case and records the gold they stand for."""
+"""Renders templates into a NoteBuilder and records the gold annotations they state; slots.py says what slots mean."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from osler.clinic.builder import NoteBuilder
-from osler.clinic.case import Case
+from osler.clinic.case import Case, WritingStyle
 from osler.clinic.dice import Dice
 from osler.clinic.labels import ATTRIBUTE_RELATIONS, CONDITION_LABELS
-from osler.clinic.lexicon import DrugClass, Lab, Problem
-from osler.clinic.slots import SLOTS
-from osler.clinic.style import Style, misspell
-from osler.clinic.template import Choice, Node, Slot, Template, parse
+from osler.clinic.lexicon import DrugClass, LabTest, MedicalProblem
+from osler.clinic.template import Node, Slot, TemplateChoice, parse
 
-ASSERTION_OF = {
-    "absent": "absent",
-    "possible": "possible",
-    "conditional": "conditional",
-    "hypothetical": "hypothetical",
-    "family": "associated_with_someone_else",
-}
-_SLIPS = frozenset({"PROBLEM", "DRUG", "TEST", "PROCEDURE", "FREQUENCY", "DURATION"})
+_ASSERTIONS = {name: name for name in ("absent", "possible", "conditional", "hypothetical")}
+_ASSERTIONS["family"] = "associated_with_someone_else"
+_MISSPELT = frozenset({"PROBLEM", "DRUG", "TEST", "PROCEDURE", "FREQUENCY", "DURATION"})
 _FRESH_TOPIC, _CHRONIC_TOPIC = 0.3, 0.35
 
 
 @dataclass(frozen=True, slots=True)
 class Drug:
-    """One drug by the name this note uses for it."""
+    """One drug under the name that this note uses for it."""
 
     name: str
     kind: str
@@ -36,35 +30,37 @@ class Drug:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What one sentence is about: a problem and a drug that is given for it."""
+    """The subject of one sentence: a problem and a drug given for it."""
 
-    problem: Problem
+    problem: MedicalProblem
     drug: Drug
 
 
-class Scribe:
-    """Writes one note. Within a note a class of drugs keeps its drug, and what is denied is not also reported."""
+class Scribe(ABC):
+    """Writes one note. A note uses one drug per class, and never reports a problem that it denies."""
 
-    def __init__(self, case: Case, dice: Dice, style: Style) -> None:
+    def __init__(self, case: Case, dice: Dice, style: WritingStyle) -> None:
         self.case = case
         self.lexicon = case.lexicon
         self.dice = dice
         self.style = style
         self.builder = NoteBuilder()
+        self.title = ""
+        # Of the note so far: condition labels, problems stated (true) or denied (false), drugs, strengths, asides.
         self.labels: set[str] = set()
         self.stated: dict[str, bool] = {}
         self.drugs: dict[str, Drug] = {}
+        self.strengths: dict[str, str] = {}
+        self.asides: set[str] = set()
+        self.lab: LabTest | None = None
+        # Of the sentence being written: its drug, the prescription inside it, problems and drug classes mentioned.
         self.drug: Drug | None = None
         self.prescribed: Drug | None = None
         self.way = ""
         self.form = ""
-        self.strengths: dict[str, str] = {}
-        self.said: set[str] = set()
+        self.mentioned: set[str] = set()
         self.others: set[str] = set()
-        self.lab: Lab | None = None
-        self.asides: set[str] = set()
-        self.title = ""
-        self.words: Mapping[str, str] = self.lexicon.notes["words"][case.patient.person.sex]
+        self._words: Mapping[str, str] = self.lexicon.notes["words"][case.patient.person.sex]
         self._topic: Topic | None = None
         self._named: dict[str, str] = {}
         self._open: list[str] = []
@@ -76,57 +72,51 @@ class Scribe:
             self._topic = self._new_topic()
         return self._topic
 
+    @abstractmethod
+    def fill(self, slot: Slot) -> None:
+        """Write what a slot stands for."""
+
     def write(self, source: str, topic: Topic | None = None) -> None:
         """Write one template as a sentence of its own."""
         self._topic = topic
         self.drug = None
-        self.others = set()
-        self.said = set()
-        self._named = {}
-        self._open = []
+        self.others, self.mentioned = set(), set()
+        self._named, self._open = {}, []
         template = parse(source)
-        self.render(template.nodes)
-        self._relate(template)
-
-    def render(self, nodes: tuple[Node, ...]) -> None:
-        """Write nodes in order."""
-        for node in nodes:
-            if isinstance(node, str):
-                self.say(node)
-            elif isinstance(node, Choice):
-                self.render(self.dice.pick(node.options))
-            else:
-                self._fill(node)
+        self._render(template.nodes)
+        named = self._named
+        for link in template.links:
+            if link[0] == "attrs":
+                self._link_parts(named[link[1]])
+            elif link[1] in named and link[2] in named:
+                self.builder.relate(link[0], named[link[1]], named[link[2]])
 
     def prescription(self, source: str) -> str:
-        """Write a prescription, its parts tied to its drug, inside a sentence and return the drug's span."""
+        """Write a prescription inside a sentence, link its parts to its drug, and return the drug's span."""
         outside, self._open = self._open, []
-        self.render(parse(source).nodes)
+        self._render(parse(source).nodes)
         drug = next(span for span in self._open if self.builder.label(span) == "DRUG")
-        self._tie(drug)
+        self._link_parts(drug)
         self._open = outside
         return drug
 
     def say(self, text: str) -> None:
-        """Write text that is not annotated; a careless writer slips now and then."""
-        if self.style.sloppy and self.dice.chance(0.06):
+        """Write text without annotation; a sloppy writer misspells a word now and then."""
+        if "sloppy" in self.style.habits and self.dice.chance(0.06):
             words = text.split(" ")
             place = int(self.dice.roll() * len(words))
             words[place] = misspell(words[place], self.dice)
             text = " ".join(words)
         self.builder.text(text)
 
-    def put(self, slot: Slot, surface: str, label: str, attributes: Mapping[str, str] | None = None) -> str:
-        """Write an annotated mention under the slot's name and return its id."""
-        if slot.capital:
-            surface = surface[0].upper() + surface[1:]
-        if self.style.sloppy and label in _SLIPS and self.dice.chance(0.12):
+    def put(self, slot: Slot, surface: str, label: str, attributes: Mapping[str, str] | None = None) -> None:
+        """Write an annotated mention under the slot's name."""
+        surface = capitalised(surface, slot)
+        if "sloppy" in self.style.habits and label in _MISSPELT and self.dice.chance(0.12):
             words = surface.split(" ")
             words[-1] = misspell(words[-1], self.dice)
             surface = " ".join(words)
-        span = self.builder.mark(surface, label, attributes or {})
-        self.keep(slot, span)
-        return span
+        self.keep(slot, self.builder.mark(surface, label, attributes or {}))
 
     def keep(self, slot: Slot, span: str) -> None:
         """Remember a span for the relations of this sentence."""
@@ -134,35 +124,26 @@ class Scribe:
             self._named[slot.name] = span
         self._open.append(span)
 
-    def assertion(self, slot: Slot) -> str:
-        """What the slot's modifiers say of a problem; present when they say nothing."""
-        for modifier in slot.modifiers:
-            if modifier in ASSERTION_OF:
-                return ASSERTION_OF[modifier]
-        return "present"
-
     def drug_of(self, name: str) -> Drug:
-        """The drug of a class in this note."""
-        known = self.drugs.get(name)
-        if known is None:
+        """The drug of this class in this note."""
+        if name not in self.drugs:
             group = self.lexicon.classes[name]
             roll = self.dice.roll()
+            kind, names = "drug", group.listed
             if roll < 0.36 and group.coined:
-                known = Drug(self.dice.pick(group.coined), "drug", group)
+                names = group.coined
             elif roll < 0.45 and group.brands:
-                known = Drug(self.dice.pick(group.brands), "brand", group)
-            else:
-                known = Drug(self.dice.pick(group.listed), "drug", group)
-            self.drugs[name] = known
-        return known
+                kind, names = "brand", group.brands
+            self.drugs[name] = Drug(self.dice.pick(names), kind, group)
+        return self.drugs[name]
 
-    def topic_of(self, problem: Problem) -> Topic:
-        """A topic about this problem."""
+    def topic_of(self, problem: MedicalProblem) -> Topic:
+        """Make a topic of a problem."""
         classes = problem.classes or ("analgesic", "supplement")
         return Topic(problem, self.drug_of(self.dice.pick(classes)))
 
-    def about(self, problem: Problem) -> None:
-        """Make this problem the sentence's topic, where it has none yet."""
+    def about(self, problem: MedicalProblem) -> None:
+        """Make this problem the sentence's topic unless it has one."""
         if self._topic is None:
             self._topic = self.topic_of(problem)
 
@@ -180,32 +161,51 @@ class Scribe:
             return self.topic_of(dice.pick(case.patient.chronic))
         return self.topic_of(case.chief)
 
-    def _fill(self, slot: Slot) -> None:
-        if slot.literal is not None:
-            start = self.builder.length
-            self.render(slot.literal)
-            attributes = {"assertion": self.assertion(slot)} if slot.kind == "PROBLEM" else {}
-            if slot.kind == "DRUG":
-                attributes = {"kind": "drug"}
-            self.labels.update(label for label in slot.modifiers if label in CONDITION_LABELS)
-            self.keep(slot, self.builder.span(((start, self.builder.length),), slot.kind, attributes))
-            return
-        word = self.words.get(slot.kind)
-        if word is not None:
-            self.say(word.capitalize() if slot.capital else word)
-            return
-        SLOTS[slot.kind](self, slot)
+    def _render(self, nodes: tuple[Node, ...]) -> None:
+        for node in nodes:
+            if isinstance(node, str):
+                self.say(node)
+            elif isinstance(node, TemplateChoice):
+                self._render(self.dice.pick(node.options))
+            elif node.literal is not None:
+                self._annotate(node, node.literal)
+            elif node.kind in self._words:
+                self.say(capitalised(self._words[node.kind], node))
+            else:
+                self.fill(node)
 
-    def _relate(self, template: Template) -> None:
-        named = self._named
-        for link in template.links:
-            if link[0] == "attrs":
-                self._tie(named[link[1]])
-            elif link[1] in named and link[2] in named:
-                self.builder.relate(link[0], named[link[1]], named[link[2]])
+    def _annotate(self, slot: Slot, literal: tuple[Node, ...]) -> None:
+        start = self.builder.length
+        self._render(literal)
+        attributes = {"PROBLEM": {"assertion": assertion(slot)}, "DRUG": {"kind": "drug"}}.get(slot.kind, {})
+        self.labels.update(label for label in slot.modifiers if label in CONDITION_LABELS)
+        self.keep(slot, self.builder.span(((start, self.builder.length),), slot.kind, attributes))
 
-    def _tie(self, drug: str) -> None:
+    def _link_parts(self, drug: str) -> None:
         for span in self._open:
             relation = ATTRIBUTE_RELATIONS.get(self.builder.label(span))
             if relation:
                 self.builder.relate(relation, span, drug)
+
+
+def assertion(slot: Slot) -> str:
+    """The assertion that a slot's modifiers give to a problem."""
+    return next((_ASSERTIONS[modifier] for modifier in slot.modifiers if modifier in _ASSERTIONS), "present")
+
+
+def capitalised(words: str, slot: Slot) -> str:
+    """The words, with a capital first letter if the slot asks for one."""
+    return words[:1].upper() + words[1:] if slot.capital else words
+
+
+def misspell(word: str, dice: Dice) -> str:
+    """Swap two letters, drop one or double one inside a word of five letters or more."""
+    if len(word) < 5 or not word.isalpha():
+        return word
+    place = dice.between(1, len(word) - 3)
+    slip = dice.between(0, 2)
+    if slip == 0:
+        return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+    if slip == 1:
+        return word[:place] + word[place + 1 :]
+    return word[:place] + word[place] + word[place:]

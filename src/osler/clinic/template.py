@@ -1,43 +1,54 @@
-"""The small language in which the clinic's sentences are written, parsed once into a tree.
+"""The template language of the clinic's sentences.
 
     "<Started|Begun> on {rx=d} for {problem=p}. => TrAP d p"
 
-`<a|b|>` picks one alternative; alternatives may nest. `{kind.modifier=name}` is a slot that a scribe fills; a capital
-first letter (`{Problem}`) asks for a capital in the text. `{LABEL.modifier=name|text}` marks that very text with LABEL.
-After `=>` stand relations between named slots, separated by `;`; one whose slots were not written in this rendering is
-left out. The relation `attrs d` ties every part of a prescription written in this sentence to the drug `d`.
+- `<a|b|>` picks one alternative; alternatives may nest.
+- `{kind.modifier=name}` is a slot. A capital first letter (`{Problem}`) asks for a capital in the text.
+- `{LABEL.modifier=name|text}` annotates the text itself with LABEL.
+- After `=>` come relations between named slots, separated by `;`. A relation whose slots were not written is left out.
+  The relation `attrs d` links every part of a prescription in this sentence to the drug `d`.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
+
+_TEXT = re.compile("[^<{>}]+")
+_ALTERNATIVE_TEXT = re.compile("[^<{>}|]+")
+_SLOT_HEAD = re.compile(r"([^|}=]*)(?:=([^|}]*))?([|}])")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place to fill: what kind, with which modifiers, under which name."""
+    """A place to fill: its kind, modifiers and name, and the text to annotate if the template gives it."""
 
     kind: str
-    modifiers: tuple[str, ...]
-    name: str
-    literal: tuple[Node, ...] | None
-    capital: bool
+    modifiers: tuple[str, ...] = ()
+    name: str = ""
+    literal: tuple[Node, ...] | None = None
+    capital: bool = False
+
+    @property
+    def modifier(self) -> str:
+        """The first modifier, if there is one."""
+        return self.modifiers[0] if self.modifiers else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Alternatives of which a rendering takes one."""
+class TemplateChoice:
+    """Alternatives; a rendering takes one."""
 
     options: tuple[tuple[Node, ...], ...]
 
 
-Node = str | Slot | Choice
+Node = str | Slot | TemplateChoice
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A parsed sentence: what to write, and the relations it states."""
+    """A parsed sentence: its nodes, and the relations it states."""
 
     nodes: tuple[Node, ...]
     links: tuple[tuple[str, ...], ...]
@@ -45,13 +56,9 @@ class Template:
 
 @cache
 def parse(source: str) -> Template:
-    """Parse one template; a mistake in it is a mistake in the package's data and raises ValueError."""
+    """Parse one template; raise ValueError if it is malformed."""
     text, _, relations = source.partition("=>")
-    if relations:
-        text = text.rstrip()
-    nodes, position = _sequence(text, 0, "")
-    if position != len(text):
-        raise ValueError(f"unbalanced {text[position]!r} at {position} in template {source!r}")
+    nodes, _ = _sequence(text.rstrip() if relations else text, 0, "")
     links = tuple(tuple(part.split()) for part in relations.split(";") if part.strip())
     for link in links:
         if len(link) != (2 if link[0] == "attrs" else 3):
@@ -60,53 +67,42 @@ def parse(source: str) -> Template:
 
 
 def _sequence(text: str, position: int, stops: str) -> tuple[tuple[Node, ...], int]:
-    """Read nodes until one of `stops` or the end."""
+    """Read nodes up to one of `stops`; without stops, up to the end of the text."""
     nodes: list[Node] = []
-    start = position
+    plain = _ALTERNATIVE_TEXT if "|" in stops else _TEXT
     while position < len(text) and text[position] not in stops:
-        character = text[position]
-        if character not in "<{>}":
-            position += 1
-            continue
-        if position > start:
-            nodes.append(text[start:position])
         node: Node
-        if character == "<":
+        if match := plain.match(text, position):
+            node, position = match[0], match.end()
+        elif text[position] == "<":
             node, position = _choice(text, position + 1)
-        elif character == "{":
+        elif text[position] == "{":
             node, position = _slot(text, position + 1)
         else:
-            raise ValueError(f"unbalanced {character!r} at {position} in template {text!r}")
+            raise ValueError(f"unbalanced {text[position]!r} at {position} in template {text!r}")
         nodes.append(node)
-        start = position
-    if position > start:
-        nodes.append(text[start:position])
+    if stops and position == len(text):
+        raise ValueError(f"missing {stops[-1]!r} in template {text!r}")
     return tuple(nodes), position
 
 
-def _choice(text: str, position: int) -> tuple[Choice, int]:
+def _choice(text: str, position: int) -> tuple[TemplateChoice, int]:
     options = []
     while True:
         option, position = _sequence(text, position, "|>")
         options.append(option)
-        if position >= len(text):
-            raise ValueError(f"an alternative is not closed in template {text!r}")
         position += 1
         if text[position - 1] == ">":
-            return Choice(tuple(options)), position
+            return TemplateChoice(tuple(options)), position
 
 
 def _slot(text: str, position: int) -> tuple[Slot, int]:
-    end = position
-    while end < len(text) and text[end] not in "|}":
-        end += 1
-    if end >= len(text):
-        raise ValueError(f"a slot is not closed in template {text!r}")
-    head, _, name = text[position:end].partition("=")
-    kind, *modifiers = head.split(".")
-    literal: tuple[Node, ...] | None = None
-    if text[end] == "|":
-        literal, end = _sequence(text, end + 1, "}")
-    elif kind[0].isupper():
-        return Slot(kind.lower(), tuple(modifiers), name, None, True), end + 1
-    return Slot(kind, tuple(modifiers), name, literal, False), end + 1
+    head = _SLOT_HEAD.match(text, position)
+    if head is None:
+        raise ValueError(f"missing '}}' in template {text!r}")
+    kind, *modifiers = head[1].split(".")
+    name, position = head[2] or "", head.end()
+    if head[3] == "|":
+        literal, position = _sequence(text, position, "}")
+        return Slot(kind, tuple(modifiers), name, literal), position + 1
+    return Slot(kind.lower() if kind[0].isupper() else kind, tuple(modifiers), name, None, kind[0].isupper()), position

@@ -1,9 +1,9 @@
-"""Artifacts: the folders through which stages meet.
+"""Artifacts: the folders that stages read and write.
 
-An artifact is a folder with a `manifest.json` that is written last. It is built beside its place, in `NAME.partial`, which
-survives a kill so that the same command continues from it, and moved into place by one rename. The manifest holds no time
-and no machine: the same recipe on the same parents gives the same bytes. What differs from run to run (timings) lives below
-`logs/` and is not hashed.
+An artifact is a folder with a `manifest.json`, which is written last. It is built next to its final place, in `NAME.partial`,
+and moved there by one rename. A killed run leaves `NAME.partial` behind, and the same command resumes from it. The manifest
+holds no time and no machine name: the same recipe on the same parents gives the same bytes. Files that differ from run to
+run, such as timings, are in `logs/` and are not hashed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ MANIFEST = "manifest.json"
 LOGS = "logs"
 _IDENTITY = "identity.json"
 _TRAINED = "export.json"
+_COMMANDS = {
+    "corpus": "corpus",
+    "tokenizer": "vocab",
+    "encoder": "pretrain",
+    "task": "tasks prepare",
+    "bundle": "finetune",
+}
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an artifact is, what it was made from, and the hash of every file in it."""
+    """Kind and recipe of an artifact, the digests of its parents, and the hash of every file in it."""
 
     kind: str
     format_version: int
@@ -42,8 +49,23 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """The hash that children record: it covers kind, recipe identity, parents and every file."""
+        """The hash that children record; it covers kind, identity, parents and every file."""
         return _hash([self.kind, self.format_version, self.identity, self.parents, self.files])
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            version = values["format_version"]
+            if version > FORMAT_VERSION:
+                raise ArtifactError(
+                    f"made by a newer version of osler (format {version}; this version reads up to {FORMAT_VERSION})",
+                    where=path.parent,
+                    fix="Upgrade osler: pip install -U osler",
+                )
+            return cls(**values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ArtifactError("the manifest is damaged", where=path, fix="Make the artifact again") from error
 
 
 @dataclass(frozen=True)
@@ -55,33 +77,24 @@ class Artifact:
     reused: bool = False
 
     @classmethod
-    def open(cls, path: Path, kind: str | None = None) -> Artifact:
-        """Open a finished artifact, or say why it is none."""
+    def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
+        """Open a finished artifact, or raise an error that says why it cannot be opened."""
+        path = Path(path)
+        command = f" (osler {_COMMANDS[kind]})" if kind in _COMMANDS else ""
         if not path.exists():
-            raise ArtifactError("no such folder", where=path, fix=f"Make it first{_maker(kind)}, or check the path")
-        manifest_path = path / MANIFEST
-        if not manifest_path.is_file():
+            raise ArtifactError("no such folder", where=path, fix=f"Make it first{command}, or check the path")
+        if not (path / MANIFEST).is_file():
             raise ArtifactError(
                 f"not a finished osler artifact: {MANIFEST} is missing",
                 where=path,
-                fix=f"Run the command that makes it again{_maker(kind)}",
+                fix=f"Run the command that makes it again{command}",
             )
-        try:
-            manifest = Manifest(**json.loads(manifest_path.read_text(encoding="utf-8")))
-        except (json.JSONDecodeError, TypeError, UnicodeDecodeError) as error:
-            version = _version_of(manifest_path)
-            if version is not None and version > FORMAT_VERSION:
-                raise _too_new(path, version) from error
-            raise ArtifactError(
-                "the manifest is damaged", where=manifest_path, fix="Make the artifact again"
-            ) from error
-        if manifest.format_version > FORMAT_VERSION:
-            raise _too_new(path, manifest.format_version)
+        manifest = Manifest.read(path / MANIFEST)
         if kind is not None and manifest.kind != kind:
             raise ArtifactError(
-                f"this artifact is of the kind {manifest.kind}, not {kind}",
+                f"this folder holds {_with_article(manifest.kind)}, not {_with_article(kind)}",
                 where=path,
-                fix=f"Give a folder of the kind {kind}{_maker(kind)}",
+                fix=f"Give a folder that holds {_with_article(kind)}{command}",
             )
         for name in manifest.files:
             if not (path / name).is_file():
@@ -95,52 +108,54 @@ class Artifact:
         for name, expected in self.manifest.files.items():
             if sha256(self.path / name) != expected:
                 raise ArtifactError(
-                    f"the file {name} was changed after it was made", where=self.path, fix="Make it again with --force"
+                    f"the file {name} was changed after it was made",
+                    where=self.path,
+                    fix="Make the artifact again with --force",
                 )
 
 
 @dataclass
 class Workspace:
-    """The folder under construction. What an interrupted run left in it is still there."""
+    """The folder of an artifact that is being built; files of an interrupted run are still there."""
 
     path: Path
     counts: dict[str, Any] = field(default_factory=dict)
     main: bool = True
-    """Whether this process writes; under torchrun only the first does."""
+    """Whether this process may write; under torchrun only the first may."""
 
     @property
     def logs(self) -> Path:
-        """Where timings and training curves go; not part of the artifact's hash."""
+        """Folder for timings and training curves, which are not hashed."""
         folder = self.path / LOGS
         folder.mkdir(exist_ok=True)
         return folder
 
     def finish_training(self) -> None:
-        """Note that every file of the trained model is written, then drop the checkpoints it was made from."""
+        """Record that every file of the trained model is written, then delete the checkpoints."""
         write_json(self.logs / _TRAINED, self.counts)
         remove_tree(self.path / "checkpoints")
 
     def training_is_finished(self) -> bool:
-        """Whether an earlier process got as far as `finish_training`; its counts are restored.
+        """Whether an earlier process got as far as `finish_training`; restores its counts.
 
-        Also true for the other processes of a torchrun once the first one has moved the folder into place.
+        Also true for the other processes of a torchrun once the first one has moved the folder to its place.
         """
-        note = self.path / LOGS / _TRAINED
-        if not note.is_file():
+        record = self.path / LOGS / _TRAINED
+        if not record.is_file():
             return not self.path.exists()
-        self.counts.update(json.loads(note.read_text(encoding="utf-8")))
+        self.counts.update(json.loads(record.read_text(encoding="utf-8")))
         if self.main:
             remove_tree(self.path / "checkpoints")
         return True
 
 
 def identity_of(kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> str:
-    """The hash of everything that decides the content of an artifact."""
+    """Hash of everything that decides the content of an artifact."""
     return _hash([kind, FORMAT_VERSION, recipe.identity(), _digests(parents)])
 
 
 def produce(
-    out: Path,
+    out: str | Path,
     *,
     kind: str,
     recipe: Recipe,
@@ -149,35 +164,41 @@ def produce(
     force: bool = False,
     together: bool = False,
 ) -> Artifact:
-    """Make an artifact at `out`, or reuse the one that is there if the same recipe and parents made it.
+    """Make an artifact at `out`, or reuse the one there if the same recipe and parents made it.
 
-    Under torchrun the first process makes it and the others wait; with `together` they build too, each with the same
-    workspace, in which only the first (`Workspace.main`) may write.
+    Under torchrun the first process makes it and the others wait. With `together` all of them call `build` on the same
+    folder, but only the first (`Workspace.main`) may write.
     """
     identity = identity_of(kind, recipe, parents)
     out = Path(os.path.abspath(out))
     partial = out.with_name(out.name + ".partial")
     if os.environ.get("RANK", "0") != "0":
         return _follow(out, partial, kind, identity, build if together else None, force=force)
-    existing = _existing(out, kind, identity, force=force)
+    existing = None if force else _reusable(out, kind, identity)
     if existing is not None:
         return existing
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     lock = out.with_name(f".{out.name}.lock")
     with locked(lock, out):
-        # Another process may have finished it while this one waited to look.
-        existing = _existing(out, kind, identity, force=force)
+        # Another process may have finished it before this one got the lock.
+        existing = None if force else _reusable(out, kind, identity)
         if existing is not None:
             return existing
         with writing(out):
-            manifest = _sealed(partial, identity)
+            manifest = _finished_partial(partial, identity)
             if manifest is None:
-                _open_partial(partial, identity)
+                _prepare_partial(partial, identity)
                 workspace = Workspace(partial)
                 build(workspace)
-                manifest = _seal(workspace, kind, recipe, identity, _digests(parents))
-            _move_into_place(partial, out)
+                manifest = _finish_partial(workspace, kind, recipe, identity, _digests(parents))
+            old = out.with_name(f".{out.name}.old")
+            remove_tree(old)
+            if out.exists():
+                os.rename(out, old)
+            os.rename(partial, out)
+            sync_folder(out.parent)
+            remove_tree(old)
         lock.unlink(missing_ok=True)
     return Artifact(out, manifest)
 
@@ -185,12 +206,12 @@ def produce(
 def _follow(
     out: Path, partial: Path, kind: str, identity: str, build: Callable[[Workspace], None] | None, *, force: bool
 ) -> Artifact:
-    """What the other processes of a torchrun do: take part in the build if asked to, then wait for the first."""
+    """In the other processes of a torchrun: join the build if there is one to join, then wait for the first process."""
     while True:
         if build is not None and _identity_in(partial) == identity:
             build(Workspace(partial, main=False))
             build = None
-        # With --force the old artifact is still in place at first: it must not end the wait.
+        # With --force the old artifact is still in place at first and must not end the wait.
         waiting = force and build is not None
         if not waiting and (out / MANIFEST).is_file() and _identity_in(partial) is None:
             artifact = Artifact.open(out, kind=kind)
@@ -199,36 +220,22 @@ def _follow(
         time.sleep(0.2)
 
 
-def _identity_in(partial: Path) -> str | None:
-    try:
-        return str(json.loads((partial / _IDENTITY).read_text())["identity"])
-    except (OSError, ValueError, KeyError, TypeError):
+def _reusable(out: Path, kind: str, identity: str) -> Artifact | None:
+    """The artifact at `out` if this recipe made it, None if the place is free; anything else is an error."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
-
-
-def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact | None:
-    if not out.exists() or force:
-        return None
-    if out.is_dir() and not any(out.iterdir()):
-        return None
+    fix = "Choose another --out, or replace it with --force"
     if not (out / MANIFEST).is_file():
-        raise OutputError(
-            "something is there that is not a finished osler artifact",
-            where=out,
-            fix="Choose another --out, or replace it with --force",
-        )
-    artifact = Artifact.open(out)
-    if artifact.manifest.kind != kind or artifact.manifest.identity != identity:
-        raise OutputError(
-            f"an artifact of the kind {artifact.manifest.kind} is there that was made from another recipe or other inputs",
-            where=out,
-            fix="Choose another --out, or replace it with --force",
-        )
-    return Artifact(out, artifact.manifest, reused=True)
+        raise OutputError("this exists and is not a finished osler artifact", where=out, fix=fix)
+    manifest = Artifact.open(out).manifest
+    if manifest.kind != kind or manifest.identity != identity:
+        found = _with_article(manifest.kind)
+        raise OutputError(f"this folder holds {found} made from another recipe or other inputs", where=out, fix=fix)
+    return Artifact(out, manifest, reused=True)
 
 
-def _sealed(partial: Path, identity: str) -> Manifest | None:
-    """The manifest of a folder that a kill kept from being moved into place when all else was done."""
+def _finished_partial(partial: Path, identity: str) -> Manifest | None:
+    """The manifest of a partial folder that was complete when a kill kept it from being renamed."""
     if not (partial / MANIFEST).is_file() or (partial / _IDENTITY).exists():
         return None
     try:
@@ -238,41 +245,40 @@ def _sealed(partial: Path, identity: str) -> Manifest | None:
     return manifest if manifest.identity == identity else None
 
 
-def _open_partial(partial: Path, identity: str) -> None:
-    """Continue a half-built folder of the same identity; start anew where it is of another."""
+def _prepare_partial(partial: Path, identity: str) -> None:
+    """Keep a partial folder of the same identity to resume from; replace any other by an empty one."""
     if partial.exists():
         if _identity_in(partial) == identity:
-            for left in partial.rglob(".*.tmp"):  # half a file, from a process that was killed while it wrote
-                left.unlink()
+            for leftover in partial.rglob(".*.tmp"):  # half a file, from a process that was killed while it wrote
+                leftover.unlink()
             return
         remove_tree(partial)
     partial.mkdir()
     write_json(partial / _IDENTITY, {"identity": identity})
 
 
-def _seal(workspace: Workspace, kind: str, recipe: Recipe, identity: str, parents: dict[str, str]) -> Manifest:
+def _identity_in(partial: Path) -> str | None:
+    try:
+        return str(json.loads((partial / _IDENTITY).read_text())["identity"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _finish_partial(
+    workspace: Workspace, kind: str, recipe: Recipe, identity: str, parents: dict[str, str]
+) -> Manifest:
     write_atomic(workspace.path / "recipe.toml", recipe.to_toml())
     files = {}
     for path in sorted(workspace.path.rglob("*")):
         name = path.relative_to(workspace.path).as_posix()
-        # recipe.toml names input paths, which may differ between two machines that make the same thing.
+        # recipe.toml holds input paths, which may differ between two machines that make the same artifact.
         if path.is_file() and name not in {MANIFEST, _IDENTITY, "recipe.toml"} and not name.startswith(f"{LOGS}/"):
             files[name] = sha256(path)
     manifest = Manifest(kind, FORMAT_VERSION, recipe.resolved(), identity, parents, workspace.counts, files)
     write_json(workspace.path / MANIFEST, asdict(manifest))
-    # Last: a kill before this line finds a folder that the same command can go on with.
+    # Last: after a kill before this line, the same command resumes from the folder.
     (workspace.path / _IDENTITY).unlink()
     return manifest
-
-
-def _move_into_place(partial: Path, out: Path) -> None:
-    old = out.with_name(f".{out.name}.old")
-    remove_tree(old)
-    if out.exists():
-        os.rename(out, old)
-    os.rename(partial, out)
-    sync_folder(out.parent)
-    remove_tree(old)
 
 
 def _digests(parents: Mapping[str, str | Artifact]) -> dict[str, str]:
@@ -286,28 +292,7 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _version_of(manifest_path: Path) -> int | None:
-    try:
-        version = json.loads(manifest_path.read_text(encoding="utf-8"))["format_version"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return version if isinstance(version, int) else None
-
-
-def _too_new(path: Path, version: int) -> ArtifactError:
-    return ArtifactError(
-        f"made by a newer osler (format version {version}; this one reads up to {FORMAT_VERSION})",
-        where=path,
-        fix="Upgrade osler: pip install -U osler",
-    )
-
-
-def _maker(kind: str | None) -> str:
-    commands = {
-        "corpus": "corpus",
-        "tokenizer": "vocab",
-        "encoder": "pretrain",
-        "task": "tasks prepare",
-        "bundle": "finetune",
-    }
-    return f" (osler {commands[kind]})" if kind in commands else ""
+def _with_article(kind: str) -> str:
+    if kind in ("tokens", "annotations"):
+        return kind
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"

@@ -6,10 +6,14 @@ Unknown keys are rejected with the nearest valid name. The resolved recipe is sa
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeVar, get_args
 
@@ -195,6 +199,30 @@ def _owner(kind: type[BaseModel], location: Sequence[str | int]) -> type[BaseMod
             continue  # a list index, a mapping key or a union tag
         owner = _model_in(owner.model_fields[str(part)].annotation)
     return owner
+
+
+def find_field(kind: type[BaseModel], key: str) -> tuple[Any, str]:
+    """The annotation of a field by its dotted key, and its description: `Field(description=…)` or the docstring below it."""
+    *sections, name = key.split(".")
+    owner = _owner(kind, sections)
+    assert owner is not None, key
+    field = owner.model_fields[name]
+    docs = (_attribute_docs(base).get(name) for base in owner.__mro__ if issubclass(base, Recipe))
+    return field.annotation, field.description or next((doc for doc in docs if doc), "")
+
+
+@cache
+def _attribute_docs(kind: type[BaseModel]) -> dict[str, str]:
+    """The docstring below each field of a class, read from its source when someone asks for help or documentation."""
+    docs: dict[str, str] = {}
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for field, below in pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            text = below.value.value if isinstance(below.value, ast.Constant) else None
+            if isinstance(text, str):
+                docs[field.target.id] = " ".join(text.split())
+    return docs
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -1,4 +1,4 @@
-"""What a person sees while osler works: plan lines, one result line a stage, progress bars. All on standard error."""
+"""Output for people: the console, progress bars, and how to write durations and speeds. All on standard error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def console() -> Console:
     """The console on standard error, so that standard output stays clean for results."""
     from rich.console import Console
 
-    # Of several processes under torchrun only the first speaks.
+    # Under torchrun only the first process prints.
     return Console(stderr=True, highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
 
 
@@ -30,20 +30,19 @@ class ProgressBar:
         self._task = task
 
     def advance(self, amount: float = 1) -> None:
-        """Move on."""
         self._progress.advance(self._task, amount)
 
     def update(self, completed: float | None = None, status: str | None = None, total: float | None = None) -> None:
-        """Set the place, the total, or the short status text at the end of the bar."""
+        """Set the position, the total, or the short status text at the end of the bar."""
         fields = {} if status is None else {"status": status}
         self._progress.update(self._task, completed=completed, total=total, **fields)  # type: ignore[arg-type]
 
 
 @contextmanager
 def progress(description: str, total: float | None = None, *, training: bool = False) -> Iterator[ProgressBar]:
-    """A progress bar with time left; silent where standard error is no terminal.
+    """Show a progress bar with the time left; nothing if standard error is not a terminal.
 
-    That of a `training` run leaves the room to its status (see `training_status`), which says the time left itself.
+    A `training` bar is shorter to leave room for its status (see `training_status`), which has the time left.
     """
     from rich.progress import (
         BarColumn,
@@ -55,7 +54,7 @@ def progress(description: str, total: float | None = None, *, training: bool = F
     )
     from rich.table import Column
 
-    # Of all columns the status alone may wrap, so a narrow terminal shows the others whole.
+    # Only the status may wrap, so that a narrow terminal shows the other columns in full.
     status = TextColumn("{task.fields[status]}", table_column=Column(no_wrap=False))
     everything = (
         TextColumn("{task.description:<24}"),
@@ -78,7 +77,7 @@ def training_status(
     peak: float | None = None,
     seconds_left: float | None = None,
 ) -> str:
-    """The end of a training bar: loss, speed, the share of the device's peak and the time left, each once it is known."""
+    """Status text of a training bar: loss, speed, share of the device's peak and time left, as far as they are known."""
     parts = [] if loss is None else [f"loss {loss:.3f}"]
     if tokens_per_second:
         parts.append(f"{tokens_per_second:,.0f} tokens/s")
@@ -91,14 +90,14 @@ def training_status(
 
 
 def flop_rate(flops_per_second: float) -> str:
-    """Floating-point operations a second with a unit that fits."""
+    """Floating-point operations per second with a suitable unit."""
     scale, unit = (1e12, "TFLOP/s") if flops_per_second >= 1e12 else (1e9, "GFLOP/s")
     value = flops_per_second / scale
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
 def flop_count(flops: float) -> str:
-    """A number of floating-point operations with a unit that fits."""
+    """A number of floating-point operations with a suitable unit."""
     for scale, unit in ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
         if flops >= scale:
             return f"{flops / scale:.3g} {unit}" if flops < 1000 * scale else f"{flops:.3g} FLOP"
@@ -106,7 +105,7 @@ def flop_count(flops: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the two units that matter."""
+    """A duration such as 40 s, 12 min, 3 h 05 min or 2.5 days."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

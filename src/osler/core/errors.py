@@ -1,7 +1,7 @@
-"""The one error family a user sees.
+"""The errors a user sees.
 
-Every message says where the problem is, what it is and what to change, and never quotes document text: a place is a file
-with a line, an index or a character offset. The command line prints the message alone and exits with code 2.
+Every message says where the problem is, what it is and what to change. It never quotes document text: a place is a file with
+a line, an index or a character offset. The command line prints only the message and exits with code 2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class OslerError(Exception):
-    """A problem the user can mend: `where` it is, what the `problem` is, and how to `fix` it."""
+    """A problem the user can fix: `where` it is, what the `problem` is, and how to `fix` it."""
 
     exit_code = 2
 
@@ -32,11 +32,11 @@ class RecipeError(OslerError):
 
 
 class InputError(OslerError):
-    """A file the user gave cannot be read as what it should be."""
+    """A file or value the user gave is not what it should be."""
 
 
 class ArtifactError(OslerError):
-    """A folder is not the artifact it should be: missing, half-written, of another kind or of a newer format."""
+    """A folder is not the expected artifact: missing, unfinished, of another kind or of a newer format."""
 
 
 class OutputError(OslerError):
@@ -52,7 +52,7 @@ class UnknownNameError(OslerError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like `name`, or None where nothing is close enough to be a typo."""
+    """Return the known name closest to `name`, or None if none is close enough to be a typo."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
@@ -61,7 +61,7 @@ _OUTPUT_PROBLEMS = {
     errno.ENOSPC: ("the disk is full", "Free some space or choose another --out"),
     errno.EDQUOT: ("the disk quota is used up", "Free some space or choose another --out"),
     errno.EFBIG: (
-        "the file would pass the size limit of this process",
+        "the file would exceed the size limit of this process",
         "Raise the limit (ulimit -f) or choose another --out",
     ),
     errno.EROFS: ("the file system is read-only", "Choose another --out"),
@@ -74,7 +74,7 @@ _OUTPUT_PROBLEMS = {
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write below `target` into one clear OutputError."""
+    """Turn an operating system error while writing to `target` into an OutputError."""
     try:
         yield
     except OSError as error:

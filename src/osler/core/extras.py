@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are used, and named with the extra that brings them when they are missing."""
+"""Optional dependencies: imported where they are used, with an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -8,26 +8,7 @@ from types import ModuleType
 
 from osler.core.errors import MissingExtraError
 
-
-def require(module: str, extra: str) -> ModuleType:
-    """Import `module`, or say which extra to install."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        missing = error.name or module
-        if missing.split(".")[0] != module.split(".")[0]:
-            raise
-        raise _missing(module.split(".")[0], extra) from error
-
-
-def _missing(module: str, extra: str) -> MissingExtraError:
-    return MissingExtraError(
-        f"this needs the Python package {module!r}, which is not installed",
-        fix=f'Install it with: pip install "osler[{extra}]"',
-    )
-
-
-# Which extra brings a top-level module, for imports that fail wherever they stand.
+# The extra that installs each top-level module, for imports without `require`.
 _EXTRA_OF = {
     "daft": "corpus",
     "ftfy": "corpus",
@@ -43,8 +24,19 @@ _EXTRA_OF = {
 }
 
 
+def require(module: str, extra: str) -> ModuleType:
+    """Import `module`, or raise an error that names the extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if missing.split(".")[0] != module.split(".")[0]:
+            raise
+        raise _missing(module.split(".")[0], extra) from error
+
+
 def explain_missing(error: ModuleNotFoundError) -> MissingExtraError | None:
-    """The error to show for a failed import of an optional dependency, or None where it is not one of ours."""
+    """The error to show for a failed import, or None if the module is not an optional dependency of osler."""
     module = (error.name or "").split(".")[0]
     return _missing(module, _EXTRA_OF[module]) if module in _EXTRA_OF else None
 
@@ -52,3 +44,10 @@ def explain_missing(error: ModuleNotFoundError) -> MissingExtraError | None:
 def available(module: str) -> bool:
     """Whether a top-level module can be imported, without importing it."""
     return importlib.util.find_spec(module) is not None
+
+
+def _missing(module: str, extra: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"this needs the Python package {module!r}, which is not installed",
+        fix=f'Install it with: pip install "osler[{extra}]"',
+    )

@@ -1,4 +1,4 @@
-"""Files: atomic writes, content hashes, locks, and errors for damaged Parquet."""
+"""Atomic writes, content hashes, locks, and errors for damaged Parquet files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from typing import Any
 from osler.core.errors import ArtifactError, OutputError, writing
 from osler.core.extras import require
 
-_CHUNK = 1 << 20
-
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    """Write a file so that a reader or a crash sees either the old content or the new, never a part of it."""
     payload = data.encode() if isinstance(data, str) else data
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
@@ -36,7 +34,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically, keys in their given order, one trailing newline."""
+    """Write JSON atomically, with keys in the given order and one trailing newline."""
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -50,13 +48,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content."""
+    """SHA-256 of a file's content."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def fingerprint(paths: Iterable[Path]) -> str:
-    """One hash over the contents of several files, in the order given; names and times do not count."""
+    """One hash over the contents of several files, in the given order; names and times do not count."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(bytes.fromhex(sha256(path)))
@@ -64,7 +62,7 @@ def fingerprint(paths: Iterable[Path]) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete a folder if it is there."""
+    """Delete a folder, file or link if it exists."""
     with writing(folder):
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
@@ -74,14 +72,14 @@ def remove_tree(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, target: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path` for the duration, or say that another process writes `target`."""
+    """Hold an exclusive lock on `path`, or raise an error that another process is writing `target`."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             handle = open(path, "a")  # noqa: SIM115 - closed in the finally below, after the lock
-        except FileNotFoundError as error:  # the folder is there: a file system, such as /proc, that takes no files
+        except FileNotFoundError as error:  # the folder exists, but its file system takes no files (/proc)
             raise OutputError(
-                "cannot write: no file can be made here", where=target, fix="Choose another --out"
+                "cannot write: files cannot be created here", where=target, fix="Choose another --out"
             ) from error
     try:
         try:
@@ -90,7 +88,7 @@ def locked(path: Path, target: Path) -> Iterator[None]:
             raise OutputError(
                 "another osler process is writing here",
                 where=target,
-                fix="Wait for it to end, or choose another --out",
+                fix="Wait until it is done, or choose another --out",
             ) from error
         yield
     finally:
@@ -103,7 +101,7 @@ def undamaged(
     problem: str = "this file of the corpus is damaged",
     fix: str = "Make the corpus again with --force",
 ) -> Iterator[None]:
-    """Around reading a file that osler wrote: name it where it is damaged. The library's own message may quote its content."""
+    """Wrap reading a file that osler wrote, and name the file if it is damaged; pyarrow's own message may quote its content."""
     arrow = require("pyarrow", "corpus")
     try:
         yield

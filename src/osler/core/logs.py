@@ -1,7 +1,7 @@
-"""Logs that cannot hold a patient's text.
+"""Logs that cannot contain document text.
 
-A log line is an event name and fields. A field is a number, a truth value, a path the user named, or a short name without
-blanks; anything else is refused when the line is written, so a note can never slip into a log through a format string.
+A log line is an event name and fields. A field is a number, a boolean, a path given by the user, or a short name without
+whitespace. Anything else raises an error, so a note can never slip into a log through a format string.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ _NAME = re.compile(r"[\w.:/@+,=\-\[\]]{0,200}")
 
 
 class EventLog:
-    """Writes events of one part of osler; `event` is the only way in."""
+    """Writes the events of one module."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
     def event(self, name: str, /, *, level: int = logging.INFO, **fields: Value) -> None:
-        """Log one event with safe fields."""
+        """Log one event; raises ValueError if a field could hold document text."""
         if not self._logger.isEnabledFor(level):
             return
         safe = {key: _safe(key, value) for key, value in fields.items()}
         self._logger.log(level, "%s", json.dumps({"event": name, **safe}))
 
     def warning(self, name: str, /, **fields: Value) -> None:
-        """Log one event as a warning."""
         self.event(name, level=logging.WARNING, **fields)
 
 
@@ -47,12 +46,12 @@ def _safe(key: str, value: Value) -> str | int | float | bool | None:
 
 
 def get_logger(name: str) -> EventLog:
-    """The event log of one part, named like its module."""
+    """The event log of a module."""
     return EventLog(name)
 
 
 def configure(verbose: bool = False) -> None:
-    """Send osler's events to standard error as JSON lines; by default only warnings."""
+    """Send events to standard error as JSON; only warnings unless `verbose` or OSLER_LOG=info is set."""
     root = logging.getLogger("osler")
     root.setLevel(logging.INFO if verbose or os.environ.get("OSLER_LOG") == "info" else logging.WARNING)
     if not root.handlers:

@@ -1,4 +1,4 @@
-"""Run independent tasks on the cores of this machine."""
+"""Run independent tasks in worker processes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from osler.core.errors import OslerError
 
 Task = TypeVar("Task")
 
-# Libraries that start threads when they are loaded must not do so in a process that is forked, and a GPU must not be opened there.
+# In a process that will be forked, libraries must not start threads on import and nothing may open a GPU.
 _BEFORE_A_FORK = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers: int, label: str) -> None:
-    """Call `function` on every task; the first failure, in task order, ends the run."""
+    """Call `function` on every task; the first failure, in task order, stops the run."""
     count = min(workers or cores(), len(tasks))
     with progress(label, total=len(tasks)) as bar:
         if count <= 1:
@@ -31,7 +31,7 @@ def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers:
                 function(task)
                 bar.advance()
             return
-        # Spawned, not forked: a forked child could inherit locks held by threads of Arrow or of the tokenizer.
+        # Spawn rather than fork: a forked child could inherit locks held by threads of Arrow or of the tokenizer.
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent)
         try:
@@ -40,18 +40,18 @@ def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers:
                 bar.advance()
         except BrokenProcessPool:
             raise OslerError(
-                "a worker process ended early, most likely for want of memory",
-                fix="Run again with workers = 1 and it continues where it stopped; a script of your own that starts the "
-                "stage needs its `if __name__ == '__main__':` line",
+                "a worker process ended early, most likely because memory ran out",
+                fix="Run again with workers = 1 to resume where it stopped. If your own script starts the stage, guard "
+                "it with `if __name__ == '__main__':`",
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def with_modules(modules: Sequence[str]) -> BaseContext:
-    """Worker processes that all need the same large modules: forked from a server that does nothing but load them, once.
+    """A context whose worker processes fork from a server that has already imported these large modules.
 
-    The server keeps the environment in which the first of them was started; a worker that needs another is given it.
+    The server keeps the environment of the first call; a worker that needs other variables must be given them.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -62,6 +62,11 @@ def with_modules(modules: Sequence[str]) -> BaseContext:
     with _environment(_BEFORE_A_FORK):
         forkserver.ensure_running()
     return context
+
+
+def cores() -> int:
+    """Number of cores this process may use; of the machine, where the system cannot tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -78,13 +83,8 @@ def _environment(more: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def cores() -> int:
-    """The cores this process may use, where the system tells them apart from those the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever: end it instead."""
+    """Stop a worker whose parent was killed; it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

@@ -1,7 +1,7 @@
-"""Names to things, imported only when asked for.
+"""Registries: objects by name, imported on first use.
 
-A registry knows its built-in entries as "module:attribute" strings. A plug-in package adds its own through an entry point
-group of the same name ("osler.formats", "osler.heads", "osler.filters", "osler.tasks", …), without osler importing it first.
+Built-in entries are "module:attribute" strings. A plug-in package adds its own through the entry point group of the registry
+("osler.formats", "osler.heads", "osler.filters", "osler.tasks", …).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from osler.core.errors import UnknownNameError, nearest
 
 
 class Registry:
-    """The known names of one kind of thing."""
+    """Objects of one kind by name."""
 
     def __init__(self, kind: str, builtin: Mapping[str, str]) -> None:
         self.kind = kind
@@ -28,20 +28,20 @@ class Registry:
         return {point.name: point.value for point in entry_points(group=f"osler.{self.kind}")}
 
     def names(self) -> list[str]:
-        """All names, built-in and plugged in, sorted."""
+        """All names, built-in and from plug-ins, sorted."""
         return sorted({*self._targets, *self._objects, *self._plugins})
 
     def __contains__(self, name: str) -> bool:
         return name in self._objects or name in self._targets or name in self._plugins
 
     def register(self, name: str, thing: Any) -> None:
-        """Add one thing in this process; a built-in name cannot be taken."""
+        """Add an object in this process; built-in names cannot be replaced."""
         if name in self._targets:
-            raise UnknownNameError(f"the name {name!r} in {self.kind} is built in", fix="Choose another name")
+            raise UnknownNameError(f"{name!r} is built in to {self.kind}", fix="Choose another name")
         self._objects[name] = thing
 
     def get(self, name: str) -> Any:
-        """The thing behind a name, imported now if it was not before."""
+        """The object with this name, imported on first use."""
         if name in self._objects:
             return self._objects[name]
         # A built-in name wins over a plug-in of the same name: installing a package must not change what a recipe means.

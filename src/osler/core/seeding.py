@@ -1,7 +1,7 @@
-"""Every random source, seeded, snapshotted and restored in one place.
+"""Seed, save and restore every random number generator.
 
-`generator` derives an independent stream from a seed and a list of keys, so that what one part draws never depends on what
-another drew before it: sample orders are pure functions of their position and resume needs no replay.
+`generator` derives an independent stream from a seed and a list of keys. What one part draws never depends on what another
+drew before it, so the order of samples is a function of the position and resuming needs no replay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def derive(seed: int, *keys: str | int) -> int:
-    """A 64-bit seed that depends on `seed` and every key, the same in every process and Python version."""
+    """A 64-bit seed from `seed` and every key, the same in every process and Python version."""
     digest = hashlib.blake2b(repr((int(seed), *keys)).encode(), digest_size=8)
     return int.from_bytes(digest.digest(), "little")
 
@@ -27,7 +27,7 @@ def generator(seed: int, *keys: str | int) -> np.random.Generator:
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python, numpy and, where it is loaded, torch on every device."""
+    """Seed Python, numpy and, if it is imported, torch on every device."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch = sys.modules.get("torch")
@@ -37,14 +37,14 @@ def seed_everything(seed: int) -> None:
 
 @dataclass(frozen=True)
 class RngState:
-    """The state of every random source: `plain` fits JSON, `tensors` fits safetensors."""
+    """The state of every generator: `plain` can be written as JSON, `tensors` as safetensors."""
 
     plain: dict[str, Any]
     tensors: dict[str, Any] = field(default_factory=dict)
 
 
 def snapshot() -> RngState:
-    """Take the state of Python's, numpy's and torch's generators."""
+    """Return the state of Python's, numpy's and torch's generators."""
     version, internal, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     plain: dict[str, Any] = {
@@ -62,7 +62,7 @@ def snapshot() -> RngState:
 
 
 def restore(state: RngState) -> None:
-    """Put every generator back to where `snapshot` found it."""
+    """Restore every generator to a snapshot."""
     version, internal, gauss = state.plain["python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, position, has_gauss, cached = state.plain["numpy"]

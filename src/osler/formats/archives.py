@@ -1,7 +1,7 @@
-"""Looking into folders, compressed files and archives without unpacking them, within limits.
+"""List and open files in folders, compressed files and archives without unpacking them.
 
-A stream that grows beyond `Limits` is refused while it is read, whatever its header claims, so that neither a zip
-bomb nor a chain of nested ones can fill memory or disk.
+A stream that grows beyond `Limits` is refused while it is read, whatever its header claims, so that neither a zip bomb
+nor nested zip bombs can fill memory or disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STREAMS = (".gz", ".xz", ".bz2")
 
 @dataclass(frozen=True)
 class Limits:
-    """How far compressed input may grow. The ratio counts only above a floor: small repetitive files compress well."""
+    """How far compressed input may grow. The ratio applies above a floor only: small repetitive files compress well."""
 
     expanded: int = 64 << 30
     ratio: int = 200
@@ -45,14 +45,14 @@ LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a tree: how to open it and how many bytes it has packed."""
+    """One file of a tree: how to open it, and its packed size in bytes."""
 
     open: Callable[[], BinaryIO]
     size: int
 
 
 class _Guarded(io.RawIOBase):
-    """Counts what comes out of a decompressor and stops it at the limits."""
+    """Counts the output of a decompressor and stops it at the limits."""
 
     def __init__(self, stream: IO[bytes], packed: int, where: str, limits: Limits) -> None:
         self._stream, self._packed, self._where, self._limits = stream, packed, where, limits
@@ -75,7 +75,7 @@ class _Guarded(io.RawIOBase):
         allowed = min(self._limits.expanded, max(self._limits.ratio_floor, self._limits.ratio * max(self._packed, 1)))
         if self._count > allowed:
             raise InputError(
-                f"expands to more than {self._count} bytes from {self._packed}: refused as a decompression bomb",
+                f"refused as a decompression bomb: {self._packed} bytes expand to more than {self._count}",
                 where=self._where,
                 fix="Unpack the file yourself if you trust it",
             )
@@ -108,7 +108,7 @@ class _Slice(io.RawIOBase):
 
 
 def _damaged(where: str) -> InputError:
-    return InputError("the archive or compressed file is damaged or cut short", where=where, fix="Get it again")
+    return InputError("the archive or compressed file is damaged or cut short", where=where, fix="Download it again")
 
 
 def _buffered(stream: io.RawIOBase) -> BinaryIO:
@@ -136,12 +136,10 @@ def _spool(stream: BinaryIO, limits: Limits) -> IO[bytes]:
 
 
 def _safe(name: str, where: str) -> str | None:
-    """The member's name in posix form, None for what is not listed; a name that points outside is refused."""
+    """Return a member's name in POSIX form, or None if it is hidden. A name that points outside raises."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":")):
-        raise InputError(
-            "a member's name points outside the archive: refused", where=where, fix="Do not use this archive"
-        )
+        raise InputError("a member's name points outside the archive", where=where, fix="Do not use this archive")
     return None if _hidden(path.parts) else str(path)
 
 
@@ -156,11 +154,11 @@ class _Scanner:
         self.closers: list[Callable[[], None]] = []
 
     def add(self, name: str, entry: Entry, where: str, depth: int, top: bool = False) -> None:
-        """List one file under its name, or what is inside it."""
+        """List one file under its name, or the members of an archive."""
         lower = name.lower()
         if lower.endswith(_TARS) or lower.endswith(".zip"):
             if depth >= self.limits.depth:
-                raise InputError(f"archives nested more than {self.limits.depth} deep: refused", where=where)
+                raise InputError(f"archives are nested more than {self.limits.depth} deep", where=where)
             members = self._zip if lower.endswith(".zip") else self._tar
             prefix = "" if top else f"{name}/"
             try:
@@ -201,7 +199,7 @@ class _Scanner:
 
     def _tar(self, entry: Entry, name: str, where: str) -> Iterator[tuple[str, Entry]]:
         suffix = {".tgz": ".gz", ".txz": ".xz", ".tbz2": ".bz2", ".tar": ""}.get(Path(name).suffix, Path(name).suffix)
-        # A compressed tar has no index: unpack it once, into memory or an anonymous file, and address it by offset.
+        # A compressed tar has no index: unpack it once, into memory or an anonymous file, and read members by offset.
         stream = _inflate(entry, suffix, where, self.limits) if suffix else entry.open()
         plain = cast(IO[bytes], stream) if stream.seekable() else _spool(stream, self.limits)
         self.closers.append(plain.close)
@@ -211,7 +209,7 @@ class _Scanner:
                 if inner is None:
                     continue
                 if not member.isreg() or member.sparse:
-                    raise InputError("the archive holds links or devices: refused", where=where, fix="Pack plain files")
+                    raise InputError("the archive holds links or devices", where=where, fix="Pack plain files only")
                 start, size = member.offset_data, member.size
                 yield inner, Entry(lambda start=start, size=size: _buffered(_Slice(plain, start, size)), size)  # type: ignore[misc]
 
@@ -220,7 +218,7 @@ def _open(path: Path) -> BinaryIO:
     try:
         return open(path, "rb")
     except OSError as error:
-        raise InputError(f"cannot be opened: {error.strerror}", where=path, fix="Check its permissions") from error
+        raise InputError(f"cannot open the file: {error.strerror}", where=path, fix="Check its permissions") from error
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -239,10 +237,10 @@ def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def scan(path: Path, limits: Limits) -> tuple[dict[str, Entry], list[Callable[[], None]]]:
-    """Every file at or below `path` by virtual name, and what to close when done."""
+    """Return every file at or below `path` by name, and what to close when done."""
     scanner = _Scanner(limits)
     files = list(_walk(path)) if path.is_dir() else [(path.name, path)]
-    # Plain files first: where a file and its compressed copy lie side by side, the plain one has the name.
+    # Plain files first: if a folder has a file and its compressed copy, the plain one gets the name.
     for name, file in sorted(files, key=lambda item: (item[0].lower().endswith(_STREAMS), item[0])):
         entry = Entry(lambda file=file: _open(file), file.stat().st_size)  # type: ignore[misc]
         scanner.add(name, entry, str(file), 0, top=not path.is_dir())

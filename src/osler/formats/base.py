@@ -1,35 +1,35 @@
-"""What every format agrees on: how to read, how to write, what a writer loses and what a reader finds wrong.
+"""What all formats share: how to read and write, what a writer loses and what a reader reports.
 
-A format is one object with `read` and `write`. Reading takes a file, a folder, an archive or a `SourceTree` (a
-selection of files in any of these) and yields records one by one. Writing takes records and returns a `Loss`: what
-the target could not hold, by reason, empty where nothing was lost.
+A format is one object with `read` and `write`. `read` takes a file, a folder, an archive or a `SourceTree` (a
+selection of files in any of these) and yields records one by one. `write` takes records and returns a `Loss`: a count
+per reason of what the format could not hold.
 
-Real corpora have a few defects: an offset that is off by one, a relation to a mention that is not there. A reader
-given no `Problems` is strict: the first defect raises `InputError` with file and line. Given a `Problems`, it carries
-on as the table says, and counts each case by kind, so that a task card can state the defects it knows
-("text-mismatch": 5) and check them.
+Real corpora have a few defects: an offset that is off by one, a relation to a missing mention. A reader without a
+`Problems` collector is strict: the first defect raises `InputError` with file and line. With a collector, it continues
+as the table says and counts the defects by kind, so that a task card can state the known ones ("text-mismatch": 5).
 
 | kind               | what is wrong                                              | what is read                    |
 |--------------------|------------------------------------------------------------|---------------------------------|
-| text-mismatch      | the mention's own text is not what stands at its offsets   | the mention, at its offsets     |
+| text-mismatch      | a mention's own text differs from the text at its offsets  | the mention, at its offsets     |
 | bad-span           | offsets outside the text, empty, or overlapping each other | nothing                         |
-| empty-fragment     | a piece of a discontinuous mention is empty                | the mention without it          |
-| empty-text         | a text or one of a pair is empty                           | the record, with it empty       |
+| empty-fragment     | a fragment of a discontinuous mention is empty             | the mention without it          |
+| empty-text         | a text, or one text of a pair, is empty                    | the record, with it empty       |
 | empty-label        | a mention or relation without a type                       | the relation, as "untyped"      |
-| dangling-reference | something points to a mention that is not there            | nothing                         |
+| dangling-reference | a reference to a missing mention                           | nothing                         |
 | duplicate-id       | a mention or relation id occurs twice in a document        | the first                       |
 | duplicate-document | a document id occurs twice in a source                     | both                            |
 | missing-annotation | a text without its annotation file                         | the bare document               |
 | missing-text       | an annotation without its text                             | nothing                         |
 | malformed-line     | a line, row or element that does not fit the format        | nothing of that line            |
-| improper-tag       | an I- that continues nothing                               | the start of a new mention      |
+| improper-tag       | an I- tag with no mention to continue                      | the start of a new mention      |
 | unknown-field      | a field this format does not know                          | nothing of that field           |
 
-Bytes that are not UTF-8, damaged archives and broken XML are not defects of a record: they always raise.
+Bytes that are not UTF-8, damaged archives and broken XML always raise.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -37,10 +37,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from osler.core.errors import InputError, RecipeError, nearest
-from osler.formats.sources import Source
+from osler.formats.sources import Source, SourceTree, opened
 from osler.text.document import Record, check_text
 
-Kind = Literal[
+Defect = Literal[
     "text-mismatch",
     "bad-span",
     "empty-fragment",
@@ -59,7 +59,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Loss:
-    """What a written file could not hold: reason to count. Empty, and false, where nothing was lost."""
+    """What a written file could not hold: a count per reason. False if nothing was lost."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -73,77 +73,130 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class FormatProblem:
-    """One defect: its kind, where it is and what is wrong, without the text."""
+    """One defect: its kind, its place and a description without document text."""
 
-    kind: Kind
+    kind: Defect
     where: str
     detail: str
 
 
 class Problems:
-    """Collects defects so that reading can go on: a count for each kind and the first `keep` of them in full."""
+    """Collects defects so that reading can continue: counts per kind, and the first `keep` defects in full."""
 
     def __init__(self, keep: int = 100) -> None:
         self.counts: Counter[str] = Counter()
         self.examples: list[FormatProblem] = []
         self._keep = keep
 
-    def __len__(self) -> int:
-        return self.counts.total()
-
-    def report(self, kind: Kind, detail: str, *, where: str, fix: str | None = None) -> None:
-        """Take note of one defect; `fix` is for the strict reader, which raises here."""
+    def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
+        """Count one defect. `fix` is advice for strict readers, which raise instead."""
         self.counts[kind] += 1
         if len(self.examples) < self._keep:
             self.examples.append(FormatProblem(kind, where, detail))
 
 
 class _Strict(Problems):
-    def report(self, kind: Kind, detail: str, *, where: str, fix: str | None = None) -> None:
-        advice = fix or "Correct the file, or read it with a collector of problems to count such defects and go on"
+    def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
+        advice = fix or "Correct the file, or read it in tolerant mode to count such defects and continue"
         raise InputError(f"{detail} ({kind})", where=where, fix=advice)
-
-
-def strict_unless(problems: Problems | None) -> Problems:
-    """The collector given, or one that raises at the first defect."""
-    return _Strict() if problems is None else problems
 
 
 @runtime_checkable
 class Format(Protocol):
-    """One file format. Options, where it has any, are fields of the object: see `configure`."""
+    """One file format. Options, if any, are fields of the object: see `configure`."""
 
     @property
     def name(self) -> str:
-        """The name in the registry."""
+        """Name in the registry."""
 
     @property
     def description(self) -> str:
-        """One line for a list of formats."""
+        """One line for the list of formats."""
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """The file name endings this format is found by, without compression suffixes."""
+        """File name endings of this format, without compression suffixes."""
 
     @property
     def layout(self) -> Literal["file", "folder"]:
         """Whether `write` makes one file or a folder of files."""
 
     def detect(self, source: Source) -> bool:
-        """Whether the source looks like this format, by names and the first lines."""
+        """Whether the source looks like this format, judged by file names and first lines."""
 
     def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
         """Yield the records of a file, folder, archive or tree."""
 
     def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write the records and say what could not be held."""
+        """Write the records and return what could not be held."""
+
+
+class SourceReading:
+    """One pass over a source: its files, its problem collector and the document ids seen so far."""
+
+    def __init__(self, tree: SourceTree, problems: Problems | None) -> None:
+        self.tree = tree
+        self.problems = _Strict() if problems is None else problems
+        self._seen: set[int] = set()  # hashes, because ids can be long and many
+
+    def report(self, kind: Defect, detail: str, file: str, line: int | None = None, *, fix: str | None = None) -> None:
+        """Report a defect of a file or of one of its lines."""
+        self.problems.report(kind, detail, where=self.tree.where(file, line), fix=fix)
+
+    def check_new(self, document_id: str, file: str, line: int | None = None) -> None:
+        """Report a document whose id occurred before."""
+        key = hash(document_id)
+        if key in self._seen:
+            fix = "Read one copy of the corpus (select the folder of one split), or rename the documents"
+            self.report("duplicate-document", "a document with this id was read before", file, line, fix=fix)
+        self._seen.add(key)
+
+
+@dataclass(frozen=True)
+class FileFormat(ABC):
+    """Base class of the built-in formats. It opens the source and counts losses; a subclass does the rest."""
+
+    name: str
+    description: str
+    suffixes: tuple[str, ...]
+    layout: Literal["file", "folder"] = "file"
+
+    def detect(self, source: Source) -> bool:
+        with opened(source) as tree:
+            return self._detect(tree)
+
+    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
+        with opened(source) as tree:
+            yield from self._read(SourceReading(tree, problems))
+
+    def write(self, records: Iterable[Record], path: Path) -> Loss:
+        losses: Counter[str] = Counter()
+        self._write(records, path, losses)
+        return Loss(+losses)
+
+    def _named(self, tree: SourceTree) -> list[str]:
+        """Files with a suffix of this format."""
+        return tree.names(*(f"*{suffix}" for suffix in self.suffixes))
+
+    def _files(self, tree: SourceTree) -> list[str]:
+        """Files to read: those with a suffix of this format, or all files."""
+        return self._named(tree) or list(tree)
+
+    @abstractmethod
+    def _detect(self, tree: SourceTree) -> bool: ...
+
+    @abstractmethod
+    def _read(self, reading: SourceReading) -> Iterator[Record]: ...
+
+    @abstractmethod
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None: ...
 
 
 def configure(format_: Format, options: Mapping[str, Any]) -> Format:
-    """The format with some of its options set; an unknown option is refused, naming the nearest one."""
+    """Return the format with some of its options set. An unknown option raises."""
     if not options:
         return format_
-    fixed = {"name", "description", "suffixes", "layout"}
+    fixed = {f.name for f in fields(FileFormat)}
     known: set[str] = {f.name for f in fields(format_)} - fixed if is_dataclass(format_) else set()
     for option in options:
         if option not in known:
@@ -154,28 +207,8 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
     return configured
 
 
-class Once:
-    """Remembers document ids (as hashes: eight bytes each, so that memory stays flat) and reports repetitions."""
-
-    def __init__(self, problems: Problems) -> None:
-        self._seen: set[int] = set()
-        self._problems = problems
-
-    def check(self, document_id: str, where: str) -> None:
-        """Report the document if its id was there before."""
-        key = hash(document_id)
-        if key in self._seen:
-            self._problems.report(
-                "duplicate-document",
-                "a document with this id was read before",
-                where=where,
-                fix="Read one copy of the corpus (select the folder of one split), or rename the documents",
-            )
-        self._seen.add(key)
-
-
 def checked_text(text: str, where: str) -> str:
-    """The text, once it is sure that any file can carry it: no NUL, no lone surrogate."""
+    """Return the text if every file format can carry it: no NUL, no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

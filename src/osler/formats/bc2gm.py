@@ -1,113 +1,89 @@
 """BioCreative II gene mention: sentences in `*.in`, mentions in `GENE.eval`, accepted alternatives in `ALTGENE.eval`.
 
-`id|start end|mention`: offsets count characters without blanks, the end included. Every mention is a GENE; with
-`alternatives` the other accepted boundaries are read as ALTGENE.
+`id|start end|mention`: offsets count characters without spaces, and the end is inclusive. Every mention is a GENE; with
+`alternatives`, the other accepted boundaries are read as ALTGENE.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from osler.core.errors import InputError
-from osler.formats.base import Loss, Once, Problems, strict_unless
-from osler.formats.draft import Draft
-from osler.formats.output import DISCONTINUOUS, RENAMED, flattened, only_documents, output_file, unheld
-from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.base import FileFormat, SourceReading
+from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
+from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, flattened, output_file
+from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
 
 _LINE = re.compile(r"([^|]*)\|(\d+) (\d+)\|(.*)")
-_Mentions = dict[str, list[tuple[int, int, int, str]]]
+_Mention = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class Bc2gm:
+class Bc2gm(FileFormat):
     """Sentence and mention files."""
 
-    name: str = "bc2gm"
-    description: str = "BioCreative II gene mention: .in and .eval, offsets without blanks"
-    suffixes: tuple[str, ...] = (".in", ".eval")
-    layout: Literal["file", "folder"] = "folder"
     alternatives: bool = False
 
-    def detect(self, source: Source) -> bool:
-        """Whether there are sentences and mentions."""
-        with opened(source) as tree:
-            return bool(tree.names("*.in")) and bool(tree.names("*gene.eval"))
+    def _detect(self, tree: SourceTree) -> bool:
+        return bool(tree.names("*.in")) and bool(tree.names("*gene.eval"))
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
-        """Yield the sentences in file order."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            for name in tree.names("*.in"):
-                folder = name.rpartition("/")[0]
-                tables = {}
-                for label in ["GENE", "ALTGENE"][: 2 if self.alternatives else 1]:
-                    table = f"{folder}/{label}.eval" if folder else f"{label}.eval"
-                    if table not in tree:
-                        fix = "Put both files into one folder"
-                        raise InputError("the file of mentions is missing", where=tree.where(table), fix=fix)
-                    tables[label] = (table, _mentions(tree, table, found))
-                for number, line in tree.lines(name):
-                    if line:
-                        identifier, _, text = line.partition(" ")
-                        once.check(identifier, tree.where(name, number))
-                        yield _document(identifier, text, tables, tree, found)
-                for table, left in tables.values():
-                    for mentions in left.values():
-                        place = tree.where(table, mentions[0][0])
-                        found.report("missing-text", "a mention belongs to no sentence", where=place)
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
+        tree = reading.tree
+        for name in tree.names("*.in"):
+            tables = {}
+            for label in ["GENE", "ALTGENE"] if self.alternatives else ["GENE"]:
+                table = f"{name[: name.rfind('/') + 1]}{label}.eval"
+                if table not in tree:
+                    fix = "Put both files into one folder"
+                    raise InputError("the file of mentions is missing", where=tree.where(table), fix=fix)
+                tables[label] = (table, rows_by_document(reading, table, _mention, "not id|start end|mention"))
+            for number, line in tree.lines(name):
+                if line:
+                    identifier, _, text = line.partition(" ")
+                    reading.check_new(identifier, name, number)
+                    yield _document(reading, identifier, text, tables)
+            for table, rows in tables.values():
+                report_leftovers(reading, table, rows, "a mention belongs to no sentence")
 
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write a folder with the sentences and GENE.eval."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         with output_file(path / f"{path.name}.in") as sentences, output_file(path / "GENE.eval") as mentions:
-            for record in records:
-                if (document := only_documents(record, losses)) is None:
-                    continue
-                losses.update(unheld(document, {"spans", DISCONTINUOUS}))
+            for document in documents(records, losses, holds={SPANS, DISCONTINUOUS}):
                 name = re.sub(r"[|\s]+", "_", document.id) or "_"
                 losses[RENAMED] += name != document.id
                 text = flattened(document.text, "\n\r", losses)
                 sentences.write(f"{name} {text}\n".encode())
-                for start, end in _places(document, text, losses):
+                for start, end in _trimmed(document, text, losses):
                     first, last = (offset - text.count(" ", 0, offset) for offset in (start, end))
                     mentions.write(f"{name}|{first} {last - 1}|{text[start:end]}\n".encode())
-        return Loss(+losses)
 
 
-def _mentions(tree: SourceTree, table: str, problems: Problems) -> _Mentions:
-    found: _Mentions = defaultdict(list)
-    for number, line in tree.lines(table):
-        match = _LINE.fullmatch(line)
-        if match:
-            found[match[1]].append((number, int(match[2]), int(match[3]), match[4]))
-        elif line.strip():
-            problems.report("malformed-line", "not id|start end|mention", where=tree.where(table, number))
-    return found
+def _mention(line: str) -> tuple[str, _Mention] | None:
+    match = _LINE.fullmatch(line)
+    return (match[1], (int(match[2]), int(match[3]), match[4])) if match else None
 
 
 def _document(
-    identifier: str, text: str, tables: dict[str, tuple[str, _Mentions]], tree: SourceTree, problems: Problems
+    reading: SourceReading, identifier: str, text: str, tables: dict[str, tuple[str, Rows[_Mention]]]
 ) -> Document:
     places = [offset for offset, character in enumerate(text) if character != " "]
-    table = ""
-    draft = Draft(identifier, text, problems, lambda line: tree.where(table, line))
-    for label, (table, mentions) in tables.items():  # noqa: B007 - read by the messages of the draft
-        for number, first, last, shown in mentions.pop(identifier, []):
-            # A place beyond the sentence becomes one beyond the text, which the draft reports.
+    draft = Draft(reading, identifier, text, "")
+    for label, (table, rows) in tables.items():
+        draft.file = table
+        for number, (first, last, shown) in rows.pop(identifier, []):
+            # Offsets outside the sentence become offsets outside the text, which the draft reports.
             inside = first <= last < len(places)
             edge = (places[first], places[last] + 1) if inside else (first, len(text) + 1)
             draft.span((edge,), label, expected=shown, line=number)
     return draft.document()
 
 
-def _places(document: Document, text: str, losses: Counter[str]) -> Iterator[tuple[int, int]]:
+def _trimmed(document: Document, text: str, losses: Counter[str]) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of the mentions without the spaces at their edges, which this format cannot address."""
     for span in document.spans:
         shown = text[span.start : span.end]
         if span.discontinuous:
@@ -121,4 +97,6 @@ def _places(document: Document, text: str, losses: Counter[str]) -> Iterator[tup
             yield span.start + start, span.start + end
 
 
-FORMAT = Bc2gm()
+FORMAT = Bc2gm(
+    "bc2gm", "BioCreative II gene mention: .in and .eval, offsets that ignore spaces", (".in", ".eval"), "folder"
+)

@@ -1,12 +1,12 @@
 """BioC XML: collections of documents, passages (or sentences) and annotations with document offsets.
 
-The text of a document is its passages at their offsets, blanks between them. In some files (the BC5CDR release) the
-offset of a passage was counted on escaped XML and is too large, while the annotations count passages joined by one
-character: of the two readings, the one that more mentions agree with is taken.
+The text of a document is its passages at their offsets, with spaces between them. In some files (the BC5CDR release)
+passage offsets were counted on escaped XML and are too large, while annotations count passages joined by one character.
+The reader takes whichever of the two texts agrees with more mentions.
 
-The infon "type" of an annotation is its label, other infons are attributes. A relation with two nodes is a relation
-between these annotations. One without nodes joins concepts (BC5CDR: infons `Chemical` and `Disease`): it becomes a
-relation between the first mention of each, with the concepts in the attributes "head" and "tail", as in PubTator.
+The infon "type" of an annotation is its label, other infons are attributes. A relation with two nodes joins these
+annotations. A relation without nodes joins concepts (BC5CDR: infons `Chemical` and `Disease`): it is read as a relation
+between the first mention of each, with the concepts in the attributes "head" and "tail", as in PubTator.
 """
 
 from __future__ import annotations
@@ -15,65 +15,84 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats import xml
-from osler.formats.base import Loss, Once, Problems, strict_unless
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, same_text
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, only_documents, output_file, unheld
-from osler.formats.sources import Source, opened
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, TITLE_LENGTH, documents, output_file
+from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Relation, Span
 
 _LABEL_KEYS = ("relation", "type", "relation type")
 
 
 @dataclass(frozen=True)
-class BioC:
+class BioC(FileFormat):
     """BioC XML collections."""
 
-    name: str = "bioc"
-    description: str = "BioC XML: passages, annotations, relations"
-    suffixes: tuple[str, ...] = (".bioc.xml", ".bioc", ".xml")
-    layout: Literal["file", "folder"] = "file"
+    def _detect(self, tree: SourceTree) -> bool:
+        return any("<collection>" in line for name in self._named(tree)[:1] for line in tree.head(name, 5))
 
-    def detect(self, source: Source) -> bool:
-        """Whether the first XML file is a BioC collection."""
-        with opened(source) as tree:
-            names = tree.names(*(f"*{suffix}" for suffix in self.suffixes))
-            return any("<collection>" in line for name in names[:1] for line in tree.head(name, 5))
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
+        for name in self._files(reading.tree):
+            with reading.tree.open_binary(name) as stream:
+                for element in xml.stream(stream, "document", reading.tree.where(name)):
+                    reading.check_new(xml.element_text(element, "id"), name, element.sourceline)
+                    yield _document(reading, name, element)
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
-        """Yield the documents in file order."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            for name in tree.names(*(f"*{suffix}" for suffix in self.suffixes)) or list(tree):
-                place = tree.where(name)
-                with tree.open_binary(name) as stream:
-                    for element in xml.stream(stream, "document", place):
-                        once.check(xml.element_text(element, "id"), f"{place}:{element.sourceline}")
-                        yield _document(element, place, found)
-
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write one collection."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
+        holds = {SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES, META}
         with output_file(path) as stream:
             head = "<collection>\n<source>osler</source>\n<date></date>\n<key></key>\n"
             stream.write(f"<?xml version='1.0' encoding='UTF-8'?>\n{head}".encode())
-            for record in records:
-                if (document := only_documents(record, losses)) is not None:
-                    stream.write("".join(f"{line}\n" for line in _lines(document, losses)).encode())
+            for document in documents(records, losses, holds=holds):
+                stream.write("".join(f"{line}\n" for line in _lines(document, losses)).encode())
             stream.write(b"</collection>\n")
-        return Loss(+losses)
 
 
 def _infons(element: Any) -> dict[str, str]:
     return {str(infon.get("key")): infon.text or "" for infon in element.findall("infon")}
 
 
-def _pieces(document: Any, where: str) -> Iterator[tuple[int, str]]:
-    """The offset and text of every passage, or of its sentences where they hold the text."""
+def _document(reading: SourceReading, file: str, element: Any) -> Document:
+    annotations = []
+    for annotation in element.iter("annotation"):
+        edges = [(place.get("offset", ""), place.get("length", "")) for place in annotation.findall("location")]
+        if not edges or not all(cell.isdigit() for edge in edges for cell in edge):
+            detail = "an annotation has no offset and length"
+            reading.report("malformed-line", detail, file, annotation.sourceline)
+            continue
+        annotations.append((annotation, [(int(o), int(o) + int(n)) for o, n in edges]))
+
+    def agreeing(text: str) -> int:
+        shown = ((" ".join(text[a:b] for a, b in edges), xml.element_text(item, "text")) for item, edges in annotations)
+        return sum(same_text(found, expected) for found, expected in shown)
+
+    passages = list(_passages(element, reading.tree.where(file)))
+    draft = Draft(reading, xml.element_text(element, "id"), max(_texts(passages), key=agreeing), file)
+    for annotation, edges in annotations:
+        infons = _infons(annotation)
+        label = infons.pop("type", "")
+        shown = xml.element_text(annotation, "text") if annotation.find("text") is not None else None
+        line = annotation.sourceline
+        draft.span(edges, label, span_id=annotation.get("id", ""), expected=shown, attributes=infons, line=line)
+    first: dict[str, str] = {}  # concept to its first mention
+    for span in draft.spans.values():
+        for value in span.attributes.values():
+            for concept in value.split("|"):
+                first.setdefault(concept, span.id)
+    for relation in element.iter("relation"):
+        _relation(draft, relation, first)
+    parts = element.findall("passage")
+    title = len(xml.element_text(parts[0], "text")) if len(parts) == 2 else 0
+    meta = {key: value for key, value in _infons(element).items() if value}
+    return draft.document(meta=meta | ({TITLE_LENGTH: str(title)} if title else {}))
+
+
+def _passages(document: Any, where: str) -> Iterator[tuple[int, str]]:
+    """Yield offset and text of every passage, or of its sentences if they hold the text."""
     for passage in document.findall("passage"):
         for part in [passage] if passage.find("text") is not None else passage.findall("sentence"):
             offset = xml.element_text(part, "offset").strip()
@@ -82,51 +101,15 @@ def _pieces(document: Any, where: str) -> Iterator[tuple[int, str]]:
             yield int(offset), xml.element_text(part, "text")
 
 
-def _texts(pieces: list[tuple[int, str]]) -> list[str]:
-    """The possible readings of the passages as one text: at their offsets, and joined by one character."""
-    joined = " ".join(text for _, text in pieces)
+def _texts(passages: list[tuple[int, str]]) -> list[str]:
+    """Return the possible texts of a document: passages at their offsets, and joined by one character."""
+    joined = " ".join(text for _, text in passages)
     placed = ""
-    for offset, text in pieces:
+    for offset, text in passages:
         if offset < len(placed):
             return [joined]
         placed = placed.ljust(offset) + text
     return [placed] if placed == joined else [placed, joined]
-
-
-def _document(element: Any, where: str, problems: Problems) -> Document:
-    annotations = []
-    for annotation in element.iter("annotation"):
-        edges = [(place.get("offset", ""), place.get("length", "")) for place in annotation.findall("location")]
-        if not edges or not all(cell.isdigit() for edge in edges for cell in edge):
-            place = f"{where}:{annotation.sourceline}"
-            problems.report("malformed-line", "an annotation has no offset and length", where=place)
-            continue
-        annotations.append((annotation, [(int(o), int(o) + int(n)) for o, n in edges]))
-
-    def agreeing(text: str) -> int:
-        shown = ((" ".join(text[a:b] for a, b in edges), xml.element_text(item, "text")) for item, edges in annotations)
-        return sum(same_text(found, expected) for found, expected in shown)
-
-    text = max(_texts(list(_pieces(element, where))), key=agreeing)
-    name = xml.element_text(element, "id")
-    draft = Draft(name, text, problems, lambda line: f"{where}:{line}" if line else where)
-    for annotation, edges in annotations:
-        infons = _infons(annotation)
-        label = infons.pop("type", "")
-        shown = xml.element_text(annotation, "text") if annotation.find("text") is not None else None
-        line = annotation.sourceline
-        draft.span(edges, label, span_id=annotation.get("id", ""), expected=shown, attributes=infons, line=line)
-    first: dict[str, str] = {}
-    for span in draft.spans.values():
-        for value in span.attributes.values():
-            for concept in value.split("|"):
-                first.setdefault(concept, span.id)
-    for relation in element.iter("relation"):
-        _relation(draft, relation, first)
-    passages = element.findall("passage")
-    title = len(xml.element_text(passages[0], "text")) if len(passages) == 2 else 0
-    meta = {key: value for key, value in _infons(element).items() if value}
-    return draft.document(meta=meta | ({"title_length": str(title)} if title else {}))
 
 
 def _relation(draft: Draft, element: Any, first: dict[str, str]) -> None:
@@ -137,49 +120,41 @@ def _relation(draft: Draft, element: Any, first: dict[str, str]) -> None:
         roles = [node.get("role", "") for node in nodes]
         if any(roles):
             infons["roles"] = " ".join(roles)
-        draft.relation(
-            label, *(node.get("refid", "") for node in nodes), relation_id=name, attributes=infons, line=line
-        )
+        head, tail = (node.get("refid", "") for node in nodes)
+        draft.relation(label, head, tail, relation_id=name, attributes=infons, line=line)
     elif not nodes and len(infons) >= 2:
         head, tail = list(infons.values())[:2]
-        if head not in first or tail not in first:
-            return draft.dangling(line)
-        concepts = {"head": head, "tail": tail}
-        draft.relation(label, first[head], first[tail], relation_id=name, attributes=concepts, line=line)
+        if head in first and tail in first:
+            concepts = {"head": head, "tail": tail}
+            draft.relation(label, first[head], first[tail], relation_id=name, attributes=concepts, line=line)
+        else:
+            draft.dangling(line)
     else:
-        draft.problems.report("malformed-line", "a relation does not join two annotations", where=draft.where(line))
-    return None
+        draft.report("malformed-line", "a relation does not join two annotations", line)
 
 
 def _infon_lines(pairs: Iterable[tuple[str, str]], losses: Counter[str]) -> Iterator[str]:
     for key, value in pairs:
-        yield f'<infon key="{_held(key, losses)}">{_held(value, losses)}</infon>'
-
-
-def _held(text: str, losses: Counter[str]) -> str:
-    return xml.escape(xml.holdable(text, losses))
+        yield f'<infon key="{xml.encoded(key, losses)}">{xml.encoded(value, losses)}</infon>'
 
 
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
-    losses.update(unheld(document, {"spans", DISCONTINUOUS, RELATIONS, ATTRIBUTES, META}))
-    yield from ("<document>", f"<id>{_held(document.id, losses)}</id>")
-    yield from _infon_lines(((k, v) for k, v in document.meta.items() if k != "title_length"), losses)
-    known = document.meta.get("title_length", "")
+    yield from ("<document>", f"<id>{xml.encoded(document.id, losses)}</id>")
+    yield from _infon_lines(((k, v) for k, v in document.meta.items() if k != TITLE_LENGTH), losses)
+    known = document.meta.get(TITLE_LENGTH, "")
     title = int(known) if known.isdigit() and document.text[int(known) : int(known) + 1] == " " else 0
-    parts = (
-        [("title", 0, title), ("abstract", title + 1, len(document.text))]
-        if title
-        else [("text", 0, len(document.text))]
-    )
+    parts = [("text", 0, len(document.text))]
+    if title:
+        parts = [("title", 0, title), ("abstract", title + 1, len(document.text))]
     for kind, start, end in parts:
         yield from ("<passage>", f'<infon key="type">{kind}</infon>', f"<offset>{start}</offset>")
-        yield f"<text>{_held(document.text[start:end], losses)}</text>"
+        yield f"<text>{xml.encoded(document.text[start:end], losses)}</text>"
         for span in document.spans:
             if start <= span.start < end or (span.start < start and kind == "abstract" and span.start >= title):
                 yield from _annotation(span, document.text, losses)
         yield "</passage>"
     for relation in document.relations:
-        yield f'<relation id="{_held(relation.id, losses)}">' if relation.id else "<relation>"
+        yield f'<relation id="{xml.encoded(relation.id, losses)}">' if relation.id else "<relation>"
         yield from _infon_lines([("relation", relation.label)], losses)
         yield from _arguments(relation, document, losses)
         yield "</relation>"
@@ -187,12 +162,12 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
 
 
 def _annotation(span: Span, text: str, losses: Counter[str]) -> Iterator[str]:
-    yield f'<annotation id="{_held(span.id, losses)}">'
+    yield f'<annotation id="{xml.encoded(span.id, losses)}">'
     losses[ATTRIBUTES] += "type" in span.attributes
     others = ((key, value) for key, value in span.attributes.items() if key != "type")
     yield from _infon_lines([("type", span.label), *others], losses)
     yield from (f'<location offset="{start}" length="{end - start}" />' for start, end in span.fragments)
-    yield f"<text>{_held(span.text_in(text), losses)}</text></annotation>"
+    yield f"<text>{xml.encoded(span.text_in(text), losses)}</text></annotation>"
 
 
 def _arguments(relation: Relation, document: Document, losses: Counter[str]) -> Iterator[str]:
@@ -208,7 +183,7 @@ def _arguments(relation: Relation, document: Document, losses: Counter[str]) -> 
     losses[ATTRIBUTES] += sum(key in _LABEL_KEYS for key in attributes)
     yield from _infon_lines(((k, v) for k, v in attributes.items() if k not in _LABEL_KEYS), losses)
     for argument, role in zip((relation.head, relation.tail), roles, strict=False):
-        yield f'<node refid="{_held(argument, losses)}" role="{_held(role, losses)}" />'
+        yield f'<node refid="{xml.encoded(argument, losses)}" role="{xml.encoded(role, losses)}" />'
 
 
-FORMAT = BioC()
+FORMAT = BioC("bioc", "BioC XML: passages, annotations, relations", (".bioc.xml", ".bioc", ".xml"))

@@ -7,186 +7,60 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from osler.formats.base import Loss, Once, Problems, strict_unless
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, pair_files
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, RENAMED, OutputFolder, only_documents, unheld
-from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
+from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Relation, Span
 
+_MENTION = re.compile(r"(\S+) (-?\d+ -?\d+(?:;-?\d+ -?\d+)*)")
+_TARGETS = re.compile(r"\S+:\S+")
 _MENTION_ID = re.compile(r"T\d+")
 _RELATION_ID = re.compile(r"R\d+")
+# Ids that the reader gives to the relations of events and equivalences.
 _GENERATED = re.compile(r"(E\d+|\*\d+)\.\d+")
 _WORD = re.compile(r"[^\s:;]+")
 _BREAKS = re.compile(r"[\t\n\r]")
 _COUNTED = re.compile(r"(.+)#\d+")
+# Attributes that the reader adds and the writer turns back into structure.
 _SPECIAL = {"roles", "event", "target", "equiv"}
 
 
-def _word(name: str, losses: Counter[str]) -> str:
-    """A label or attribute name brat can hold: one word."""
-    if _WORD.fullmatch(name):
-        return name
-    losses["labels rewritten"] += 1
-    return re.sub(r"[\s:;]+", "_", name) or "_"
-
-
-def _ids(items: tuple[Span, ...] | tuple[Relation, ...], letter: str, losses: Counter[str]) -> list[str]:
-    """An id for each item: its own where brat takes it, else the next free number."""
-    pattern = _MENTION_ID if letter == "T" else _RELATION_ID
-    taken = {item.id for item in items if pattern.fullmatch(item.id)}
-    used: set[str] = set()
-    found, number = [], 0
-    for item in items:
-        name = item.id
-        if not pattern.fullmatch(name) or name in used:
-            if name and not _GENERATED.fullmatch(name):
-                losses[RENAMED] += 1
-            number += 1
-            while f"{letter}{number}" in taken:
-                number += 1
-            name = f"{letter}{number}"
-        used.add(name)
-        found.append(name)
-    return found
-
-
-class _Numbers:
-    """Running numbers for attribute, note and normalisation lines."""
-
-    def __init__(self) -> None:
-        self._last: Counter[str] = Counter()
-
-    def next(self, letter: str) -> str:
-        self._last[letter] += 1
-        return f"{letter}{self._last[letter]}"
-
-
-def _attribute_lines(
-    target: str, attributes: Mapping[str, str], numbers: _Numbers, losses: Counter[str]
-) -> Iterator[str]:
-    for key, value in attributes.items():
-        if key in _SPECIAL or key.startswith("event:"):
-            continue
-        counted = _COUNTED.fullmatch(key)
-        name = counted[1] if counted and counted[1] in attributes else key
-        if not _WORD.fullmatch(name):
-            losses[ATTRIBUTES] += 1
-        elif name == "Reference" and re.fullmatch(r"\S+(\t[^\t\n\r]*)?", value):
-            reference, _, shown = value.partition("\t")
-            yield (
-                f"{numbers.next('N')}\t{name} {target} {reference}\t{shown}"
-                if shown
-                else f"{numbers.next('N')}\t{name} {target} {reference}"
-            )
-        elif _BREAKS.search(value):
-            losses[ATTRIBUTES] += 1
-        elif name == "AnnotatorNotes" or re.search(r"\s", value):
-            yield f"{numbers.next('#')}\t{name} {target}\t{value}"
-        else:
-            yield f"{numbers.next('A')}\t{name} {target}{' ' if value else ''}{value}"
-
-
-def annotation_lines(document: Document, losses: Counter[str]) -> Iterator[str]:
-    """The .ann lines: mentions, each followed by its attributes, then relations, events and equivalences."""
-    numbers = _Numbers()
-    names = _ids(document.spans, "T", losses)
-    by_id: dict[str, str] = {}
-    events: dict[str, list[str]] = {}
-    for span, name in zip(document.spans, names, strict=True):
-        by_id.setdefault(span.id, name)
-        pieces = ";".join(f"{start} {end}" for start, end in span.fragments)
-        shown = " ".join(span.text_in(document.text).splitlines()).replace("\t", " ")
-        yield f"{name}\t{_word(span.label, losses)} {pieces}\t{shown}"
-        yield from _attribute_lines(name, span.attributes, numbers, losses)
-        for key, label in span.attributes.items():
-            if key.startswith("event:"):
-                events[key.removeprefix("event:")] = [f"{_word(label, losses)}:{name}"]
-    equivalences: dict[str, list[str]] = {}
-    plain: list[Relation] = []
-    for relation in document.relations:
-        head, tail = by_id[relation.head], by_id[relation.tail]
-        if relation.attributes.get("event", "") in events:
-            target = relation.attributes.get("target", tail)
-            events[relation.attributes["event"]].append(f"{_word(relation.label, losses)}:{target}")
-        elif "equiv" in relation.attributes:
-            group = equivalences.setdefault(relation.attributes["equiv"], [_word(relation.label, losses), head])
-            group.append(tail)
-        else:
-            plain.append(relation)
-    for relation, name in zip(plain, _ids(tuple(plain), "R", losses), strict=True):
-        role1, role2 = relation.attributes.get("roles", "Arg1 Arg2").split(" ", 1)
-        arguments = f"{role1}:{by_id[relation.head]} {role2}:{by_id[relation.tail]}"
-        yield f"{name}\t{_word(relation.label, losses)} {arguments}"
-        yield from _attribute_lines(name, relation.attributes, numbers, losses)
-    for event, parts in events.items():
-        yield f"{event}\t{' '.join(parts)}"
-    for members in equivalences.values():
-        yield f"*\t{' '.join(members)}"
-
-
-_MENTION = re.compile(r"(\S+) (-?\d+ -?\d+(?:;-?\d+ -?\d+)*)")
-_TARGETS = re.compile(r"\S+:\S+")
-
-
 @dataclass(frozen=True)
-class Brat:
-    """brat stand-off; `label_prefix` is taken off labels that have it (ICTUSnet marks suggestions with "_SUG_")."""
+class Brat(FileFormat):
+    """brat stand-off. `label_prefix` is removed from labels that have it (ICTUSnet marks suggestions with "_SUG_")."""
 
-    name: str = "brat"
-    description: str = "brat stand-off: X.txt and X.ann"
-    suffixes: tuple[str, ...] = (".ann", ".txt")
-    layout: Literal["file", "folder"] = "folder"
     label_prefix: str = ""
 
-    def detect(self, source: Source) -> bool:
-        """Whether there are .ann files whose first line looks like brat."""
-        with opened(source) as tree:
-            names = tree.names("*.ann")
-            heads = (tree.head(name, 1) for name in names)
-            first = next((head[0] for head in heads if head), "" if not names else "T")
-            return bool(names) and first[:1] in "TREAMN#*"
+    def _detect(self, tree: SourceTree) -> bool:
+        names = tree.names("*.ann")
+        heads = (tree.head(name, 1) for name in names)
+        # All .ann files may be empty, if nothing is annotated.
+        first = next((head[0] for head in heads if head), "T")
+        return bool(names) and first[:1] in "TREAMN#*"
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
-        """Yield the documents in the order of their names."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            for text_name, annotation_name in pair_files(tree, ".txt", ".ann", found):
-                stem = text_name.rsplit("/", 1)[-1].removesuffix(".txt").removesuffix(".utf8")
-                once.check(stem, tree.where(text_name))
-                yield self._document(tree, stem, text_name, annotation_name, found)
-
-    def _document(
-        self, tree: SourceTree, stem: str, text_name: str, annotation_name: str | None, problems: Problems
-    ) -> Document:
-        place = annotation_name or text_name
-        draft = Draft(stem, tree.text(text_name), problems, lambda line: tree.where(place, line))
-        reader = _Annotations(draft, self.label_prefix)
-        if annotation_name is not None:
-            for number, line in tree.lines(annotation_name):
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
+        for text_name, annotation_name in pair_files(reading, ".txt", ".ann"):
+            stem = text_name.rsplit("/", 1)[-1].removesuffix(".txt").removesuffix(".utf8")
+            reading.check_new(stem, text_name)
+            draft = Draft(reading, stem, reading.tree.text(text_name), annotation_name or text_name)
+            annotations = _Annotations(draft, self.label_prefix)
+            for number, line in reading.tree.lines(annotation_name) if annotation_name else ():
                 if line and not line.isspace():
-                    reader.line(number, line)
-        return reader.document()
+                    annotations.add(number, line)
+            yield annotations.document()
 
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write a folder with a .txt and an .ann for each document."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         folder = OutputFolder(path, losses)
-        for record in records:
-            document = only_documents(record, losses)
-            if document is None:
-                continue
-            losses.update(unheld(document, {"spans", DISCONTINUOUS, RELATIONS, ATTRIBUTES}))
+        for document in documents(records, losses, holds={SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES}):
             stem = folder.stem(document.id)
             folder.write(f"{stem}.txt", document.text)
-            folder.write(f"{stem}.ann", "".join(f"{line}\n" for line in annotation_lines(document, losses)))
-        return Loss(+losses)
+            folder.write(f"{stem}.ann", "".join(f"{line}\n" for line in _lines(document, losses)))
 
 
 class _Annotations:
-    """The lines of one .ann file; those that refer to others wait until all are read."""
+    """The lines of one .ann file. Lines that refer to others are resolved once all are read."""
 
     def __init__(self, draft: Draft, label_prefix: str) -> None:
         self._draft = draft
@@ -195,7 +69,7 @@ class _Annotations:
         self._events: dict[str, tuple[int, str, str, list[tuple[str, str]]]] = {}
         self._equivalences = 0
 
-    def line(self, number: int, line: str) -> None:
+    def add(self, number: int, line: str) -> None:
         kind, columns = line[0], line.split("\t", 2)
         if len(columns) < 2:
             return self._malformed(number)
@@ -203,10 +77,10 @@ class _Annotations:
             match = _MENTION.fullmatch(columns[1])
             if match is None:
                 return self._malformed(number)
-            pieces = ((int(a), int(b)) for a, b in (piece.split(" ") for piece in match[2].split(";")))
+            fragments = ((int(a), int(b)) for a, b in (part.split(" ") for part in match[2].split(";")))
             expected = columns[2] if len(columns) > 2 else None
             label = match[1].removeprefix(self._prefix)
-            self._draft.span(pieces, label, span_id=columns[0], expected=expected, line=number)
+            self._draft.span(fragments, label, span_id=columns[0], expected=expected, line=number)
         elif kind == "R":
             self._relation(number, columns)
         elif kind in "AMN#":
@@ -245,7 +119,7 @@ class _Annotations:
                     target = self._events[target][2]
                 name = f"{event}.{index}"
                 self._draft.relation(role, trigger, target, relation_id=name, attributes=more, line=number)
-        relations = set(self._draft.relation_ids())
+        relations = self._draft.relation_ids()
         gathered: dict[str, dict[str, str]] = {}
         for number, target, name, value in self._attributes:
             target = self._events[target][2] if target in self._events else target
@@ -273,7 +147,98 @@ class _Annotations:
         return None
 
     def _malformed(self, number: int) -> None:
-        self._draft.problems.report("malformed-line", "not a brat line", where=self._draft.where(number))
+        self._draft.report("malformed-line", "not a brat line", number)
 
 
-FORMAT = Brat()
+def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
+    """Yield the .ann lines: mentions, each followed by its attributes, then relations, events and equivalences."""
+    numbers: Counter[str] = Counter()
+    names = _ids(document.spans, "T", losses)
+    by_id: dict[str, str] = {}
+    events: dict[str, list[str]] = {}
+    for span, name in zip(document.spans, names, strict=True):
+        by_id.setdefault(span.id, name)
+        offsets = ";".join(f"{start} {end}" for start, end in span.fragments)
+        shown = " ".join(span.text_in(document.text).splitlines()).replace("\t", " ")
+        yield f"{name}\t{_word(span.label, losses)} {offsets}\t{shown}"
+        yield from _attribute_lines(name, span.attributes, numbers, losses)
+        for key, label in span.attributes.items():
+            if key.startswith("event:"):
+                events[key.removeprefix("event:")] = [f"{_word(label, losses)}:{name}"]
+    equivalences: dict[str, list[str]] = {}
+    plain: list[Relation] = []
+    for relation in document.relations:
+        head, tail = by_id[relation.head], by_id[relation.tail]
+        if relation.attributes.get("event", "") in events:
+            target = relation.attributes.get("target", tail)
+            events[relation.attributes["event"]].append(f"{_word(relation.label, losses)}:{target}")
+        elif "equiv" in relation.attributes:
+            group = equivalences.setdefault(relation.attributes["equiv"], [_word(relation.label, losses), head])
+            group.append(tail)
+        else:
+            plain.append(relation)
+    for relation, name in zip(plain, _ids(tuple(plain), "R", losses), strict=True):
+        role1, role2 = relation.attributes.get("roles", "Arg1 Arg2").split(" ", 1)
+        arguments = f"{role1}:{by_id[relation.head]} {role2}:{by_id[relation.tail]}"
+        yield f"{name}\t{_word(relation.label, losses)} {arguments}"
+        yield from _attribute_lines(name, relation.attributes, numbers, losses)
+    for event, parts in events.items():
+        yield f"{event}\t{' '.join(parts)}"
+    for members in equivalences.values():
+        yield f"*\t{' '.join(members)}"
+
+
+def _word(name: str, losses: Counter[str]) -> str:
+    """Return a label that brat can hold: one word."""
+    if _WORD.fullmatch(name):
+        return name
+    losses["labels rewritten"] += 1
+    return re.sub(r"[\s:;]+", "_", name) or "_"
+
+
+def _ids(items: tuple[Span, ...] | tuple[Relation, ...], letter: str, losses: Counter[str]) -> list[str]:
+    """Return an id per item: its own if brat allows it, else the next free number."""
+    pattern = _MENTION_ID if letter == "T" else _RELATION_ID
+    taken = {item.id for item in items if pattern.fullmatch(item.id)}
+    used: set[str] = set()
+    found, number = [], 0
+    for item in items:
+        name = item.id
+        if not pattern.fullmatch(name) or name in used:
+            if name and not _GENERATED.fullmatch(name):
+                losses[RENAMED] += 1
+            number += 1
+            while f"{letter}{number}" in taken:
+                number += 1
+            name = f"{letter}{number}"
+        used.add(name)
+        found.append(name)
+    return found
+
+
+def _attribute_lines(
+    target: str, attributes: Mapping[str, str], numbers: Counter[str], losses: Counter[str]
+) -> Iterator[str]:
+    def numbered(letter: str) -> str:
+        numbers[letter] += 1
+        return f"{letter}{numbers[letter]}"
+
+    for key, value in attributes.items():
+        if key in _SPECIAL or key.startswith("event:"):
+            continue
+        counted = _COUNTED.fullmatch(key)
+        name = counted[1] if counted and counted[1] in attributes else key
+        if not _WORD.fullmatch(name):
+            losses[ATTRIBUTES] += 1
+        elif name == "Reference" and re.fullmatch(r"\S+(\t[^\t\n\r]*)?", value):
+            reference, _, shown = value.partition("\t")
+            yield f"{numbered('N')}\t{name} {target} {reference}" + (f"\t{shown}" if shown else "")
+        elif _BREAKS.search(value):
+            losses[ATTRIBUTES] += 1
+        elif name == "AnnotatorNotes" or re.search(r"\s", value):
+            yield f"{numbered('#')}\t{name} {target}\t{value}"
+        else:
+            yield f"{numbered('A')}\t{name} {target}{' ' if value else ''}{value}"
+
+
+FORMAT = Brat("brat", "brat stand-off: X.txt and X.ann", (".ann", ".txt"), "folder")

@@ -1,34 +1,45 @@
-"""Helpers that stand-off readers share: documents under construction, and files that belong together."""
+"""Helpers of stand-off readers: documents under construction, and files that belong together."""
 
 from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from osler.core.errors import InputError
-from osler.formats.base import Problems
-from osler.formats.sources import SourceTree
+from osler.formats.base import Defect, SourceReading
 from osler.text.document import Document, Fragment, Relation, Span
 
-Where = Callable[[int | None], str]
+_Row = TypeVar("_Row")
 
 
 def same_text(found: str, expected: str) -> bool:
-    """Whether a mention's own text is what stands at its offsets, where white space of any kind and amount is alike."""
+    """Whether two texts agree up to whitespace and HTML escapes."""
     return found == expected or found.split() == expected.split() or html.unescape(found).split() == expected.split()
 
 
 class Draft:
-    """Collects checked spans and relations of one text; `where` turns a line number into a place for messages."""
+    """A document under construction: spans and relations are checked as they are added.
 
-    def __init__(self, document_id: str, text: str, problems: Problems, where: Where) -> None:
+    `file` is the file that line numbers in messages refer to. A reader changes it when it moves to the next file.
+    """
+
+    def __init__(self, reading: SourceReading, document_id: str, text: str, file: str) -> None:
         self.id = document_id
         self.text = text
-        self.problems = problems
-        self.where = where
+        self.file = file
         self.spans: dict[str, Span] = {}
+        self._reading = reading
         self._relations: dict[str, tuple[Relation, int | None]] = {}
+
+    def report(self, kind: Defect, detail: str, line: int | None) -> None:
+        """Report a defect of the current file."""
+        self._reading.report(kind, detail, self.file, line)
+
+    def dangling(self, line: int | None) -> None:
+        """Report a reference to a missing mention."""
+        self.report("dangling-reference", "this line refers to a mention that does not exist", line)
 
     def span(
         self,
@@ -41,32 +52,32 @@ class Draft:
         line: int | None = None,
         same: Callable[[str, str], bool] = same_text,
     ) -> Span | None:
-        """Add a mention; None where it had to be left out. Without an id it is numbered T1, T2, …"""
+        """Add a mention, or return None if it is unusable. Without an id it is numbered T1, T2, …"""
         if not label:
-            self._report("empty-label", "a mention has no type", line)
+            self.report("empty-label", "a mention has no type", line)
             return None
         given = tuple(fragments)
-        pieces = tuple(sorted(given))
-        if len(pieces) > 1 and any(start == end for start, end in pieces):
-            self._report("empty-fragment", "a piece of a discontinuous mention is empty", line)
-            pieces = tuple((start, end) for start, end in pieces if start != end)
-        edges = [offset for piece in pieces for offset in piece]
-        # Sorted and without empty pieces, in-order edges mean that no piece overlaps the next.
-        if not pieces or edges != sorted(edges) or edges[0] < 0 or any(start == end for start, end in pieces):
-            self._report("bad-span", "the offsets of a mention are empty, negative or overlap", line)
+        parts = tuple(sorted(given))
+        if len(parts) > 1 and any(start == end for start, end in parts):
+            self.report("empty-fragment", "a fragment of a discontinuous mention is empty", line)
+            parts = tuple((start, end) for start, end in parts if start != end)
+        edges = [offset for part in parts for offset in part]
+        # Fragments are sorted and not empty, so edges in order mean that no fragment overlaps the next.
+        if not parts or edges != sorted(edges) or edges[0] < 0 or any(start == end for start, end in parts):
+            self.report("bad-span", "the offsets of a mention are empty, negative or overlap", line)
             return None
         if edges[-1] > len(self.text):
             detail = f"a mention ends at {edges[-1]}, the text has {len(self.text)} characters"
-            self._report("bad-span", detail, line)
+            self.report("bad-span", detail, line)
             return None
         span_id = span_id or self._free_id()
         if span_id in self.spans:
-            self._report("duplicate-id", "a mention id is used twice in this document", line)
+            self.report("duplicate-id", "a mention id is used twice in this document", line)
             return None
-        span = Span(pieces, label, span_id, attributes=dict(attributes or {}))
+        span = Span(parts, label, span_id, attributes=dict(attributes or {}))
         # QUAERO writes the fragments of a few mentions out of order, and their text in that same order.
         if expected is not None and not same(" ".join(self.text[start:end] for start, end in given), expected):
-            self._report("text-mismatch", f"the text at {span.start}..{span.end} is not the mention's text", line)
+            self.report("text-mismatch", f"the text at {span.start}..{span.end} is not the mention's text", line)
         self.spans[span_id] = span
         return span
 
@@ -80,26 +91,19 @@ class Draft:
         attributes: Mapping[str, str] | None = None,
         line: int | None = None,
     ) -> None:
-        """Add a relation; its arguments may still come, they are checked by `document`."""
+        """Add a relation. Its arguments may be added later; `document` checks them."""
         if not label:
-            self._report("empty-label", "a relation has no type", line)
+            self.report("empty-label", "a relation has no type", line)
             label = "untyped"
         relation_id = relation_id or f"R{len(self._relations) + 1}"
         if relation_id in self._relations:
-            self._report("duplicate-id", "a relation id is used twice in this document", line)
+            self.report("duplicate-id", "a relation id is used twice in this document", line)
             return
-        self._relations[relation_id] = (
-            Relation(label, head, tail, relation_id, attributes=dict(attributes or {})),
-            line,
-        )
+        relation = Relation(label, head, tail, relation_id, attributes=dict(attributes or {}))
+        self._relations[relation_id] = (relation, line)
 
-    def relation_ids(self) -> Sequence[str]:
-        """The ids of the relations so far."""
-        return list(self._relations)
-
-    def dangling(self, line: int | None) -> None:
-        """Report something that points to a mention that is not there."""
-        self._report("dangling-reference", "this line points to a mention that does not exist", line)
+    def relation_ids(self) -> set[str]:
+        return set(self._relations)
 
     def document(
         self,
@@ -108,7 +112,7 @@ class Draft:
         meta: Mapping[str, str] | None = None,
         relation_attributes: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Document:
-        """The finished document: relations whose arguments do not exist are reported and left out."""
+        """Return the finished document without the relations whose arguments are missing."""
         relations = []
         for relation, line in self._relations.values():
             if relation.head not in self.spans or relation.tail not in self.spans:
@@ -128,30 +132,47 @@ class Draft:
             number += 1
         return f"T{number}"
 
-    def _report(self, kind: str, detail: str, line: int | None) -> None:
-        self.problems.report(kind, detail, where=self.where(line))  # type: ignore[arg-type]
+
+Rows = dict[str, list[tuple[int, _Row]]]
+"""Rows of an annotation table by document id, each with its line number."""
 
 
-def _folder(name: str) -> str:
-    return name.rpartition("/")[0]
+def rows_by_document(
+    reading: SourceReading, table: str, parse: Callable[[str], tuple[str, _Row] | None], malformed: str
+) -> Rows[_Row]:
+    """Read an annotation table; `parse` returns the document id and the row of a line, or None if it is malformed."""
+    rows: Rows[_Row] = defaultdict(list)
+    for number, line in reading.tree.lines(table):
+        if (parsed := parse(line)) is not None:
+            rows[parsed[0]].append((number, parsed[1]))
+        elif line.strip():
+            reading.report("malformed-line", malformed, table, number)
+    return rows
 
 
-def pair_files(
-    tree: SourceTree, text_suffix: str, annotation_suffix: str, problems: Problems
-) -> Iterator[tuple[str, str | None]]:
-    """Each text with its annotation file, in name order.
+def report_leftovers(reading: SourceReading, table: str, rows: Rows[_Row], detail: str) -> None:
+    """Report, once per document, the rows that no text has claimed."""
+    for left in rows.values():
+        reading.report("missing-text", detail, table, left[0][0])
 
-    Files of one folder and stem belong together; one without a partner there takes the file of the same name elsewhere,
-    where there is exactly one. A text whose folder has no annotated text at all (a README) is not a document.
+
+def file_stem(name: str, suffix: str) -> str:
+    """Name of a file without its folder and suffix."""
+    return name.rpartition("/")[2][: -len(suffix)]
+
+
+def pair_files(reading: SourceReading, text_suffix: str, annotation_suffix: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each text with its annotation file, in name order.
+
+    Files with the same folder and stem belong together. A file without a partner in its folder takes the only file of
+    that name elsewhere. Texts in a folder without any annotated text (a README) are skipped.
     """
+    tree = reading.tree
     texts = {name[: -len(text_suffix)]: name for name in tree if name.lower().endswith(text_suffix)}
     annotations = {name[: -len(annotation_suffix)]: name for name in tree if name.lower().endswith(annotation_suffix)}
     if not annotations:
-        raise InputError(
-            f"no {annotation_suffix} file here",
-            where=tree.root,
-            fix=f"Give the folder with the {annotation_suffix} files",
-        )
+        fix = f"Give the folder with the {annotation_suffix} files"
+        raise InputError(f"no {annotation_suffix} file found", where=tree.root, fix=fix)
     pairs: dict[str, str] = {texts[stem]: name for stem, name in annotations.items() if stem in texts}
     free: dict[str, list[str]] = defaultdict(list)
     for stem, name in texts.items():
@@ -165,14 +186,13 @@ def pair_files(
             pairs[candidates[0]] = name
         else:
             detail = "the text of this annotation file is missing" if not candidates else "several texts have this name"
-            problems.report("missing-text", detail, where=tree.where(name), fix="Give a folder that has both")
-    annotated = {_folder(name) for name in pairs}
+            reading.report("missing-text", detail, name, fix="Give a folder that has both files")
+    annotated = {name.rpartition("/")[0] for name in pairs}
     for name in sorted(texts.values()):
         partner = pairs.get(name)
         if partner is None:
-            if _folder(name) not in annotated:
+            if name.rpartition("/")[0] not in annotated:
                 continue
-            detail = f"this text has no {annotation_suffix} file"
-            fix = "Add it (empty where nothing is annotated) or take the text out of the folder"
-            problems.report("missing-annotation", detail, where=tree.where(name), fix=fix)
+            fix = "Add the file (empty if nothing is annotated) or move the text out of the folder"
+            reading.report("missing-annotation", f"this text has no {annotation_suffix} file", name, fix=fix)
         yield name, partner

@@ -1,8 +1,8 @@
-"""Hallmarks of Cancer: `text/PMID.txt`, a sentence a line, and `labels/PMID.txt`, each sentence's labels after a "<".
+"""Hallmarks of Cancer: `text/PMID.txt` with one sentence per line, `labels/PMID.txt` with the labels after a "<" each.
 
-A sentence's labels are spans over the sentence; the document's labels are all of them, each once, in order. Labels
-are full paths (`Resisting cell death--Apoptosis`) without the "--" that ends some of them; the top level is what
-stands before the first "--".
+The labels of a sentence are spans over the sentence; the document's labels are all of them, without repetition. Labels
+are full paths (`Resisting cell death--Apoptosis`) without the "--" that ends some of them; the top level is the part
+before the first "--".
 """
 
 from __future__ import annotations
@@ -11,53 +11,42 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from osler.formats.base import Loss, Once, Problems, strict_unless
-from osler.formats.output import DISCONTINUOUS, LABELS, OutputFolder, only_documents, unheld
-from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.base import FileFormat, SourceReading
+from osler.formats.draft import file_stem
+from osler.formats.output import DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents
+from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Span
+
+_LABEL_FILES = ("labels/*.txt", "*/labels/*.txt")
 
 
 @dataclass(frozen=True)
-class Hoc:
+class Hoc(FileFormat):
     """Sentences and labels in two folders."""
 
-    name: str = "hoc"
-    description: str = "Hallmarks of Cancer: text/ and labels/, a sentence a line"
-    suffixes: tuple[str, ...] = (".txt",)
-    layout: Literal["file", "folder"] = "folder"
+    def _detect(self, tree: SourceTree) -> bool:
+        return any(line.startswith("<") for name in tree.names(*_LABEL_FILES)[:1] for line in tree.head(name, 1))
 
-    def detect(self, source: Source) -> bool:
-        """Whether there are label files."""
-        with opened(source) as tree:
-            names = tree.names("labels/*.txt", "*/labels/*.txt")
-            return any(line.startswith("<") for name in names[:1] for line in tree.head(name, 1))
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
+        tree = reading.tree
+        partners = {}
+        for name in tree.names("text/*.txt", "*/text/*.txt"):
+            folder, _, file = name.rpartition("/")
+            partners[name] = f"{folder[: -len('text')]}labels/{file}"
+        for name in sorted(set(tree.names(*_LABEL_FILES)) - set(partners.values())):
+            reading.report("missing-text", "the text of these labels is missing", name)
+        for name, labels in partners.items():
+            stem = file_stem(name, ".txt")
+            reading.check_new(stem, name)
+            if labels not in tree:
+                reading.report("missing-annotation", "this text has no labels", name)
+            yield _document(reading, stem, name, labels)
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
-        """Yield the abstracts in the order of their names."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            texts = tree.names("text/*.txt", "*/text/*.txt")
-            partners = {name: _swap(name, "text", "labels") for name in texts}
-            for name in sorted(set(tree.names("labels/*.txt", "*/labels/*.txt")) - set(partners.values())):
-                found.report("missing-text", "the text of these labels is missing", where=tree.where(name))
-            for name, labels in partners.items():
-                stem = name.rsplit("/", 1)[-1][: -len(".txt")]
-                once.check(stem, tree.where(name))
-                if labels not in tree:
-                    found.report("missing-annotation", "this text has no labels", where=tree.where(name))
-                yield _document(tree, stem, name, labels, found)
-
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write text/ and labels/; a line of the text is a sentence, and only spans over whole lines are labels."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
+        """Write each line of a text as a sentence. Only spans over complete lines are labels."""
         folder = OutputFolder(path, losses)
-        for record in records:
-            if (document := only_documents(record, losses)) is None:
-                continue
-            losses.update(unheld(document, {"spans", LABELS, DISCONTINUOUS}))
+        for document in documents(records, losses, holds={SPANS, LABELS, DISCONTINUOUS}):
             stem = folder.stem(document.id)
             slots: list[str] = []
             held: list[Span] = []
@@ -72,12 +61,6 @@ class Hoc:
             losses[LABELS] += len(set(document.labels) ^ {span.label for span in held})
             folder.write(f"text/{stem}.txt", document.text + "\n")
             folder.write(f"labels/{stem}.txt", "".join(f"<{slot}" for slot in slots))
-        return Loss(+losses)
-
-
-def _swap(name: str, old: str, new: str) -> str:
-    folder, _, file = name.rpartition("/")
-    return f"{folder[: -len(old)]}{new}/{file}"
 
 
 def _label(raw: str) -> str:
@@ -88,13 +71,13 @@ def _holdable(label: str) -> bool:
     return bool(label) and "AND" not in label and "<" not in label and "\n" not in label
 
 
-def _document(tree: SourceTree, stem: str, name: str, labels: str, problems: Problems) -> Document:
+def _document(reading: SourceReading, stem: str, name: str, labels: str) -> Document:
+    tree = reading.tree
     text = tree.text(name).removesuffix("\n")
     slots = tree.text(labels).rstrip("\r\n").split("<")[1:] if labels in tree else []
     lines = text.split("\n")
     if labels in tree and len(slots) != len(lines):
-        detail = f"{len(slots)} label slots for {len(lines)} sentences"
-        problems.report("malformed-line", detail, where=tree.where(labels, 1))
+        reading.report("malformed-line", f"{len(slots)} label slots for {len(lines)} sentences", labels, 1)
     spans: list[Span] = []
     start = 0
     for line, slot in zip(lines, slots, strict=False):
@@ -105,4 +88,4 @@ def _document(tree: SourceTree, stem: str, name: str, labels: str, problems: Pro
     return Document(stem, text, tuple(spans), labels=tuple(dict.fromkeys(span.label for span in spans)))
 
 
-FORMAT = Hoc()
+FORMAT = Hoc("hoc", "Hallmarks of Cancer: text/ and labels/, one sentence per line", (".txt",), "folder")

@@ -1,9 +1,9 @@
 """i2b2/VA 2010: `X.txt`, concepts in `X.con`, assertions in `X.ast`, relations in `X.rel`, by line and token.
 
-Lines count from 1 and tokens from 0, the last one included; tokens are what stands between runs of blanks, and a line
-that begins with a blank has an empty token 0. The four files of a record may lie in different folders or archives. A
-concept's assertion is the attribute "assertion" of its span. The quoted text is lower-cased and blank-normalised, and
-compared so.
+Lines count from 1 and tokens from 0, the last one included. Tokens are separated by whitespace, and a line that begins
+with whitespace has an empty token 0. The four files of a record may be in different folders or archives. A concept's
+assertion is the attribute "assertion" of its span. Quoted text is lower-cased with normalised whitespace, and is
+compared that way.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from osler.formats.base import Loss, Once, Problems, strict_unless
+from osler.formats.base import FileFormat, SourceReading
 from osler.formats.draft import Draft, pair_files
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, OutputFolder, only_documents, unheld
-from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
+from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced
 from osler.text.document import Document, Fragment, Record, Span
 
@@ -27,88 +26,69 @@ _CON = re.compile(rf'{_CONCEPT}\|\|t="(.*)"')
 _AST = re.compile(rf'{_CONCEPT}\|\|t="(.*)"\|\|a="(.*)"')
 _REL = re.compile(rf'{_CONCEPT}\|\|r="(.*)"\|\|{_CONCEPT}')
 _TOKEN = re.compile(r"[^ \t\r]+")
-# The type of the first argument by the beginning of the relation's name; the second is always a problem.
+# Type of the first argument by the first letters of the relation's name; the second is always a problem.
 _FIRST = {"Tr": "treatment", "Te": "test", "PI": "problem"}
 
 
 @dataclass(frozen=True)
-class I2b2Concepts:
-    """The 2010 challenge's four files a record."""
+class I2b2Concepts(FileFormat):
+    """The four files per record of the 2010 challenge. The writer tokenises texts that are not tokenised yet."""
 
-    name: str = "i2b2_2010"
-    description: str = "i2b2/VA 2010: X.txt with X.con, X.ast, X.rel (line:token)"
-    suffixes: tuple[str, ...] = (".con", ".ast", ".rel", ".txt")
-    layout: Literal["file", "folder"] = "folder"
+    def _detect(self, tree: SourceTree) -> bool:
+        heads = (tree.head(name, 1) for name in tree.names("*.con"))
+        return any(head and _CON.fullmatch(head[0]) for head in heads)
 
-    def detect(self, source: Source) -> bool:
-        """Whether there are .con files."""
-        with opened(source) as tree:
-            heads = (tree.head(name, 1) for name in tree.names("*.con"))
-            return any(head and _CON.fullmatch(head[0]) for head in heads)
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
+        assertions, relations = (
+            {_stem(name): name for name in reading.tree.names(pattern)} for pattern in ("*.ast", "*.rel")
+        )
+        for text_name, concept_name in pair_files(reading, ".txt", ".con"):
+            stem = _stem(text_name)
+            reading.check_new(stem, text_name)
+            record = _Annotated(reading, stem, text_name)
+            if concept_name is not None:
+                record.concepts(concept_name)
+            if stem in assertions:
+                record.assertions(assertions[stem])
+            if stem in relations:
+                record.relations(relations[stem])
+            yield record.draft.document(meta=TOKENS)
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
-        """Yield the records in the order of their names."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            others = {suffix: {_stem(name): name for name in tree.names(f"*{suffix}")} for suffix in (".ast", ".rel")}
-            for text_name, concept_name in pair_files(tree, ".txt", ".con", found):
-                stem = _stem(text_name)
-                once.check(stem, tree.where(text_name))
-                record = _Record(tree, stem, text_name, found)
-                if concept_name is not None:
-                    record.concepts(concept_name)
-                if stem in others[".ast"]:
-                    record.assertions(others[".ast"][stem])
-                if stem in others[".rel"]:
-                    record.relations(others[".rel"][stem])
-                yield record.draft.document(meta=TOKENS)
-
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write the folders txt, concept, ast and rel; texts that are not tokenised are cut into words first."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         folder = OutputFolder(path, losses)
-        for record in records:
-            if (document := only_documents(record, losses)) is None:
-                continue
-            losses.update(unheld(document, {"spans", DISCONTINUOUS, RELATIONS, ATTRIBUTES, META}))
-            losses[META] += len(document.meta.keys() - TOKENS.keys())
+        for document in documents(records, losses, holds={SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES}, meta=TOKENS):
             stem = folder.stem(document.id)
             document = respaced(document, losses, empty_lines=True)
             con, ast, rel = _lines(document, losses)
             folder.write(f"txt/{stem}.txt", document.text)
             for name, lines in (("concept", con), ("ast", ast), ("rel", rel)):
                 folder.write(f"{name}/{stem}.{name[:3]}", "".join(f"{line}\n" for line in lines))
-        return Loss(+losses)
 
 
 def _stem(name: str) -> str:
     return name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
-class _Record:
-    """One record: its text, where its tokens are, and what is found by place."""
+class _Annotated:
+    """One record: its text, the offsets of its tokens, and its concepts by offset."""
 
-    def __init__(self, tree: SourceTree, stem: str, text_name: str, problems: Problems) -> None:
-        self._tree, self._problems = tree, problems
-        self._file = text_name
-        self.draft = Draft(stem, tree.text(text_name), problems, lambda line: tree.where(self._file, line))
+    def __init__(self, reading: SourceReading, stem: str, text_name: str) -> None:
+        self._reading = reading
+        self.draft = Draft(reading, stem, reading.tree.text(text_name), text_name)
         self._tokens = _token_table(self.draft.text)
         self._at: dict[Fragment, list[Span]] = {}
 
     def _matches(self, name: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
-        self._file = name
-        for number, line in self._tree.lines(name):
+        self.draft.file = name
+        for number, line in self._reading.tree.lines(name):
             match = pattern.fullmatch(line.strip())
             if match:
                 yield number, match
             elif line.strip():
-                self._problems.report(
-                    "malformed-line", "not a line of this kind of file", where=self.draft.where(number)
-                )
+                self.draft.report("malformed-line", f"not a line of a .{name.rpartition('.')[2]} file", number)
 
     def _place(self, groups: tuple[str, ...]) -> Fragment:
-        """The characters from one line:token to another; an impossible place gives offsets that no text has."""
+        """Offsets from one line:token to another; a place that does not exist gives offsets outside the text."""
         line1, token1, line2, token2 = map(int, groups)
         try:
             return self._tokens[line1 - 1][token1][0], self._tokens[line2 - 1][token2][1]
@@ -141,7 +121,7 @@ class _Record:
                 self.draft.relation(match[6], head.id, tail.id, line=number)
 
     def _find(self, groups: tuple[str, ...], label: str) -> Span | None:
-        """The concept at a place; of several, the one of the expected type."""
+        """Return the concept at a place, preferably one with this label."""
         spans = self._at.get(self._place(groups), [])
         return next((span for span in spans if span.label == label), spans[0] if spans else None)
 
@@ -185,7 +165,7 @@ def _lines(document: Document, losses: Counter[str]) -> tuple[list[str], list[st
     for relation in document.relations:
         losses[ATTRIBUTES] += len(relation.attributes)
         if relation.head in concepts and relation.tail in concepts:
-            # An argument is named by its place alone: of two concepts there, a reader cannot know which was meant.
+            # Arguments are given by place only, so a reader cannot tell two concepts at one place apart.
             places = (concepts[relation.head], concepts[relation.tail])
             losses["relations to one of several concepts at a place"] += any(at_place[place] > 1 for place in places)
             rel.append(f'{concepts[relation.head]}||r="{relation.label}"||{concepts[relation.tail]}')
@@ -194,4 +174,9 @@ def _lines(document: Document, losses: Counter[str]) -> tuple[list[str], list[st
     return con, ast, rel
 
 
-FORMAT = I2b2Concepts()
+FORMAT = I2b2Concepts(
+    "i2b2_2010",
+    "i2b2/VA 2010: X.txt with X.con, X.ast, X.rel (line:token)",
+    (".con", ".ast", ".rel", ".txt"),
+    "folder",
+)

@@ -1,10 +1,10 @@
 """i2b2 XML: a text in CDATA and its tags by offset: i2b2 2012 (events, times), i2b2 2014 and MEDDOCAN (identifiers).
 
 Offsets are half-open and count from the first character after `<![CDATA[`. In 2014 and MEDDOCAN the attribute TYPE is
-the label and the element's name its category; in 2012 the attribute `type` is the label and the element EVENT, TIMEX3
-or SECTIME. The element's name is kept as the attribute "element", other attributes under their own names. TLINK
-elements are relations. Entities such as `&apos;` stand literally in some texts and count with all their characters; a
-mention's own text has the plain character and is compared so.
+the label and the element's name its category; in 2012 the attribute `type` is the label and the element is EVENT,
+TIMEX3 or SECTIME. The element's name is kept as the attribute "element", other attributes under their own names. TLINK
+elements are relations. Some texts contain literal entities such as `&apos;`, which count with all their characters; the
+mention's own text has the plain character, and the comparison allows for that.
 """
 
 from __future__ import annotations
@@ -14,95 +14,86 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats import xml
-from osler.formats.base import Loss, Once, Problems, strict_unless
-from osler.formats.draft import Draft
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, OutputFolder, only_documents, unheld
-from osler.formats.sources import Source, SourceTree, opened
+from osler.formats.base import FileFormat, SourceReading
+from osler.formats.draft import Draft, file_stem
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
+from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced
-from osler.text.document import Document, Record, Span
+from osler.text.document import Document, Record
 
 _PLACE = {"id", "start", "end", "text"}
 _LINK = {"id", "fromID", "toID", "fromText", "toText", "type"}
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
-# A bare ampersand in an attribute: some files of 2012 have it. Inside CDATA it is lawful and must stay.
+# Some files of 2012 have a bare ampersand in an attribute. Inside CDATA it is valid and must stay.
 _SECTION = re.compile(rb"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
 _BARE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9A-Fa-f]+);)")
 
 
 @dataclass(frozen=True)
-class I2b2Xml:
-    """One XML file a record; `root` and `label` (the attribute that holds it) tell the challenges apart in writing."""
+class I2b2Xml(FileFormat):
+    """One XML file per record. `root`, `label` (the attribute with the label) and `element` differ per challenge."""
 
-    name: str
-    description: str
-    root: str
+    root: str = ""
     label: str = "TYPE"
     element: str = "OTHER"
     tokenised: bool = False
-    suffixes: tuple[str, ...] = (".xml",)
-    layout: Literal["file", "folder"] = "folder"
 
-    def detect(self, source: Source) -> bool:
-        """Whether the first XML file has this root element."""
-        with opened(source) as tree:
-            heads = (tree.head(name, 4) for name in tree.names("*.xml")[:1])
-            return any(f"<{self.root}>" in line for head in heads for line in head)
+    def _detect(self, tree: SourceTree) -> bool:
+        return any(f"<{self.root}>" in line for line in tree.first_lines("*.xml", 4))
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Document]:
-        """Yield the records in the order of their names."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            for name in tree.names("*.xml"):
-                stem = name.rsplit("/", 1)[-1][: -len(".xml")]
-                once.check(stem, tree.where(name))
-                yield self._document(tree, name, stem, found)
+    def _read(self, reading: SourceReading) -> Iterator[Document]:
+        for name in reading.tree.names("*.xml"):
+            stem = file_stem(name, ".xml")
+            reading.check_new(stem, name)
+            yield self._document(reading, name, stem)
 
-    def _document(self, tree: SourceTree, name: str, stem: str, problems: Problems) -> Document:
-        root = _parse(tree, name)
+    def _document(self, reading: SourceReading, name: str, stem: str) -> Document:
+        root = _parse(reading.tree, name)
         text, tags = root.find("TEXT"), root.find("TAGS")
         if text is None or tags is None:
-            raise InputError("no TEXT or no TAGS element", where=tree.where(name), fix="Check the format of the file")
-        draft = Draft(stem, text.text or "", problems, lambda line: tree.where(name, line))
+            where = reading.tree.where(name)
+            raise InputError("no TEXT or no TAGS element", where=where, fix="Check the format of the file")
+        draft = Draft(reading, stem, text.text or "", name)
         for element in tags:
             attributes = {str(key): str(value) for key, value in element.attrib.items()}
+            line = element.sourceline
             if "fromID" in attributes:
-                _link(draft, element, attributes)
+                draft.relation(
+                    attributes.get("type", ""),
+                    attributes["fromID"],
+                    attributes.get("toID", ""),
+                    relation_id=attributes.get("id", ""),
+                    attributes={key: value for key, value in attributes.items() if key not in _LINK and value},
+                    line=line,
+                )
                 continue
-            edges = attributes.get("start", ""), attributes.get("end", "")
-            if not all(edge.isdigit() for edge in edges):
-                problems.report("malformed-line", "a tag has no offsets", where=draft.where(element.sourceline))
+            start, end = attributes.get("start", ""), attributes.get("end", "")
+            if not (start.isdigit() and end.isdigit()):
+                draft.report("malformed-line", "a tag has no offsets", line)
                 continue
             kind = "TYPE" if "TYPE" in attributes else "type"
             kept = {key: value for key, value in attributes.items() if key not in _PLACE and key != kind and value}
             draft.span(
-                ((int(edges[0]), int(edges[1])),),
+                ((int(start), int(end)),),
                 attributes.get(kind, ""),
                 span_id=attributes.get("id", ""),
                 expected=attributes.get("text"),
                 attributes={"element": str(element.tag), **kept},
-                line=element.sourceline,
+                line=line,
             )
         return draft.document(meta=TOKENS if self.tokenised else None)
 
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write a folder with one XML file for each document."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         folder = OutputFolder(path, losses)
-        for record in records:
-            if (document := only_documents(record, losses)) is None:
-                continue
-            losses.update(unheld(document, {"spans", DISCONTINUOUS, RELATIONS, ATTRIBUTES, META}))
-            losses[META] += len(document.meta.keys() - TOKENS.keys())
+        for document in documents(records, losses, holds={SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES}, meta=TOKENS):
             stem = folder.stem(document.id)
             if self.tokenised:
                 document = respaced(document, losses, empty_lines=True)
             folder.write(f"{stem}.xml", self._xml(document, losses))
-        return Loss(+losses)
 
     def _xml(self, document: Document, losses: Counter[str]) -> str:
         text = xml.holdable(document.text, losses)
@@ -121,7 +112,9 @@ class I2b2Xml:
             name = span.id or f"T{number}"
             written[name] = shown
             place = {"id": name, "start": str(span.start), "end": str(span.end), "text": shown, self.label: span.label}
-            lines.append(_tag(self._element(span), place, span.attributes, losses))
+            element = span.attributes.get("element", self.element)
+            element = element if _NAME.fullmatch(element) else self.element
+            lines.append(_tag(element, place, span.attributes, losses))
         for number, relation in enumerate(document.relations):
             head, tail = relation.head, relation.tail
             if self.label == "TYPE" or head not in written or tail not in written:
@@ -132,32 +125,17 @@ class I2b2Xml:
             lines.append(_tag("TLINK", link, relation.attributes, losses))
         return "\n".join([*lines, "</TAGS>", f"</{self.root}>", ""])
 
-    def _element(self, span: Span) -> str:
-        name = span.attributes.get("element", self.element)
-        return name if _NAME.fullmatch(name) else self.element
-
 
 def _parse(tree: SourceTree, name: str) -> Any:
     data = tree.read_bytes(name)
     try:
         return xml.parse(data, tree.where(name))
     except InputError:
-        pieces = _SECTION.split(data)
-        mended = b"".join(p if p.startswith(b"<![CDATA[") else _BARE.sub(b"&amp;", p) for p in pieces)
+        parts = _SECTION.split(data)
+        mended = b"".join(p if p.startswith(b"<![CDATA[") else _BARE.sub(b"&amp;", p) for p in parts)
         if mended == data:
             raise
         return xml.parse(mended, tree.where(name))
-
-
-def _link(draft: Draft, element: Any, attributes: dict[str, str]) -> None:
-    draft.relation(
-        attributes.get("type", ""),
-        attributes["fromID"],
-        attributes.get("toID", ""),
-        relation_id=attributes.get("id", ""),
-        attributes={key: value for key, value in attributes.items() if key not in _LINK and value},
-        line=element.sourceline,
-    )
 
 
 def _tag(element: str, first: dict[str, str], more: Any, losses: Counter[str]) -> str:
@@ -169,17 +147,21 @@ def _tag(element: str, first: dict[str, str], more: Any, losses: Counter[str]) -
             pairs[key] = value
         else:
             losses[ATTRIBUTES] += 1
-    cells = (f'{key}="{xml.escape(xml.holdable(value, losses))}"' for key, value in pairs.items())
+    cells = (f'{key}="{xml.encoded(value, losses)}"' for key, value in pairs.items())
     return f"<{element} {' '.join(cells)} />"
 
 
 I2B2_2012 = I2b2Xml(
     "i2b2_2012",
     "i2b2 2012 XML: EVENT, TIMEX3, SECTIME and TLINK",
-    "ClinicalNarrativeTemporalAnnotation",
+    (".xml",),
+    "folder",
+    root="ClinicalNarrativeTemporalAnnotation",
     label="type",
     element="EVENT",
     tokenised=True,
 )
-I2B2_2014 = I2b2Xml("i2b2_2014", "i2b2 2014 XML: protected health information", "deIdi2b2")
-MEDDOCAN = I2b2Xml("meddocan_xml", "MEDDOCAN XML: protected health information, Spanish", "MEDDOCAN")
+I2B2_2014 = I2b2Xml("i2b2_2014", "i2b2 2014 XML: protected health information", (".xml",), "folder", root="deIdi2b2")
+MEDDOCAN = I2b2Xml(
+    "meddocan_xml", "MEDDOCAN XML: protected health information, Spanish", (".xml",), "folder", root="MEDDOCAN"
+)

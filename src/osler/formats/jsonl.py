@@ -1,37 +1,34 @@
-"""osler's own record format: one JSON object a line, everything a record holds and nothing else.
+"""osler's own record format: one JSON object per line with everything a record holds.
 
 A document has "id" and "text", a pair of texts has "id", "first" and "second". Optional: "labels" (or one "label"),
 "value", "meta", and for documents "spans" ({"start", "end"} or {"fragments": [[start, end], …]}, "label", "id",
-"score", "attributes") and "relations" ("label", "head", "tail", "id", "score", "attributes"). A further field with a
-plain value goes to "meta", so that any JSON Lines file with texts can be read; the options name its fields where they
+"score", "attributes") and "relations" ("label", "head", "tail", "id", "score", "attributes"). Any other field with a
+plain value goes to "meta", so that any JSON Lines file with texts can be read; the options name its fields if they
 differ.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import Loss, Problems, checked_text, strict_unless
+from osler.formats.base import FileFormat, Problems, SourceReading, checked_text
 from osler.formats.output import output_file
-from osler.formats.sources import Source, opened
+from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 _OWN = {"spans", "relations", "labels", "label", "value", "meta"}
 
 
 @dataclass(frozen=True)
-class Jsonl:
-    """JSON Lines of records."""
+class Jsonl(FileFormat):
+    """JSON Lines of records, without any loss."""
 
-    name: str = "jsonl"
-    description: str = "osler records, one JSON object a line (lossless)"
-    suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
-    layout: Literal["file", "folder"] = "file"
     id: str = "id"
     text: str = "text"
     first: str = "first"
@@ -39,34 +36,35 @@ class Jsonl:
     label: str = "label"
     value: str = "value"
 
-    def detect(self, source: Source) -> bool:
-        """Whether there are files of this name whose first line is an object with a text."""
-        with opened(source) as tree:
-            for name in tree.names(*(f"*{suffix}" for suffix in self.suffixes)):
-                head = tree.head(name, 1)
-                return (bool(head) and f'"{self.text}"' in head[0]) or any(f'"{self.first}"' in line for line in head)
-        return False
+    def _detect(self, tree: SourceTree) -> bool:
+        head = [line for name in self._named(tree)[:1] for line in tree.head(name, 1)]
+        return any(f'"{self.text}"' in line or f'"{self.first}"' in line for line in head)
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
-        """Yield documents and pairs; a line without an id is numbered."""
-        found = strict_unless(problems)
-        with opened(source) as tree:
-            names = tree.names(*(f"*{suffix}" for suffix in self.suffixes)) or list(tree)
-            for name in names:
-                for number, line in tree.lines(name):
-                    if not line.strip():
-                        continue
-                    where = tree.where(name, number)
-                    try:
-                        record = self._record(json.loads(line, parse_constant=_refuse), number, where, found)
-                    except json.JSONDecodeError as error:
-                        found.report("malformed-line", f"not JSON at column {error.colno}", where=where)
-                    except (KeyError, TypeError, ValueError, AttributeError):
-                        found.report("malformed-line", "the object is not a record: see the format", where=where)
-                    except InputError as error:
-                        found.report("malformed-line", error.problem, where=where)
-                    else:
-                        yield record
+    def _read(self, reading: SourceReading) -> Iterator[Record]:
+        """Yield documents and pairs; a line without an id gets its number as id."""
+        for name in self._files(reading.tree):
+            for number, line in reading.tree.lines(name):
+                if not line.strip():
+                    continue
+                where = reading.tree.where(name, number)
+                try:
+                    record = self._record(json.loads(line, parse_constant=_refuse), number, where, reading.problems)
+                except json.JSONDecodeError as error:
+                    reading.report("malformed-line", f"not JSON at column {error.colno}", name, number)
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    reading.report("malformed-line", "the object is not a record: see the format", name, number)
+                except InputError as error:
+                    reading.report("malformed-line", error.problem, name, number)
+                else:
+                    yield record
+
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
+        with output_file(path) as stream:
+            for record in records:
+                text = record.text if isinstance(record, Document) else record.first + record.second
+                checked_text(text, where=f"{path}: record")
+                line = json.dumps(as_json(record), ensure_ascii=False, allow_nan=False)
+                stream.write(line.encode() + b"\n")
 
     def _record(self, data: Mapping[str, Any], number: int, where: str, problems: Problems) -> Record:
         known = _OWN | {self.id, self.text, self.first, self.second, self.label, self.value}
@@ -99,16 +97,6 @@ class Jsonl:
             return Document(text=text, spans=spans, relations=relations, **common)
         except InputError:
             raise InputError("a span lies outside the text or a relation points to no span") from None
-
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write one line a record; nothing is lost."""
-        with output_file(path) as stream:
-            for record in records:
-                text = record.text if isinstance(record, Document) else record.first + record.second
-                checked_text(text, where=f"{path}: record")
-                line = json.dumps(as_json(record), ensure_ascii=False, allow_nan=False)
-                stream.write(line.encode() + b"\n")
-        return Loss()
 
 
 def _refuse(constant: str) -> float:
@@ -179,4 +167,4 @@ def as_json(record: Record) -> dict[str, Any]:
     return found
 
 
-FORMAT = Jsonl()
+FORMAT = Jsonl("jsonl", "osler records, one JSON object per line (lossless)", (".jsonl", ".ndjson"))

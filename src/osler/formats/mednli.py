@@ -1,6 +1,6 @@
 """MedNLI: JSON Lines in the SNLI layout (`pairID`, `sentence1`, `sentence2`, `gold_label`).
 
-Parse trees beside the sentences are not read. The label "-" of SNLI (no agreement) is no label.
+Parse trees are not read. The SNLI label "-" (annotators disagree) is read as no label.
 """
 
 from __future__ import annotations
@@ -10,60 +10,41 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from osler.formats.base import Loss, Once, Problems, checked_text, strict_unless
-from osler.formats.output import LABELS, only_pairs, output_file, unheld
-from osler.formats.sources import Source, opened
+from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.output import LABELS, output_file, pairs
+from osler.formats.sources import SourceTree
 from osler.text.document import Record, TextPair
 
 
 @dataclass(frozen=True)
-class MedNli:
-    """Premise, hypothesis and label, one JSON object a line."""
+class MedNli(FileFormat):
+    """Premise, hypothesis and label, one JSON object per line."""
 
-    name: str = "mednli"
-    description: str = "MedNLI: JSON Lines in the SNLI layout"
-    suffixes: tuple[str, ...] = (".jsonl",)
-    layout: Literal["file", "folder"] = "file"
+    def _detect(self, tree: SourceTree) -> bool:
+        return any('"sentence1"' in line and '"pairID"' in line for line in tree.first_lines("*.jsonl", 1))
 
-    def detect(self, source: Source) -> bool:
-        """Whether the first line has both sentences and a pair id."""
-        with opened(source) as tree:
-            heads = (tree.head(name, 1) for name in tree.names("*.jsonl")[:1])
-            return any(head and all(f'"{key}"' in head[0] for key in ("sentence1", "pairID")) for head in heads)
-
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[TextPair]:
-        """Yield the pairs in file order."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            for name in tree.names("*.jsonl") or list(tree):
-                for number, line in tree.lines(name):
-                    if not line.strip():
-                        continue
-                    where = tree.where(name, number)
-                    try:
-                        row = json.loads(line)
-                        cells = [row[key] for key in ("pairID", "sentence1", "sentence2")]
-                        pair_id, first, second = (checked_text(cell.strip(), where) for cell in cells)
-                        label = str(row.get("gold_label") or "-")
-                    except (ValueError, KeyError, TypeError, AttributeError):
-                        detail = "not an object with pairID, sentence1 and sentence2"
-                        found.report("malformed-line", detail, where=where)
-                        continue
-                    once.check(pair_id, where)
-                    yield TextPair(pair_id, first, second, labels=() if label == "-" else (label,))
-
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write one file."""
-        losses: Counter[str] = Counter()
-        with output_file(path) as stream:
-            for record in records:
-                if (pair := only_pairs(record, losses)) is None:
+    def _read(self, reading: SourceReading) -> Iterator[TextPair]:
+        for name in self._files(reading.tree):
+            for number, line in reading.tree.lines(name):
+                if not line.strip():
                     continue
-                losses.update(unheld(pair, {LABELS}))
-                losses[LABELS] += max(len(pair.labels) - 1, 0)
+                where = reading.tree.where(name, number)
+                try:
+                    row = json.loads(line)
+                    cells = [row[key] for key in ("pairID", "sentence1", "sentence2")]
+                    pair_id, first, second = (checked_text(cell.strip(), where) for cell in cells)
+                    label = str(row.get("gold_label") or "-")
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    detail = "not an object with pairID, sentence1 and sentence2"
+                    reading.report("malformed-line", detail, name, number)
+                    continue
+                reading.check_new(pair_id, name, number)
+                yield TextPair(pair_id, first, second, labels=() if label == "-" else (label,))
+
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
+        with output_file(path) as stream:
+            for pair in pairs(records, losses, holds={LABELS}):
                 losses["outer white space"] += any(t != t.strip() for t in (pair.id, pair.first, pair.second))
                 row = {
                     "gold_label": pair.labels[0] if pair.labels else "-",
@@ -72,7 +53,6 @@ class MedNli:
                     "pairID": pair.id,
                 }
                 stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-        return Loss(+losses)
 
 
-FORMAT = MedNli()
+FORMAT = MedNli("mednli", "MedNLI: JSON Lines in the SNLI layout", (".jsonl",))

@@ -1,9 +1,9 @@
-"""NLI4CT: statements keyed by id in `train.json` and the like, about sections of trials in `CT json/<trial>.json`.
+"""NLI4CT: statements keyed by id in `train.json` and similar files, about sections of trials in `CT json/<trial>.json`.
 
-The first text is the section, a line each; for a comparison the section of the first trial and then that of the
-second, whose first line is the number `primary_lines` in meta. The second text is the statement. Evidence line
-numbers are kept in meta. The distribution's `test.json` has no labels and the ids of `Gold_test.json`: where both are
-there, the former is not read.
+The first text is the section, line by line. For a comparison it is the section of the first trial followed by that of
+the second; `primary_lines` in meta is the number of lines of the first. The second text is the statement. Evidence line
+numbers are kept in meta. The distribution's `test.json` has no labels and the same ids as `Gold_test.json`: if both are
+present, it is not read.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import Loss, Once, Problems, checked_text, strict_unless
-from osler.formats.output import LABELS, META, OutputFolder, only_pairs, unheld
-from osler.formats.sources import Source, opened, read_object
+from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.draft import file_stem
+from osler.formats.output import LABELS, OutputFolder, pairs
+from osler.formats.sources import SourceTree, read_object
 from osler.text.document import Record, TextPair
 
 _META = {
@@ -33,65 +34,46 @@ _META = {
 
 
 @dataclass(frozen=True)
-class Nli4ct:
+class Nli4ct(FileFormat):
     """Statements about clinical trials."""
 
-    name: str = "nli4ct"
-    description: str = "NLI4CT JSON: statements and sections of clinical trials"
-    suffixes: tuple[str, ...] = (".json",)
-    layout: Literal["file", "folder"] = "folder"
+    def _detect(self, tree: SourceTree) -> bool:
+        trials = tree.names("*ct json/*.json")
+        return bool(trials) and len(tree.names("*.json")) > len(trials)
 
-    def detect(self, source: Source) -> bool:
-        """Whether there are trials and statements."""
-        with opened(source) as tree:
-            return bool(tree.names("*ct json/*.json")) and len(tree.names("*.json")) > len(
-                tree.names("*ct json/*.json")
-            )
+    def _read(self, reading: SourceReading) -> Iterator[TextPair]:
+        tree = reading.tree
+        trials = {file_stem(name, ".json"): name for name in tree.names("*ct json/*.json")}
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[TextPair]:
-        """Yield the statements in file order."""
-        found = strict_unless(problems)
-        once = Once(found)
-        with opened(source) as tree:
-            trials = {name.rsplit("/", 1)[-1][: -len(".json")]: name for name in tree.names("*ct json/*.json")}
+        @lru_cache(maxsize=64)
+        def trial(identifier: str) -> Mapping[str, Any]:
+            return read_object(tree, trials[identifier])
 
-            @lru_cache(maxsize=64)
-            def trial(identifier: str) -> Mapping[str, Any]:
-                return read_object(tree, trials[identifier])
+        statements = [name for name in tree.names("*.json") if name not in set(trials.values())]
+        gold = {name.lower().replace("gold_", "") for name in statements if "gold_" in name.lower()}
+        for name in [name for name in statements if name.lower() not in gold]:
+            for number, (key, row) in enumerate(read_object(tree, name).items(), 1):
+                reading.check_new(key, name)
+                try:
+                    yield _pair(key, row, trial, tree.where(name))
+                except InputError:
+                    raise
+                except (KeyError, TypeError, AttributeError):
+                    detail = f"statement {number} is incomplete or its trial is missing"
+                    reading.report("dangling-reference", detail, name)
 
-            statements = [name for name in tree.names("*.json") if name not in set(trials.values())]
-            gold = {name.lower().replace("gold_", "") for name in statements if "gold_" in name.lower()}
-            for name in [name for name in statements if name.lower() not in gold]:
-                for number, (key, row) in enumerate(read_object(tree, name).items(), 1):
-                    where = tree.where(name)
-                    once.check(key, where)
-                    try:
-                        yield _pair(key, row, trial, where)
-                    except InputError:
-                        raise
-                    except (KeyError, TypeError, AttributeError):
-                        detail = f"statement {number} is incomplete or its trial is missing"
-                        found.report("dangling-reference", detail, where=where)
-
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write statements.json and a trial for each section; trials that would differ get new names."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
+        """Write statements.json and one file per trial. A trial with conflicting sections gets a new name."""
         folder = OutputFolder(path, losses)
         trials: dict[str, dict[str, list[str]]] = {}
         rows: dict[str, Any] = {}
-        for record in records:
-            if (pair := only_pairs(record, losses)) is None:
-                continue
-            losses.update(unheld(pair, {LABELS, META}))
-            losses[LABELS] += max(len(pair.labels) - 1, 0)
-            losses[META] += len(pair.meta.keys() - {*_META.values(), "primary_lines"})
+        for pair in pairs(records, losses, holds={LABELS}, meta={*_META.values(), "primary_lines"}):
             losses["pairs with an id used before"] += pair.id in rows
             rows.setdefault(pair.id, _row(pair, trials))
         for name, sections in trials.items():
             content = {"Clinical Trial ID": name, **sections}
             folder.write(f"CT json/{name}.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         folder.write("statements.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-        return Loss(+losses)
 
 
 def _pair(key: str, row: Mapping[str, Any], trial: Any, where: str) -> TextPair:
@@ -129,7 +111,7 @@ def _row(pair: TextPair, trials: dict[str, dict[str, list[str]]]) -> dict[str, A
 
 
 def _place(trials: dict[str, dict[str, list[str]]], name: str, section: str, lines: list[str]) -> str:
-    """The trial that has these lines as this section: the one named if it can, else a new one."""
+    """Add a section to the named trial, or to a new trial if the name is taken by other lines; return its name."""
     usable = name.isalnum() and trials.get(name, {}).get(section, lines) == lines
     if not usable:
         name = f"NCT9{len(trials):07d}"
@@ -137,4 +119,4 @@ def _place(trials: dict[str, dict[str, list[str]]], name: str, section: str, lin
     return name
 
 
-FORMAT = Nli4ct()
+FORMAT = Nli4ct("nli4ct", "NLI4CT JSON: statements and sections of clinical trials", (".json",), "folder")

@@ -1,11 +1,11 @@
-"""Write files atomically, with portable names, and count what a format cannot hold."""
+"""Write files atomically under portable names, and count what a format cannot hold."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +15,7 @@ from osler.formats.base import checked_text
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 _UNSAFE = re.compile(r"[^\w.+=@()-]+")
+SPANS = "spans"
 DISCONTINUOUS = "discontinuous spans"
 RELATIONS = "relations"
 ATTRIBUTES = "attributes"
@@ -28,7 +29,7 @@ RESPACED = "texts re-spaced at word edges"
 
 @contextmanager
 def output_file(path: Path) -> Iterator[BinaryIO]:
-    """A stream that becomes `path` when the block ends well, and leaves nothing when it does not."""
+    """Open a stream that becomes `path` if the block succeeds and leaves nothing if it fails."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
 
 
 class OutputFolder:
-    """A new folder of files, one or more for each document, named after it."""
+    """A new folder with one or more files per document, named after its id."""
 
     def __init__(self, path: Path, losses: Counter[str]) -> None:
         self.path = path
@@ -53,7 +54,7 @@ class OutputFolder:
                 raise OutputError("the folder is not empty", where=path, fix="Choose a new folder")
 
     def stem(self, document_id: str) -> str:
-        """A file name for a document: its id, made safe; a repeated id is refused."""
+        """File name of a document: its id with unsafe characters replaced. A repeated id raises."""
         stem = _UNSAFE.sub("_", document_id).lstrip(".")[:120] or "document"
         if stem != document_id:
             self._losses[RENAMED] += 1
@@ -62,23 +63,23 @@ class OutputFolder:
                 stem, number = f"{base}~{number}", number + 1
         if stem.lower() in self._taken:
             raise InputError(
-                f"two documents have one id, or ids that differ only in case (see number {len(self._taken) + 1})",
+                f"document {len(self._taken) + 1} has the id of an earlier document, or differs from it only in case",
                 where=self.path,
-                fix="Give every document its own id",
+                fix="Give each document its own id",
             )
         self._taken.add(stem.lower())
         return stem
 
     def write(self, name: str, text: str) -> None:
-        """Write one UTF-8 file, character for character."""
+        """Write one UTF-8 file without changing line breaks."""
         target = self.path / name
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text.encode())
 
 
-def unheld(record: Record, holds: Collection[str]) -> Counter[str]:
-    """What of this record a format that holds only these things would lose."""
+def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], meta: Collection[str] = ()) -> None:
+    """Count what a format loses of this record if it holds only these things and these meta values."""
     lost: Counter[str] = Counter()
     if isinstance(record, Document):
         checked_text(record.text, where="document")
@@ -87,33 +88,43 @@ def unheld(record: Record, holds: Collection[str]) -> Counter[str]:
         scored: tuple[Span | Relation, ...] = (*record.spans, *record.relations)
         lost[ATTRIBUTES] = sum(len(item.attributes) for item in scored)
         lost["scores"] = sum(item.score is not None for item in scored)
-        lost["spans"] = len(record.spans)
+        lost[SPANS] = len(record.spans)
     lost[LABELS] = len(record.labels)
     lost[VALUES] = int(record.value is not None)
-    lost[META] = len(record.meta)
+    lost[META] = len(record.meta.keys() - set(meta))
     for held in holds:
         del lost[held]
-    return +lost
+    losses.update(+lost)
 
 
-def only_documents(record: Record, losses: Counter[str]) -> Document | None:
-    """The record if it is a document; a pair of texts is counted as lost."""
-    if isinstance(record, TextPair):
-        losses["text pairs"] += 1
-        return None
-    return record
+def documents(
+    records: Iterable[Record], losses: Counter[str], *, holds: Collection[str], meta: Collection[str] = ()
+) -> Iterator[Document]:
+    """Yield the documents among the records and count what the format loses of them, and the pairs."""
+    for record in records:
+        if isinstance(record, Document):
+            count_lost(record, losses, holds=holds, meta=meta)
+            yield record
+        else:
+            losses["text pairs"] += 1
 
 
-def only_pairs(record: Record, losses: Counter[str]) -> TextPair | None:
-    """The record if it is a pair of texts; a document is counted as lost."""
-    if isinstance(record, Document):
-        losses["documents"] += 1
-        return None
-    return record
+def pairs(
+    records: Iterable[Record], losses: Counter[str], *, holds: Collection[str], meta: Collection[str] = ()
+) -> Iterator[TextPair]:
+    """Yield the pairs among the records and count what the format loses of them: formats of pairs hold one label."""
+    for record in records:
+        if isinstance(record, TextPair):
+            count_lost(record, losses, holds=holds, meta=meta)
+            if LABELS in holds:
+                losses[LABELS] += max(len(record.labels) - 1, 0)
+            yield record
+        else:
+            losses["documents"] += 1
 
 
 def flattened(text: str, unwanted: str, losses: Counter[str]) -> str:
-    """The text with each unwanted character replaced by a blank, so that offsets stay true; the count is a loss."""
+    """Replace each unwanted character by a space, which keeps offsets true, and count it as lost."""
     count = sum(map(text.count, unwanted))
     if count:
         losses[CHARACTERS] += count
@@ -121,18 +132,23 @@ def flattened(text: str, unwanted: str, losses: Counter[str]) -> str:
     return text
 
 
+def tab_line(cells: Iterable[str], losses: Counter[str]) -> str:
+    """One line of a tab-separated table; tabs and line breaks inside a cell become spaces."""
+    return "\t".join(flattened(cell, "\t\n\r", losses) for cell in cells) + "\n"
+
+
 TITLE_LENGTH = "title_length"
 
 
-def joined(title: str, abstract: str) -> tuple[str, dict[str, str]]:
-    """The text, and the meta that tells where its title ends."""
+def join_title(title: str, abstract: str) -> tuple[str, dict[str, str]]:
+    """Join title and abstract; the meta says where the title ends."""
     return (f"{title} {abstract}", {TITLE_LENGTH: str(len(title))}) if abstract else (title, {})
 
 
-def parted(document: Document, losses: Counter[str]) -> tuple[str, str, str]:
-    """The text as single lines can hold it, its title and its abstract.
+def split_title(document: Document, losses: Counter[str]) -> tuple[str, str, str]:
+    """Return the text without line breaks and tabs, its title and its abstract.
 
-    The title ends where it was read to end, else at the first line break, else with the text.
+    The title ends where `title_length` in meta says, else at the first line break, else at the end of the text.
     """
     text = flattened(document.text, "\n\r\t", losses)
     known = document.meta.get(TITLE_LENGTH, "")

@@ -1,4 +1,4 @@
-"""The formats osler knows, imported when asked for; a plug-in adds its own by the entry point group "osler.formats"."""
+"""All formats, imported on first use. A plug-in adds its own with the entry point group "osler.formats"."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ FORMATS = Registry(
 
 
 def get_format(name: str) -> Format:
-    """The format of this name."""
+    """Return the format with this name."""
     return cast(Format, FORMATS.get(name))
 
 
 def detect_formats(source: Source) -> list[str]:
-    """The names of all formats this source looks like, by file names and first lines."""
+    """Return the names of all formats that this source looks like."""
     with opened(source) as tree:
         return [name for name in FORMATS.names() if get_format(name).detect(tree)]

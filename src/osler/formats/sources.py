@@ -1,4 +1,4 @@
-"""Read files, folders and archives through one view, however they are packed."""
+"""Read files, folders and archives through one view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class SourceTree:
-    """The files below one path, archives opened, by virtual name."""
+    """All files below a path by name, including the members of archives."""
 
     def __init__(self, root: Path, entries: Mapping[str, Entry], closers: Iterable[Callable[[], None]] = ()) -> None:
         self.root = root
@@ -28,7 +28,6 @@ class SourceTree:
 
     @classmethod
     def open(cls, path: Path | str, limits: Limits = LIMITS) -> SourceTree:
-        """Look into a file, folder or archive."""
         path = Path(path)
         if not path.exists():
             raise InputError("no such file or folder", where=path, fix="Check the path")
@@ -43,7 +42,6 @@ class SourceTree:
         self.close()
 
     def close(self) -> None:
-        """Let go of open archives and temporary files."""
         while self._closers:
             self._closers.pop()()
 
@@ -57,30 +55,32 @@ class SourceTree:
         return name in self._entries
 
     def names(self, *patterns: str) -> list[str]:
-        """The names that match any of the shell patterns (case does not matter, `*` crosses folders), sorted."""
+        """Sorted names that match any of the shell patterns. Case does not matter; `*` also matches `/`."""
         wanted = [pattern.lower() for pattern in patterns]
         return [name for name in self._entries if any(fnmatch.fnmatchcase(name.lower(), p) for p in wanted)]
 
     def select(self, *patterns: str) -> SourceTree:
-        """The part of the tree whose names match, sharing the open archives; close the whole, not the part."""
-        return SourceTree(self.root, {name: self._entries[name] for name in self.names(*patterns)})
+        """Part of the tree with matching names. It shares the open archives: close the full tree, not the part."""
+        return self.view({name: name for name in self.names(*patterns)})
+
+    def view(self, names: Mapping[str, str], folder: str = "") -> SourceTree:
+        """Part of the tree under new names (new to old), as if it were below a folder of the tree."""
+        return SourceTree(self.root / folder, {new: self._entries[old] for new, old in names.items()})
 
     def where(self, name: str, line: int | None = None) -> str:
-        """A place for messages: the file and, where known, the line."""
+        """Place for a message: the file and, if known, the line."""
         place = self.root / name
         return f"{place}:{line}" if line is not None else str(place)
 
     def open_binary(self, name: str) -> BinaryIO:
-        """The bytes of one file as a stream."""
         return self._entries[name].open()
 
     def read_bytes(self, name: str) -> bytes:
-        """The bytes of one file."""
         with self.open_binary(name) as stream:
             return stream.read()
 
     def text(self, name: str) -> str:
-        """All characters of one UTF-8 file, as they stand."""
+        """Text of one UTF-8 file, unchanged."""
         data = self.read_bytes(name)
         text = self._decode(data, name, 0)
         if "\x00" in text:
@@ -89,7 +89,7 @@ class SourceTree:
         return text
 
     def lines(self, name: str, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
-        """The lines of one UTF-8 file, numbered from 1, as a stream."""
+        """Yield the lines of one UTF-8 file, numbered from 1."""
         with self.open_binary(name) as stream:
             for number, raw in enumerate(stream, 1):
                 if number == 1:
@@ -100,7 +100,7 @@ class SourceTree:
                 yield number, line if keep_ends else line.removesuffix("\n").removesuffix("\r")
 
     def head(self, name: str, count: int = 5) -> list[str]:
-        """The first lines of a file that has any, or none where it is not text: for detection."""
+        """First non-empty lines of a file, for detection; none if it is not text."""
         found: list[str] = []
         with self.open_binary(name) as stream:
             sample = stream.read(65536)
@@ -114,6 +114,11 @@ class SourceTree:
             if len(found) == count:
                 break
         return found
+
+    def first_lines(self, pattern: str, count: int) -> list[str]:
+        """First non-empty lines of the first file that matches a shell pattern."""
+        names = self.names(pattern)
+        return self.head(names[0], count) if names else []
 
     def _decode(self, data: bytes, name: str, lines_before: int) -> str:
         try:
@@ -129,7 +134,7 @@ Source = Path | str | SourceTree
 
 
 def opened(source: Source) -> AbstractContextManager[SourceTree]:
-    """A tree to read from: the one given, left open for its owner, or one opened here and closed after use."""
+    """Open a source for the block. A tree that is already open stays open."""
     return nullcontext(source) if isinstance(source, SourceTree) else SourceTree.open(source)
 
 
@@ -138,7 +143,7 @@ _FIELD_LIMIT = 1 << 30
 
 
 def csv_rows(tree: SourceTree, name: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yield every row that is not empty; line breaks inside quotes are kept as they are."""
+    """Yield the rows that are not empty with their line numbers; line breaks inside quotes are kept."""
     csv.field_size_limit(_FIELD_LIMIT)
     lines = (line for _, line in tree.lines(name, keep_ends=True))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -150,16 +155,16 @@ def csv_rows(tree: SourceTree, name: str, delimiter: str = ",") -> Iterator[tupl
             number = reader.line_num + 1
     except csv.Error:
         where = tree.where(name, number)
-        raise InputError("the table cannot be read from here on", where=where, fix="Check its quotes") from None
+        raise InputError("the rest of the table cannot be read", where=where, fix="Check the quotes") from None
 
 
 def read_object(tree: SourceTree, name: str) -> dict[str, Any]:
-    """The object a JSON file consists of; a key that occurs twice is refused."""
+    """Read a JSON file that holds one object. A key that occurs twice raises."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise InputError("a key occurs twice in one object", where=tree.where(name), fix="Remove the copy")
+            raise InputError("a key occurs twice in one object", where=tree.where(name), fix="Remove one of them")
         return found
 
     text = tree.text(name).removeprefix("\ufeff")
@@ -167,9 +172,11 @@ def read_object(tree: SourceTree, name: str) -> dict[str, Any]:
         data = json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         place = tree.where(name, error.lineno)
-        raise InputError(f"not JSON at column {error.colno}", where=place, fix="Check that the file is whole") from None
+        raise InputError(
+            f"not JSON at column {error.colno}", where=place, fix="Check that the file is complete"
+        ) from None
     except RecursionError:
-        raise InputError("JSON nested too deep: refused", where=tree.where(name)) from None
+        raise InputError("JSON is nested too deep", where=tree.where(name)) from None
     if not isinstance(data, dict):
-        raise InputError("not a JSON object", where=tree.where(name), fix="Check that it is the right file")
+        raise InputError("not a JSON object", where=tree.where(name), fix="Check that this is the right file")
     return data

@@ -1,9 +1,9 @@
-"""CSV and TSV tables: a text or a pair of texts a row, with labels or a value, found by column name.
+"""CSV and TSV tables: one text or pair of texts per row, with labels or a value, found by column name.
 
-Columns are recognised by usual names (text or sentence; sentence1 and sentence2; label; labels; score; id or index)
-or named in the options; a file without a header gets its names from `columns`. "labels" holds several, joined by
-`separator`; other columns go to meta. CSV follows the usual quoting; TSV knows none, as the TSV files of shared tasks
-contain single quotes.
+Columns are recognised by their usual names (text or sentence; sentence1 and sentence2; label; labels; score; id or
+index) or named in the options; `columns` names the columns of a file without a header. "labels" holds several labels
+joined by `separator`; other columns go to meta. CSV has the usual quoting. TSV has none, because the TSV files of
+shared tasks contain single quotes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import Loss, Problems, checked_text, strict_unless
-from osler.formats.output import LABELS, VALUES, flattened, output_file, unheld
-from osler.formats.sources import Source, SourceTree, csv_rows, opened
+from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.output import LABELS, VALUES, count_lost, output_file, tab_line
+from osler.formats.sources import SourceTree, csv_rows
 from osler.text.document import Document, Record, TextPair
 
 _KNOWN = {
@@ -32,14 +32,10 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class TableFormat:
-    """A table of texts; the options name the columns where they are not the usual ones."""
+class TableFormat(FileFormat):
+    """A table of texts; the options name columns with unusual names."""
 
-    name: str
-    description: str
-    suffixes: tuple[str, ...]
-    delimiter: str
-    layout: Literal["file", "folder"] = "file"
+    delimiter: str = ","
     id: str = ""
     text: str = ""
     first: str = ""
@@ -50,24 +46,43 @@ class TableFormat:
     separator: str = ";"
     columns: tuple[str, ...] = ()
 
-    def detect(self, source: Source) -> bool:
-        """Whether the first line names a text column or a pair of them."""
-        with opened(source) as tree:
-            names = tree.names(*(f"*{suffix}" for suffix in self.suffixes))
-            head = tree.head(names[0], 1) if names else []
-            roles = self._roles([cell.strip('"') for cell in head[0].split(self.delimiter)]) if head else {}
-            return "text" in roles or {"first", "second"} <= roles.keys()
+    def _detect(self, tree: SourceTree) -> bool:
+        head = tree.first_lines(f"*{self.suffixes[0]}", 1)
+        roles = self._roles([cell.strip('"') for cell in head[0].split(self.delimiter)]) if head else {}
+        return "text" in roles or {"first", "second"} <= roles.keys()
 
-    def _roles(self, header: Iterable[str]) -> dict[str, str]:
-        """Which column plays which part."""
-        header = list(header)
+    def _read(self, reading: SourceReading) -> Iterator[Record]:
+        tree = reading.tree
+        for name in self._files(tree):
+            rows = self._rows(tree, name)
+            header = list(self.columns) or next(rows, (0, []))[1]
+            try:
+                roles = self._roles(header)
+            except InputError as error:
+                raise InputError(error.problem, where=tree.where(name, 1), fix=error.fix) from None
+            if header and "text" not in roles and not {"first", "second"} <= roles.keys():
+                fix = "Name the columns in the options (text, or first and second)"
+                raise InputError("no column with texts", where=tree.where(name, 1), fix=fix)
+            for count, (number, row) in enumerate(rows, 1):
+                if len(row) != len(header):
+                    detail = f"{len(row)} columns instead of {len(header)}"
+                    reading.report("malformed-line", detail, name, number)
+                    continue
+                cells = dict(zip(header, row, strict=True))
+                try:
+                    yield self._record(cells, roles, count, tree.where(name, number))
+                except ValueError:
+                    reading.report("malformed-line", "the value is not a number", name, number)
+
+    def _roles(self, header: list[str]) -> dict[str, str]:
+        """Return the column of each role."""
         lower = {column.lower().strip(): column for column in header}
         roles = {}
         for role, usual in _KNOWN.items():
             named = getattr(self, role)
             column = named if named in header else next((lower[name] for name in usual if name in lower), None)
             if named and named not in header:
-                raise InputError(f"no column {named!r}", fix=f"Name the column that is the {role}")
+                raise InputError(f"no column {named!r}", fix=f"Set the option {role} to the name of a column")
             if column is not None:
                 roles[role] = column
         return roles
@@ -78,73 +93,47 @@ class TableFormat:
             return
         yield from csv_rows(tree, name, self.delimiter)
 
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
-        """Yield a record for each row."""
-        found = strict_unless(problems)
-        with opened(source) as tree:
-            for name in tree.names(*(f"*{suffix}" for suffix in self.suffixes)) or list(tree):
-                rows = self._rows(tree, name)
-                header = list(self.columns) or next(rows, (0, []))[1]
-                try:
-                    roles = self._roles(header)
-                except InputError as error:
-                    raise InputError(error.problem, where=tree.where(name, 1), fix=error.fix) from None
-                if header and "text" not in roles and not {"first", "second"} <= roles.keys():
-                    fix = "Name the columns in the options (text, or first and second)"
-                    raise InputError("no column with texts", where=tree.where(name, 1), fix=fix)
-                for count, (number, row) in enumerate(rows, 1):
-                    where = tree.where(name, number)
-                    if len(row) != len(header):
-                        found.report("malformed-line", f"{len(row)} columns instead of {len(header)}", where=where)
-                        continue
-                    cells = dict(zip(header, row, strict=True))
-                    try:
-                        yield self._record(cells, roles, count, where)
-                    except ValueError:
-                        found.report("malformed-line", "the value is not a number", where=where)
-
     def _record(self, cells: dict[str, str], roles: dict[str, str], count: int, where: str) -> Record:
         cell = {role: cells[column] for role, column in roles.items()}
         labels = [cell["label"]] if cell.get("label") else []
         labels += [label for label in cell.get("labels", "").split(self.separator) if label]
         used = set(roles.values())
-        common = {
+        common: dict[str, Any] = {
             "id": cell.get("id") or str(count),
             "labels": tuple(labels),
             "value": float(cell["value"]) if cell.get("value", "").strip() else None,
             "meta": {key: value for key, value in cells.items() if key not in used and value},
         }
         if "text" in cell:
-            return Document(text=checked_text(cell["text"], where), **common)  # type: ignore[arg-type]
-        return TextPair(first=cell["first"], second=cell["second"], **common)  # type: ignore[arg-type]
+            return Document(text=checked_text(cell["text"], where), **common)
+        return TextPair(first=cell["first"], second=cell["second"], **common)
 
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write one table; its first record says whether it is of texts or of pairs."""
-        losses: Counter[str] = Counter()
+    def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
+        """Write one table, of texts or of pairs: the first record decides."""
         kind: type | None = None
         with output_file(path) as stream:
             for record in records:
                 if kind is None:
                     kind = type(record)
                     texts = ["text"] if kind is Document else ["first", "second"]
-                    stream.write(self._line(["id", *texts, "labels", "value"], losses))
+                    stream.write(self._line(["id", *texts, "labels", "value"], losses).encode())
                 if type(record) is not kind:
                     losses["records of another kind than the first"] += 1
                     continue
-                losses.update(unheld(record, {LABELS, VALUES}))
+                count_lost(record, losses, holds={LABELS, VALUES})
                 losses["labels rewritten"] += sum(not label or self.separator in label for label in record.labels)
                 cells = [record.text] if isinstance(record, Document) else [record.first, record.second]
                 value = "" if record.value is None else repr(record.value)
-                stream.write(self._line([record.id, *cells, self.separator.join(record.labels), value], losses))
-        return Loss(+losses)
+                row = [record.id, *cells, self.separator.join(record.labels), value]
+                stream.write(self._line(row, losses).encode())
 
-    def _line(self, cells: list[str], losses: Counter[str]) -> bytes:
+    def _line(self, cells: list[str], losses: Counter[str]) -> str:
         if self.delimiter == "\t":
-            return ("\t".join(flattened(cell, "\t\n\r", losses) for cell in cells) + "\n").encode()
+            return tab_line(cells, losses)
         special = (self.delimiter, '"', "\n", "\r")
         quoted = (f'"{c.replace(chr(34), chr(34) * 2)}"' if any(s in c for s in special) else c for c in cells)
-        return (self.delimiter.join(quoted) + "\n").encode()
+        return self.delimiter.join(quoted) + "\n"
 
 
-CSV = TableFormat("csv", "CSV with a header: texts or pairs, labels, values", (".csv",), ",")
-TSV = TableFormat("tsv", "TSV with a header, no quoting: texts or pairs, labels, values", (".tsv",), "\t")
+CSV = TableFormat("csv", "CSV with a header: texts or pairs, labels, values", (".csv",))
+TSV = TableFormat("tsv", "TSV with a header, no quoting: texts or pairs, labels, values", (".tsv",), delimiter="\t")

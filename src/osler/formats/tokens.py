@@ -1,7 +1,7 @@
-"""Texts as tokens with one blank between them, for formats that count tokens instead of characters.
+"""Texts as tokens separated by one space, for formats that count tokens instead of characters.
 
-A document whose meta says `tokens = "blanks"` (readers of tokenised corpora say so) keeps its tokens. Any other text
-is cut into words and re-spaced, and the offsets of its spans follow; that is a change of the text and counted as one.
+A document with `tokens = "blanks"` in its meta, as readers of tokenised corpora set it, keeps its tokens. Any other
+text is cut into words and re-spaced, and its spans move along. That changes the text, so it is counted as a loss.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _TOKEN = re.compile(r"[^ \t\r\n]+")
 
 
 def token_ranges(document: Document) -> list[Range]:
-    """The tokens of a text: those between blanks where it is tokenised, else its words."""
+    """Offsets of the tokens of a tokenised document, else of the words of its text."""
     if document.meta.get("tokens") == "blanks":
         return [match.span() for match in _TOKEN.finditer(document.text)]
     return words(document.text)
 
 
 def respaced(document: Document, losses: Counter[str], *, empty_lines: bool) -> Document:
-    """The document with exactly one blank between the tokens of a line and spans on whole tokens; lines stay lines."""
+    """Put one space between the tokens of each line and widen spans to token edges; lines stay lines."""
     tokens = token_ranges(document)
-    pieces: list[str] = []
+    parts: list[str] = []
     moved: list[Range] = []
     position = previous = 0
     for start, end in tokens:
         breaks = document.text.count("\n", previous, start)
-        gap = "\n" * breaks if empty_lines else "\n" * min(breaks, 1 if pieces else 0)
-        gap = gap or (" " if pieces else "")
-        pieces += (gap, document.text[start:end])
+        gap = "\n" * breaks if empty_lines else "\n" * min(breaks, 1 if parts else 0)
+        gap = gap or (" " if parts else "")
+        parts += (gap, document.text[start:end])
         moved.append((position + len(gap), position + len(gap) + end - start))
         position, previous = moved[-1][1], end
     if empty_lines:
-        pieces.append("\n" * document.text.count("\n", previous))
-    text = "".join(pieces)
+        parts.append("\n" * document.text.count("\n", previous))
+    text = "".join(parts)
     if text == document.text and all(_on_edges(span, tokens) for span in document.spans):
         return document
     losses[RESPACED] += text != document.text
@@ -61,7 +61,7 @@ def _on_edges(span: Span, tokens: list[Range]) -> bool:
 
 
 def _moved(span: Span, tokens: list[Range], moved: list[Range], losses: Counter[str]) -> Span | None:
-    """The span at the new offsets of the tokens it touches; None where it touches none."""
+    """Return the span at the new offsets of the tokens it touches, or None if it touches no token."""
     fragments: list[Fragment] = []
     last = -1
     for start, end in span.fragments:

@@ -1,7 +1,7 @@
-"""Safe XML, in one place: no entities beyond the five of XML itself, nothing loaded from disk or net, bounded size.
+"""Safe XML: no entities beyond the five built-in ones, nothing loaded from disk or network, bounded size.
 
-A DOCTYPE that only names a DTD (BioC files do) is accepted and the DTD is not read; one that declares entities is
-refused, which leaves neither "billion laughs" nor external entities a way in.
+A DOCTYPE that only names a DTD is accepted (BioC files have one) and the DTD is not read. A DOCTYPE that declares
+entities is refused, which rules out both "billion laughs" and external entities.
 """
 
 from __future__ import annotations
@@ -17,47 +17,14 @@ from osler.formats.output import CHARACTERS
 
 _OPTIONS = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 _ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
-# Encodings in which markup is plain ASCII, so that what is looked for below cannot hide.
+# Encodings in which markup is plain ASCII, so that an entity declaration cannot hide from the check below.
 _ENCODINGS = {b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1", b"iso-8859-15", b"windows-1252", b"latin1"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _HEAD = 1 << 16
 
 
-def _etree() -> Any:
-    return require("lxml.etree", "formats")
-
-
-def _check_head(head: bytes, where: str) -> None:
-    declared = _ENCODING.match(head.removeprefix(b"\xef\xbb\xbf"))
-    if b"\x00" in head or (declared and declared[1].lower() not in _ENCODINGS):
-        raise InputError("the XML is in an encoding that is not accepted", where=where, fix="Convert the file to UTF-8")
-    prolog = head[: found.start()] if (found := re.search(rb"<[A-Za-z_:]", head)) else head
-    if b"<!ENTITY" in prolog:
-        raise _entities(where)
-
-
-def _entities(where: str) -> InputError:
-    return InputError("the XML declares entities: refused", where=where, fix="Remove the DOCTYPE from the file")
-
-
-def _check_doctype(root: Any, where: str) -> None:
-    dtd = root.getroottree().docinfo.internalDTD
-    if dtd is not None and next(dtd.iterentities(), None) is not None:
-        raise _entities(where)
-
-
-def _broken(error: Any, where: str) -> InputError:
-    # The parser's own message can quote the document, so only its code and place are passed on.
-    line, column = error.position if getattr(error, "position", None) else (None, None)
-    last = error.error_log.last_error if getattr(error, "error_log", None) else None
-    code = last.type_name.lower().replace("_", " ") if last is not None else "syntax error"
-    place = f"{where}:{line}" if line else where
-    detail = f" at column {column}" if column else ""
-    return InputError(f"not well-formed XML ({code}){detail}", where=place, fix="Check that the file is whole")
-
-
 def parse(data: bytes, where: str) -> Any:
-    """The root element of one document."""
+    """Return the root element of one document."""
     etree = _etree()
     _check_head(data[:_HEAD], where)
     parser = etree.XMLParser(**_OPTIONS, remove_comments=True, remove_pis=True)
@@ -71,7 +38,7 @@ def parse(data: bytes, where: str) -> Any:
 
 
 def stream(source: BinaryIO, tag: str, where: str) -> Iterator[Any]:
-    """Each element of this name as it ends, forgotten after use: memory stays flat over a large file."""
+    """Yield each element of this name as it ends and free it after use, so that memory stays flat."""
     etree = _etree()
     buffered: Any = source
     _check_head(buffered.peek(_HEAD)[:_HEAD], where)
@@ -91,21 +58,53 @@ def stream(source: BinaryIO, tag: str, where: str) -> Iterator[Any]:
         raise _broken(error, where) from None
 
 
+def _etree() -> Any:
+    return require("lxml.etree", "formats")
+
+
+def _check_head(head: bytes, where: str) -> None:
+    declared = _ENCODING.match(head.removeprefix(b"\xef\xbb\xbf"))
+    if b"\x00" in head or (declared and declared[1].lower() not in _ENCODINGS):
+        raise InputError("the encoding of this XML is not supported", where=where, fix="Convert the file to UTF-8")
+    prolog = head[: found.start()] if (found := re.search(rb"<[A-Za-z_:]", head)) else head
+    if b"<!ENTITY" in prolog:
+        raise _entities(where)
+
+
+def _entities(where: str) -> InputError:
+    return InputError("XML that declares entities is not supported", where=where, fix="Remove the DOCTYPE")
+
+
+def _check_doctype(root: Any, where: str) -> None:
+    dtd = root.getroottree().docinfo.internalDTD
+    if dtd is not None and next(dtd.iterentities(), None) is not None:
+        raise _entities(where)
+
+
+def _broken(error: Any, where: str) -> InputError:
+    # The parser's own message can quote the document, so only its code and place are shown.
+    line, column = error.position if getattr(error, "position", None) else (None, None)
+    last = error.error_log.last_error if getattr(error, "error_log", None) else None
+    code = last.type_name.lower().replace("_", " ") if last is not None else "syntax error"
+    place = f"{where}:{line}" if line else where
+    detail = f" at column {column}" if column else ""
+    return InputError(f"not well-formed XML ({code}){detail}", where=place, fix="Check that the file is complete")
+
+
 def _check_references(root: Any, where: str) -> None:
-    # With entities unresolved a reference stays as a node of its own and the text around it would be cut short.
+    # An unresolved reference stays a node of its own, which would cut off the text after it.
     for node in root.iter(_etree().Entity):
-        raise InputError(
-            "the XML uses an entity that is not built in", where=f"{where}:{node.sourceline}", fix="Replace the entity"
-        )
+        place = f"{where}:{node.sourceline}"
+        raise InputError("the XML uses an entity that is not built in", where=place, fix="Replace the entity")
 
 
 def element_text(parent: Any, tag: str) -> str:
-    """The text of a child element, "" where there is none."""
+    """Text of a child element, or "" without one."""
     return parent.findtext(tag) or ""
 
 
 def holdable(text: str, losses: Counter[str]) -> str:
-    """The text with what XML cannot carry (control characters; carriage returns, which parsers drop) blanked."""
+    """Replace what XML cannot carry by spaces: control characters, and carriage returns, which parsers drop."""
     held, count = _FORBIDDEN.subn(" ", text)
     count += held.count("\r")
     if count:
@@ -113,12 +112,12 @@ def holdable(text: str, losses: Counter[str]) -> str:
     return held.replace("\r", " ")
 
 
-def escape(text: str) -> str:
-    """Element or attribute text; line breaks and tabs as references, so that attributes keep them."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
-    return text.replace("\n", "&#10;").replace("\t", "&#9;").replace("\r", "&#13;")
+def encoded(text: str, losses: Counter[str]) -> str:
+    """Escape element or attribute text, without what XML cannot carry. References keep line breaks in attributes."""
+    text = holdable(text, losses).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
 
 
 def cdata(text: str) -> str:
-    """A CDATA section; the one sequence it cannot hold is split over two."""
+    """Wrap text in a CDATA section; the sequence `]]>` is split over two sections."""
     return "<![CDATA[" + text.replace("]]>", "]]]]><![CDATA[>") + "]]>"

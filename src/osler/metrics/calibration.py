@@ -1,10 +1,9 @@
-"""How far confidence is from accuracy: expected calibration error and the bins behind it."""
+"""Expected calibration error: how far a model's confidence is from its accuracy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from osler.core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Predictions with confidence in (low, high]: how many, how sure on average, how often right."""
+    """Predictions with confidence in (low, high]: their number, mean confidence and accuracy."""
 
     low: float
     high: float
@@ -23,44 +22,37 @@ class ReliabilityBin:
 
     @property
     def gap(self) -> float:
-        """Confidence minus accuracy: above zero where the model is too sure."""
+        """Confidence minus accuracy: positive where the model is overconfident."""
         return self.confidence - self.accuracy
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Expected (count-weighted) and largest gap between confidence and accuracy, with the bins that are not empty."""
+    """Expected (count-weighted) and largest gap between confidence and accuracy, and the bins that are not empty."""
 
     expected_error: float
     largest_error: float
     bins: tuple[ReliabilityBin, ...]
 
 
-def calibration(
-    confidences: Sequence[float],
-    correct: Sequence[bool],
-    *,
-    bins: int = 10,
-    strategy: Literal["uniform", "quantile"] = "uniform",
-) -> Calibration:
-    """Bin predictions by confidence: `uniform` bins have equal width, `quantile` bins about equal counts."""
+def calibration(confidences: Sequence[float], correct: Sequence[bool], *, bins: int = 10) -> Calibration:
+    """Bin predictions by confidence, in bins of equal width."""
     sure, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     if sure.shape != right.shape or sure.ndim != 1 or not sure.size:
-        raise InputError(f"{sure.size} confidences and {right.size} outcomes cannot be compared")
+        raise InputError(f"cannot compare {sure.size} confidences with {right.size} outcomes")
     if not ((sure >= 0) & (sure <= 1)).all():
         raise InputError("a confidence is not between 0 and 1", fix="Give probabilities, not logits or percentages")
     if bins < 1:
         raise InputError("calibration needs at least one bin")
-    grid = np.linspace(0.0, 1.0, bins + 1)
-    edges = grid if strategy == "uniform" else np.unique(np.quantile(sure, grid))
+    edges = np.linspace(0.0, 1.0, bins + 1)
     place = np.searchsorted(edges[1:-1], sure)
-    held = []
-    for index in range(max(len(edges) - 1, 1)):
+    filled = []
+    for index in range(bins):
         inside = place == index
         if inside.any():
-            low, high = float(edges[index]), float(edges[min(index + 1, len(edges) - 1)])
-            held.append(
+            low, high = float(edges[index]), float(edges[index + 1])
+            filled.append(
                 ReliabilityBin(low, high, int(inside.sum()), float(sure[inside].mean()), float(right[inside].mean()))
             )
-    expected = sum(part.count * abs(part.gap) for part in held) / sure.size
-    return Calibration(expected, max(abs(part.gap) for part in held), tuple(held))
+    expected = sum(part.count * abs(part.gap) for part in filled) / sure.size
+    return Calibration(expected, max(abs(part.gap) for part in filled), tuple(filled))

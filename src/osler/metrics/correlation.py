@@ -1,4 +1,7 @@
-"""Pearson and Spearman correlation. A constant side has none: it scores 0, so that a collapsed model ranks last."""
+"""Pearson and Spearman correlation. Where one side is constant the score is 0, so a collapsed model ranks last.
+
+Computed from sums over documents rather than by scipy: the bootstrap scores thousands of resamples at once.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
 
 
 def decomposed_pearson(gold: Sequence[float], predicted: Sequence[float]) -> Decomposed:
-    """Pearson correlation in the form that significance tests take."""
-    # Standardised first: products of raw values would lose digits when the mean is far from zero.
+    """Pearson correlation as a function of sums over documents, for significance tests."""
+    # Standardised first: products of raw values lose digits when the mean is far from zero.
     x, y = (_standardised(side) for side in _checked(gold, predicted))
     return Decomposed(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1), _correlation)
 
@@ -31,23 +34,20 @@ def decomposed_pearson(gold: Sequence[float], predicted: Sequence[float]) -> Dec
 def ranks(values: FloatArray) -> FloatArray:
     """Ranks from 1, the mean rank for ties."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    middle = last - (counts - 1) / 2
-    result: FloatArray = middle[inverse]
+    result: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return result
 
 
 def _checked(gold: Sequence[float], predicted: Sequence[float]) -> tuple[FloatArray, FloatArray]:
     x, y = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
-        raise InputError(f"{x.size} gold values and {y.size} predicted ones cannot be compared")
+        raise InputError(f"cannot compare {x.size} gold values with {y.size} predicted values")
     if x.size < 2:
         raise InputError("a correlation needs at least two pairs")
     for name, side in (("gold", x), ("predicted", y)):
         if not np.isfinite(side).all():
-            raise InputError(
-                f"a {name} value is not a finite number", where=f"pair {int(np.argmin(np.isfinite(side))) + 1}"
-            )
+            where = f"pair {int(np.argmin(np.isfinite(side))) + 1}"
+            raise InputError(f"a {name} value is not a finite number", where=where)
     return x, y
 
 
@@ -64,7 +64,7 @@ def _standardised(values: FloatArray) -> FloatArray:
 def _correlation(sums: FloatArray) -> FloatArray:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     spread = np.clip(n * xx - x * x, 0, None) * np.clip(n * yy - y * y, 0, None)
-    # A draw of one document many times has no spread up to rounding; its correlation is 0, not noise over noise.
+    # A resample of one document many times has no spread beyond rounding: score it 0, not noise over noise.
     spread = np.where(spread > 1e-9 * n**4, spread, 0.0)
     result: FloatArray = np.clip(ratio(n * xy - x * y, np.sqrt(spread)), -1.0, 1.0)
     return result

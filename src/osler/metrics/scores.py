@@ -1,4 +1,4 @@
-"""Precision, recall and F1 from counts, per document and label, and scores decomposed for the bootstrap."""
+"""Precision, recall and F1 from counts per document and label, and scores decomposed over documents for the bootstrap."""
 
 from __future__ import annotations
 
@@ -13,60 +13,34 @@ from numpy.typing import NDArray
 from osler.core.errors import InputError
 
 FloatArray = NDArray[np.float64]
-
-
-def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Divide element by element, 0 where the denominator is 0."""
-    result: FloatArray = np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator != 0)
-    return result
-
-
-def f1_of_counts(counts: FloatArray) -> FloatArray:
-    """F1 over the last axis, which holds true positives, false positives and false negatives."""
-    counts = np.asarray(counts, dtype=np.float64)
-    doubled = 2 * counts[..., 0]
-    return ratio(doubled, doubled + counts[..., 1] + counts[..., 2])
+Item = tuple[str, Hashable]
+"""A label and whatever identifies the thing labelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class PRF:
-    """True positives, false positives and false negatives, and the scores they give."""
+    """Precision, recall and F1 of true positives, false positives and false negatives; 0 where they are undefined."""
 
     tp: float
     fp: float
     fn: float
 
-    @classmethod
-    def of(cls, counts: FloatArray) -> PRF:
-        """Make one from an array of the three counts."""
-        tp, fp, fn = (float(count) for count in counts)
-        return cls(tp, fp, fn)
-
     @property
     def precision(self) -> float:
-        """The share of what was predicted that is right."""
         predicted = self.tp + self.fp
         return self.tp / predicted if predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of what should be found that was found."""
         gold = self.tp + self.fn
         return self.tp / gold if gold else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall."""
         total = 2 * self.tp + self.fp + self.fn
         return 2 * self.tp / total if total else 0.0
 
-    @property
-    def support(self) -> float:
-        """How many there are in gold."""
-        return self.tp + self.fn
-
     def as_dict(self) -> dict[str, Any]:
-        """Counts and scores, ready for JSON."""
         return {
             "precision": self.precision,
             "recall": self.recall,
@@ -77,16 +51,91 @@ class PRF:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Counts of shape (documents, labels, 3): true positives, false positives, false negatives."""
+
+    labels: tuple[str, ...]
+    counts: FloatArray
+
+    @cached_property
+    def micro(self) -> PRF:
+        return PRF(*self.counts.sum(axis=(0, 1)).tolist())
+
+    @cached_property
+    def per_label(self) -> dict[str, PRF]:
+        totals = self.counts.sum(axis=0).tolist()
+        return {label: PRF(*counts) for label, counts in zip(self.labels, totals, strict=True)}
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean F1 of the labels, each with the same weight."""
+        return float(np.mean(_f1_of_counts(self.counts.sum(axis=0)))) if self.labels else 0.0
+
+    def f1(self, average: Literal["micro", "macro"] = "micro") -> Decomposed:
+        """F1 as a sum over documents, for significance tests."""
+        if average == "micro" or not self.labels:
+            return Decomposed(self.counts.sum(axis=1), _f1_of_counts)
+        documents, width, _ = self.counts.shape
+
+        def macro(sums: FloatArray) -> FloatArray:
+            means: FloatArray = _f1_of_counts(sums.reshape(*sums.shape[:-1], width, 3)).mean(axis=-1)
+            return means
+
+        return Decomposed(self.counts.reshape(documents, width * 3), macro)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "micro": self.micro.as_dict(),
+            "macro_f1": self.macro_f1,
+            "per_label": {label: prf.as_dict() for label, prf in self.per_label.items()},
+        }
+
+
+def score_sets(
+    gold: Sequence[Collection[Item]], predicted: Sequence[Collection[Item]], labels: Sequence[str] | None = None
+) -> Scores:
+    """Compare two sets of (label, key) per document. Only `labels` count, and the macro average is over all of them."""
+    check_same_length(gold, predicted, "documents")
+    names = tuple(labels) if labels is not None else labels_of(gold, predicted)
+    column = {label: index for index, label in enumerate(names)}
+    counts = np.zeros((len(gold), len(names), 3))
+    for row, (want, have) in enumerate(zip(gold, predicted, strict=True)):
+        wanted, found = set(want), set(have)
+        for place, items in enumerate((wanted & found, found - wanted, wanted - found)):
+            for label, _ in items:
+                if label in column:
+                    counts[row, column[label], place] += 1
+    return Scores(names, counts)
+
+
+def labels_of(*sides: Sequence[Collection[Item]]) -> tuple[str, ...]:
+    """Every label that occurs on any side, sorted."""
+    return tuple(sorted({label for side in sides for items in side for label, _ in items}))
+
+
+def check_same_length(gold: Sequence[object], predicted: Sequence[object], what: str) -> None:
+    """Refuse to compare two sides of different lengths."""
+    if len(gold) != len(predicted):
+        raise InputError(
+            f"cannot compare {len(gold)} gold {what} with {len(predicted)} predicted {what}",
+            fix=f"Predict all of the gold {what}, in the same order",
+        )
+
+
 @dataclass(frozen=True)
 class Decomposed:
-    """A score as `score(rows.sum(axis=0))`; `score` maps an array of such sums (…, k) to an array of scores (…)."""
+    """A score that equals `score(rows.sum(axis=0))`, with one row per document.
+
+    `score` maps sums of shape (…, k) to scores of shape (…), so many resamples are scored at once.
+    """
 
     rows: FloatArray
     score: Callable[[FloatArray], FloatArray]
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 2 or not len(self.rows):
-            raise InputError("a score over documents needs at least one document")
+            raise InputError("a score needs at least one document")
 
     @property
     def value(self) -> float:
@@ -95,20 +144,15 @@ class Decomposed:
 
 
 def mean_of(values: Sequence[float]) -> Decomposed:
-    """The mean of one value a document (or a run)."""
+    """Mean of one value per document (or per run)."""
     column = np.asarray(values, dtype=np.float64)
     return Decomposed(np.stack([column, np.ones_like(column)], axis=1), share)
 
 
-def share(sums: FloatArray) -> FloatArray:
-    """The first sum divided by the second: a mean, a rate, an accuracy."""
-    return ratio(sums[..., 0], sums[..., 1])
-
-
 def mean_over_parts(parts: Sequence[Decomposed]) -> Decomposed:
-    """The mean of the scores of several parts that share no document, such as the folds of a cross-validation.
+    """Mean score of several parts that share no document, such as the folds of a cross-validation.
 
-    Every part has columns of its own, so that documents of all parts can be drawn together.
+    Each part has its own columns, so documents of all parts can be resampled together.
     """
     widths = [part.rows.shape[1] for part in parts]
     rows = np.zeros((sum(len(part.rows) for part in parts), sum(widths)))
@@ -125,73 +169,17 @@ def mean_over_parts(parts: Sequence[Decomposed]) -> Decomposed:
     return Decomposed(rows, score)
 
 
-Item = tuple[str, Hashable]
-Average = Literal["micro", "macro"]
+def share(sums: FloatArray) -> FloatArray:
+    """First sum divided by the second: a mean, a rate or an accuracy."""
+    return ratio(sums[..., 0], sums[..., 1])
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Counts of shape (documents, labels, 3): true positives, false positives, false negatives."""
-
-    labels: tuple[str, ...]
-    counts: FloatArray
-
-    @cached_property
-    def micro(self) -> PRF:
-        """All labels pooled."""
-        return PRF.of(self.counts.sum(axis=(0, 1)))
-
-    @cached_property
-    def per_label(self) -> dict[str, PRF]:
-        """Each label alone."""
-        totals = self.counts.sum(axis=0)
-        return {label: PRF.of(totals[index]) for index, label in enumerate(self.labels)}
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean of the labels' F1, each label counting the same."""
-        return float(np.mean(f1_of_counts(self.counts.sum(axis=0)))) if self.labels else 0.0
-
-    def f1(self, average: Average = "micro") -> Decomposed:
-        """F1 in the form that significance tests take."""
-        documents = len(self.counts)
-        if average == "micro" or not self.labels:
-            return Decomposed(self.counts.sum(axis=1), f1_of_counts)
-        width = len(self.labels)
-
-        def macro(sums: FloatArray) -> FloatArray:
-            means: FloatArray = f1_of_counts(sums.reshape(*sums.shape[:-1], width, 3)).mean(axis=-1)
-            return means
-
-        return Decomposed(self.counts.reshape(documents, width * 3), macro)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Averages and labels, ready for JSON."""
-        return {
-            "micro": self.micro.as_dict(),
-            "macro_f1": self.macro_f1,
-            "per_label": {label: prf.as_dict() for label, prf in self.per_label.items()},
-        }
+def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Divide element by element, 0 where the denominator is 0."""
+    result: FloatArray = np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator != 0)
+    return result
 
 
-def labels_of(*sides: Sequence[Collection[Item]]) -> tuple[str, ...]:
-    """Every label that occurs on any side, sorted."""
-    return tuple(sorted({label for side in sides for items in side for label, _ in items}))
-
-
-def score_sets(
-    gold: Sequence[Collection[Item]], predicted: Sequence[Collection[Item]], labels: Sequence[str] | None = None
-) -> Scores:
-    """Compare two sets of (label, key) for each document; `labels` limits what counts and fixes the macro average."""
-    if len(gold) != len(predicted):
-        raise InputError(f"{len(gold)} gold documents and {len(predicted)} predicted ones cannot be compared")
-    names = tuple(labels) if labels is not None else labels_of(gold, predicted)
-    column = {label: index for index, label in enumerate(names)}
-    counts = np.zeros((len(gold), len(names), 3))
-    for row, (want, have) in enumerate(zip(gold, predicted, strict=True)):
-        wanted, found = set(want), set(have)
-        for place, items in enumerate((wanted & found, found - wanted, wanted - found)):
-            for label, _ in items:
-                if label in column:
-                    counts[row, column[label], place] += 1
-    return Scores(names, counts)
+def _f1_of_counts(counts: FloatArray) -> FloatArray:
+    doubled = 2 * counts[..., 0]
+    return ratio(doubled, doubled + counts[..., 1] + counts[..., 2])

@@ -1,4 +1,4 @@
-"""The one way to HTML: templates with autoescape on, so that no text of a document or a name can become markup."""
+"""Jinja templates with autoescape on: no document text or name can become markup."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=False,
     )
-    environment.filters["keep_returns"] = keep_returns
+    environment.filters["keep_returns"] = _keep_returns
     return environment
 
 
-def keep_returns(text: str) -> str:
-    """Escape text for a place where every character must survive: a parser would turn a bare CR into LF."""
+def _keep_returns(text: str) -> str:
+    """Escape text whose every character must survive: an HTML parser turns a bare CR into LF."""
     markup = require("markupsafe", "report")
     kept: str = markup.Markup(str(markup.escape(text)).replace("\r", "&#13;"))
     return kept
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill a template; what it returns is HTML, to stand in another template only where that says `safe`."""
+    """Fill a template. Another template must mark the result `safe` to include it."""
     return _environment().get_template(template).render(**context)
 
 
 @cache
 def stylesheet() -> str:
-    """The style of every page, to stand inline."""
+    """The style sheet that every page holds inline."""
     return resources.files("osler.report").joinpath("templates/style.css").read_text("utf-8")

@@ -1,8 +1,8 @@
-"""A document as HTML: its text, unaltered, with every mention marked, and its relations listed beneath.
+"""A document as HTML: its unaltered text with every mention marked, and its relations listed below.
 
-Mentions may nest, cross and be discontinuous. HTML elements can only nest, so a mention that crosses another's border
-is cut into pieces there; the pieces look joined. Label names are drawn by the style sheet, not written into the text:
-what one copies from the page is the text of the document.
+Mentions may nest, cross and be discontinuous. HTML elements can only nest, so a mention that crosses the edge of another is
+cut into segments there, drawn as if joined. Label names are drawn by the style sheet and are not part of the text: text
+copied from the page is exactly the text of the document.
 """
 
 from __future__ import annotations
@@ -15,55 +15,9 @@ from osler.report.colours import Colour, label_colours
 from osler.report.html import render
 from osler.text.document import Document, Span
 
-# Attributes that change what a mention means stand beside its label, unless they have the value that goes without
-# saying; all others are in the tooltip.
-_UNSAID = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
-
-
-@dataclass(frozen=True, slots=True)
-class NoteSegment:
-    """A run of characters of one mention, as one element; the first of a mention bears its name as an anchor."""
-
-    anchor: str
-    span: Span
-    colour: Colour
-    chip: str
-    title: str
-    named: bool
-    first: bool
-    last: bool
-    relations: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A step through the text: some characters, or the opening or closing of a piece."""
-
-    text: str = ""
-    opens: NoteSegment | None = None
-    closes: NoteSegment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One end of a relation in the list beneath the text."""
-
-    anchor: str
-    text: str
-    label: str
-    colour: Colour
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One relation in the list beneath the text."""
-
-    anchor: str
-    number: int
-    label: str
-    head: Argument
-    tail: Argument
-    title: str
+# Attributes that change the meaning of a mention are shown next to its label, unless they have their default value here.
+# All others are in the tooltip.
+_DEFAULTS = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
 
 
 def note_html(
@@ -74,9 +28,9 @@ def note_html(
     name: str = "note",
     beside: Collection[str] = (),
 ) -> str:
-    """One note as an HTML section for `Page`; `name` starts every anchor in it and must be unique on the page.
+    """One document as an HTML section for `Page`; `name` starts every anchor in it and must be unique on the page.
 
-    The values of the attributes named in `beside` stand beside a mention's label.
+    The values of the attributes named in `beside` are shown next to a mention's label.
     """
     shades = colours if colours is not None else label_colours(span.label for span in document.spans)
     counts = Counter(span.label for span in document.spans)
@@ -84,16 +38,16 @@ def note_html(
         "note.html",
         name=name,
         caption=caption,
-        tokens=list(tokens(document, shades, name, beside)),
+        tokens=list(_tokens(document, shades, name, beside)),
         legend=[(label, shades[label], counts[label]) for label in sorted(counts)],
-        links=links(document, shades, name),
+        links=_links(document, shades, name),
         labels=document.labels,
         value=None if document.value is None else f"{document.value:g}",
     )
 
 
 def note_css(document: Document, name: str) -> str:
-    """Rules that light up both arguments while the pointer, or the keyboard, is on a relation."""
+    """Rules that highlight both arguments of a relation while the pointer or the keyboard focus is on it."""
     place = {span.id: index for index, span in enumerate(document.spans)}
     return "".join(
         f"#{name}:has(#{name}-r{number}:is(:hover,:focus-within,:target)) "
@@ -103,125 +57,128 @@ def note_css(document: Document, name: str) -> str:
     )
 
 
-def tokens(
-    document: Document, colours: Mapping[str, Colour], name: str, beside: Collection[str] = ()
-) -> Iterator[Token]:
-    """Walk through the text, opening and closing pieces at the borders of mentions."""
-    runs = _runs(document)
-    numbers = _relation_numbers(document)
-    begins: dict[int, list[int]] = {}
-    for index, run in enumerate(runs):
-        begins.setdefault(run.start, []).append(index)
-    borders = sorted({0, len(document.text), *(run.start for run in runs), *(run.end for run in runs)})
-    open_runs: list[int] = []
-    started: set[int] = set()
-    pieces: dict[int, NoteSegment] = {}
-    for here, after in zip(borders, [*borders[1:], len(document.text)], strict=True):
-        # Close all down to the outermost run that ends here; those above it that go on are opened again.
-        ending = [depth for depth, index in enumerate(open_runs) if runs[index].end == here]
-        resumed: list[int] = []
-        if ending:
-            for index in reversed(open_runs[ending[0] :]):
-                yield Token(closes=pieces[index])
-                if runs[index].end > here:
-                    resumed.append(index)
-            del open_runs[ending[0] :]
-        wanted = sorted([*resumed, *begins.get(here, ())], key=lambda index: (-runs[index].end, index))
-        for index in wanted:
-            stop = min([runs[index].end, *(runs[other].end for other in open_runs)])
-            pieces[index] = _piece(
-                runs[index],
-                document,
-                colours,
-                name,
-                numbers,
-                beside,
-                first=index not in started,
-                last=stop == runs[index].end,
-            )
-            started.add(index)
-            open_runs.append(index)
-            yield Token(opens=pieces[index])
-        if here < after:
-            yield Token(text=document.text[here:after])
+@dataclass(frozen=True, slots=True)
+class NoteSegment:
+    """Characters of one mention in one HTML element."""
+
+    anchor: str
+    span: Span
+    colour: Colour
+    chip: str
+    """Text of the label, on the last segment of a fragment."""
+    title: str
+    named: bool
+    """Whether this is the first segment of the mention, which has the anchor as its id."""
+    first: bool
+    last: bool
+    relations: tuple[int, ...]
+    """Numbers of the mention's relations, on its last segment."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """One fragment of one mention."""
+class NoteToken:
+    """Some text, or the start or end of a segment."""
 
-    start: int
-    end: int
-    span: int
-    part: int
-
-
-def _runs(document: Document) -> list[_Run]:
-    runs = [
-        _Run(start, end, index, part)
-        for index, span in enumerate(document.spans)
-        for part, (start, end) in enumerate(span.fragments)
-    ]
-    return sorted(runs, key=lambda run: (run.start, -run.end, run.span))
+    text: str = ""
+    opens: NoteSegment | None = None
+    closes: NoteSegment | None = None
 
 
-def _relation_numbers(document: Document) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
+def _tokens(
+    document: Document, colours: Mapping[str, Colour], name: str, beside: Collection[str]
+) -> Iterator[NoteToken]:
+    """Walk through the text, opening and closing segments where mentions start and end."""
+    fragments = sorted(
+        (
+            (start, end, index, part)
+            for index, span in enumerate(document.spans)
+            for part, (start, end) in enumerate(span.fragments)
+        ),
+        key=lambda fragment: (fragment[0], -fragment[1], fragment[2]),
+    )
+    ends = [end for _, end, _, _ in fragments]
+    relations: dict[str, list[int]] = {}
     for number, relation in enumerate(document.relations, 1):
         for argument in dict.fromkeys((relation.head, relation.tail)):
-            numbers.setdefault(argument, []).append(number)
-    return numbers
+            relations.setdefault(argument, []).append(number)
+
+    def segment(fragment: int, *, first: bool, last: bool) -> NoteSegment:
+        _, _, index, part = fragments[fragment]
+        span = document.spans[index]
+        parts = len(span.fragments)
+        shown = (v for k, v in span.attributes.items() if k in beside or (k in _DEFAULTS and v != _DEFAULTS[k]))
+        chip = " · ".join([span.label, *shown]) + (f" {part + 1}/{parts}" if parts > 1 else "")
+        title = [span.label, *(f"{key}: {value}" for key, value in span.attributes.items())]
+        title += [] if span.score is None else [f"score {span.score:.2f}"]
+        return NoteSegment(
+            anchor=f"{name}-s{index}",
+            span=span,
+            colour=colours[span.label],
+            chip=chip if last else "",
+            title=" · ".join(title),
+            named=first and part == 0,
+            first=first,
+            last=last,
+            relations=tuple(relations.get(span.id, ())) if last and part == parts - 1 else (),
+        )
+
+    starting: dict[int, list[int]] = {}
+    for fragment, (start, *_) in enumerate(fragments):
+        starting.setdefault(start, []).append(fragment)
+    borders = sorted({0, len(document.text), *starting, *ends})
+    open_fragments: list[int] = []
+    segments: dict[int, NoteSegment] = {}
+    for here, after in zip(borders, [*borders[1:], len(document.text)], strict=True):
+        # Close everything down to the outermost fragment that ends here; those inside it that continue are reopened.
+        reopened: list[int] = []
+        depth = next((depth for depth, fragment in enumerate(open_fragments) if ends[fragment] == here), None)
+        if depth is not None:
+            for fragment in reversed(open_fragments[depth:]):
+                yield NoteToken(closes=segments[fragment])
+                if ends[fragment] > here:
+                    reopened.append(fragment)
+            del open_fragments[depth:]
+        for fragment in sorted([*reopened, *starting.get(here, ())], key=lambda fragment: (-ends[fragment], fragment)):
+            stop = min([ends[fragment], *(ends[other] for other in open_fragments)])
+            segments[fragment] = segment(fragment, first=fragment not in segments, last=stop == ends[fragment])
+            open_fragments.append(fragment)
+            yield NoteToken(opens=segments[fragment])
+        if here < after:
+            yield NoteToken(text=document.text[here:after])
 
 
-def _piece(
-    run: _Run,
-    document: Document,
-    colours: Mapping[str, Colour],
-    name: str,
-    numbers: Mapping[str, list[int]],
-    beside: Collection[str],
-    *,
-    first: bool,
-    last: bool,
-) -> NoteSegment:
-    span = document.spans[run.span]
-    parts = len(span.fragments)
-    said = (v for k, v in span.attributes.items() if k in beside or (k in _UNSAID and v != _UNSAID[k]))
-    chip = " · ".join([span.label, *said])
-    if parts > 1:
-        chip += f" {run.part + 1}/{parts}"
-    whole = last and run.part == parts - 1
-    return NoteSegment(
-        anchor=f"{name}-s{run.span}",
-        span=span,
-        colour=colours[span.label],
-        chip=chip if last else "",
-        title=_title(span),
-        named=first and run.part == 0,
-        first=first,
-        last=last,
-        relations=tuple(numbers.get(span.id, ())) if whole else (),
-    )
+@dataclass(frozen=True, slots=True)
+class NoteArgument:
+    """One argument of a relation in the list below the text."""
+
+    anchor: str
+    text: str
+    label: str
+    colour: Colour
 
 
-def _title(span: Span) -> str:
-    facts = [span.label, *(f"{key}: {value}" for key, value in span.attributes.items())]
-    if span.score is not None:
-        facts.append(f"score {span.score:.2f}")
-    return " · ".join(facts)
+@dataclass(frozen=True, slots=True)
+class NoteRelation:
+    """One relation in the list below the text."""
+
+    anchor: str
+    number: int
+    label: str
+    head: NoteArgument
+    tail: NoteArgument
+    title: str
 
 
-def links(document: Document, colours: Mapping[str, Colour], name: str) -> list[Link]:
-    """The relations, in their order, with both arguments."""
+def _links(document: Document, colours: Mapping[str, Colour], name: str) -> list[NoteRelation]:
     place = {span.id: index for index, span in enumerate(document.spans)}
 
-    def argument(span_id: str) -> Argument:
+    def argument(span_id: str) -> NoteArgument:
         span = document.spans[place[span_id]]
         text = " … ".join(" ".join(document.text[start:end].split()) for start, end in span.fragments)
-        return Argument(f"{name}-s{place[span_id]}", text, span.label, colours[span.label])
+        return NoteArgument(f"{name}-s{place[span_id]}", text, span.label, colours[span.label])
 
     return [
-        Link(
+        NoteRelation(
             anchor=f"{name}-r{number}",
             number=number,
             label=relation.label,

@@ -1,4 +1,4 @@
-"""A report: one HTML file with everything inside, that opens from disk, asks for nothing and runs no script."""
+"""A report in one HTML file that opens from disk, loads nothing and runs no script."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from osler.report.notes import note_css, note_html
 from osler.report.tables import Cell, Column, Table, html_table
 from osler.text.document import Document, TextPair
 
-Colours = dict[str, Colour]
-
 
 @dataclass
 class _Section:
     title: str = ""
     level: int = 2
     anchor: str = ""
-    blocks: list[Callable[[Colours], str]] = field(default_factory=list)
+    blocks: list[Callable[[dict[str, Colour]], str]] = field(default_factory=list)
 
 
 class Page:
-    """A page built block by block; every method returns the page, so that calls can be chained.
+    """A page built block by block; every method returns the page, so calls can be chained.
 
-    Text of documents appears in `note` and `pair` blocks only: give captions, titles and cells that hold none, unless the
-    page says at its top that it holds documents. Notes and pairs have the anchors n1, n2, … in their order.
+    Only `note` and `pair` blocks show document text. Do not put it into captions, titles or table cells unless the page
+    says at its top that it holds documents. Notes and pairs get the anchors n1, n2, … in order.
     """
 
     def __init__(self, title: str, subtitle: str = "", *, language: str = "en") -> None:
@@ -43,26 +41,31 @@ class Page:
         self._notes: list[Document | None] = []
 
     def heading(self, text: str, level: int = 2) -> Page:
-        """Begin a section (level 2) or a part of one (level 3)."""
+        """Start a section (level 2) or a subsection (level 3)."""
         if level not in (2, 3):
-            raise InputError(f"a heading of level {level} has no place on a page", fix="Use 2 or 3")
-        self._sections.append(_Section(text, level, self._anchor(text)))
+            raise InputError(f"a heading must have level 2 or 3, got {level}")
+        anchor = name = "s-" + (re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section")
+        number = 1
+        while any(section.anchor == anchor for section in self._sections):
+            number += 1
+            anchor = f"{name}-{number}"
+        self._sections.append(_Section(text, level, anchor))
         return self
 
     def text(self, text: str) -> Page:
-        """Paragraphs, parted by empty lines; lines that begin with "- " make a list; **strong** and `code` work."""
+        """Add paragraphs separated by blank lines; lines starting with "- " are a list; **strong** and `code` work."""
         return self._add("text.html", paragraphs=_paragraphs(text))
 
     def numbers(self, numbers: Iterable[tuple[str, str] | tuple[str, str, str]]) -> Page:
-        """The few figures that matter most, large: (name, value) or (name, value, hint)."""
+        """Add headline figures in large type: (name, value) or (name, value, hint)."""
         return self._add("numbers.html", numbers=[(*number, "")[:3] for number in numbers])
 
     def definitions(self, pairs: Iterable[tuple[str, str]]) -> Page:
-        """Names and what they stand for, such as the settings of a run."""
+        """Add names and values, such as the settings of a run."""
         return self._add("definitions.html", pairs=list(pairs))
 
     def command(self, command: str) -> Page:
-        """A command for the reader to copy."""
+        """Add a command to copy."""
         return self._add("command.html", command=command)
 
     def table(
@@ -73,21 +76,22 @@ class Page:
         caption: str = "",
         note: str = "",
     ) -> Page:
-        """A table, whole or as columns and rows."""
-        whole = table if isinstance(table, Table) else Table(table, rows, caption, note)
-        self._sections[-1].blocks.append(lambda _: html_table(whole))
+        """Add a `Table`, or columns and rows."""
+        built = table if isinstance(table, Table) else Table(table, rows, caption, note)
+        self._sections[-1].blocks.append(lambda _: html_table(built))
         return self
 
-    def figure(self, svg: str, caption: str, *, alt: str = "") -> Page:
-        """A plot as SVG; it stands in the page as an image, so that nothing inside it can run or clash."""
+    def figure(self, svg: str, caption: str) -> Page:
+        """Add an SVG plot as an image, so that nothing inside it can run or clash; its <desc> is the alternative text."""
         source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
         size = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
         width, height = (round(float(side) * 4 / 3) for side in size.groups()) if size else (0, 0)
-        described = alt or description(svg) or caption
-        return self._add("figure.html", source=source, alt=described, caption=caption, width=width, height=height)
+        description = re.search(r"<desc>(.*?)</desc>", svg, re.DOTALL)
+        alt = unescape(description[1]) if description else caption
+        return self._add("figure.html", source=source, alt=alt, caption=caption, width=width, height=height)
 
     def note(self, document: Document, caption: str = "", *, beside: Collection[str] = ()) -> Page:
-        """A document with its mentions and relations; a label has one colour on the whole page."""
+        """Add a document with its mentions and relations; a label has the same colour in all notes of the page."""
         self._notes.append(document)
         name = f"n{len(self._notes)}"
         self._sections[-1].blocks.append(
@@ -96,12 +100,12 @@ class Page:
         return self
 
     def pair(self, pair: TextPair, caption: str = "") -> Page:
-        """Two texts side by side with their labels."""
+        """Add two texts next to each other with their labels."""
         self._notes.append(None)
         return self._add("pair.html", pair=pair, caption=caption, name=f"n{len(self._notes)}")
 
     def render(self) -> str:
-        """The page as HTML; the same blocks give the same bytes."""
+        """Return the page as HTML; the same blocks give the same bytes."""
         colours = label_colours(span.label for document in self._notes if document for span in document.spans)
         sections = [
             {
@@ -126,28 +130,13 @@ class Page:
         )
 
     def write(self, path: Path) -> Path:
-        """Write the page and say where it is."""
+        """Write the page and return its path."""
         write_atomic(path, self.render() + "\n")
         return path
 
     def _add(self, template: str, **context: object) -> Page:
         self._sections[-1].blocks.append(lambda _: render(template, **context))
         return self
-
-    def _anchor(self, text: str) -> str:
-        words = re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section"
-        taken = {section.anchor for section in self._sections}
-        anchor, number = f"s-{words}", 1
-        while anchor in taken:
-            number += 1
-            anchor = f"s-{words}-{number}"
-        return anchor
-
-
-def description(svg: str) -> str:
-    """The text of the first <desc> of an SVG, which the plots of this package carry as alternative text."""
-    found = re.search(r"<desc>(.*?)</desc>", svg, re.DOTALL)
-    return unescape(found.group(1)) if found else ""
 
 
 def _paragraphs(text: str) -> list[dict[str, object]]:
@@ -162,12 +151,11 @@ def _paragraphs(text: str) -> list[dict[str, object]]:
 
 
 def _parts(line: str) -> list[tuple[str, str]]:
-    """Cut a line into plain, strong and code parts."""
+    """Split a line into (kind, text), where kind is strong, code or empty for plain text."""
     parts: list[tuple[str, str]] = []
     position = 0
     for match in re.finditer(r"\*\*(?P<strong>.+?)\*\*|`(?P<code>.+?)`", line):
-        parts.append(("", line[position : match.start()]))
         kind = "strong" if match["strong"] is not None else "code"
-        parts.append((kind, match[kind]))
+        parts += [("", line[position : match.start()]), (kind, match[kind])]
         position = match.end()
     return [*parts, ("", line[position:])]

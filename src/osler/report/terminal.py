@@ -1,4 +1,4 @@
-"""Notes and tables for a terminal."""
+"""Notes and tables for a terminal, drawn by rich."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-# Control characters of a document must not reach the terminal: an escape sequence can do more than print.
+# A document's control characters must not reach the terminal: an escape sequence can do more than print.
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
 _CONTROLS |= {0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD)}
 
 
 def printable(text: str) -> str:
-    """The text with control characters shown as symbols, one for one, so that offsets stay."""
+    """Replace control characters by symbols, one for one, so that offsets stay valid."""
     return text.translate(_CONTROLS)
 
 
 def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *, relations: bool = True) -> Text:
-    """The text with coloured mentions, each followed by its label in brackets, and the relations beneath."""
+    """The text with coloured mentions, each followed by its label in brackets, and the relations below."""
     from rich.style import Style
     from rich.text import Text
 
@@ -40,28 +40,26 @@ def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *
         for part, (_, end) in enumerate(span.fragments, 1):
             chip = span.label if len(span.fragments) == 1 else f"{span.label}:{part}/{len(span.fragments)}"
             ends.setdefault(end, []).append((span.label, chip))
-    borders = {0, len(text), *ends, *(start for span in document.spans for start, _ in span.fragments)}
-    cuts = sorted(borders)
-    # Inner mentions are painted last, so that a nested one shows inside the one around it.
-    runs = sorted(
+    # Longest first: the last mention that covers a character gives its colour, so nested ones stay visible.
+    fragments = sorted(
         ((start, end, span.label) for span in document.spans for start, end in span.fragments),
-        key=lambda run: run[0] - run[1],
+        key=lambda fragment: fragment[0] - fragment[1],
     )
+    cuts = sorted({0, len(text), *ends, *(start for start, _, _ in fragments)})
     result = Text()
     for here, after in zip(cuts, [*cuts[1:], len(text)], strict=True):
         for label, chip in ends.get(here, ()):
             result.append(f"[{printable(chip)}]", chips[label])
-        covering = [label for start, end, label in runs if start <= here < end]
+        covering = [label for start, end, label in fragments if start <= here < end]
         result.append(text[here:after], bodies[covering[-1]] if covering else None)
     if relations and document.relations:
         result.append("\n")
         spans = {span.id: span for span in document.spans}
         for relation in document.relations:
-            head, tail = spans[relation.head], spans[relation.tail]
-            result.append("\n  ")
-            result.append(printable(" ".join(head.text_in(document.text).split())), bodies[head.label])
-            result.append(f" ─ {printable(relation.label)} → ")
-            result.append(printable(" ".join(tail.text_in(document.text).split())), bodies[tail.label])
+            arrow = f" ─ {printable(relation.label)} → "
+            for before, span in (("\n  ", spans[relation.head]), (arrow, spans[relation.tail])):
+                result.append(before)
+                result.append(printable(" ".join(span.text_in(document.text).split())), bodies[span.label])
     return result
 
 
@@ -80,7 +78,7 @@ def table_rich(table: Table) -> RichTable:
         pad_edge=False,
     )
     for column, align in zip(table.fields, alignments(table), strict=True):
-        made.add_column(Text(printable(f"{column.group} {column.name}".strip())), justify=align)
+        made.add_column(Text(printable(column.full_name)), justify=align)
     for index, cells in enumerate(shown_rows(table)):
         if index in table.headings:
             made.add_row(Text(printable(table.headings[index]), "italic"), *[""] * (len(cells) - 1))

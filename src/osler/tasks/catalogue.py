@@ -1,4 +1,4 @@
-"""Find a task card: shipped with osler, plugged in by another package, or the user's own TOML file."""
+"""Find task cards: shipped with osler, from a plug-in, or a TOML file of the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAMILIES = Path(__file__).parent / "protocols"
 
 @cache
 def card_paths() -> dict[str, Path]:
-    """Every known task name and the file of its card. A plug-in names a folder of cards in the group `osler.tasks`."""
+    """Return the card file of every known task. A plug-in gives a folder of cards in the group `osler.tasks`."""
     paths = {path.stem: path for path in sorted(_CARDS.glob("*.toml"))}
     for point in entry_points(group="osler.tasks"):
         for path in sorted(Path(str(point.load())).glob("*.toml")):
@@ -25,7 +25,7 @@ def card_paths() -> dict[str, Path]:
 
 
 def load_card(name: str | Path) -> TaskCard:
-    """The card of a task, by its name or by the path of a TOML file."""
+    """Load the card of a task by name or by the path of a TOML file."""
     path = Path(name)
     if path.suffix == ".toml":
         return _read(path)
@@ -40,7 +40,7 @@ def load_card(name: str | Path) -> TaskCard:
 
 
 def _read(path: Path) -> TaskCard:
-    """A card with the protocols of the family it names; its own protocols of the same name win."""
+    """Read a card and add the protocols of its family; the card's own protocols win."""
     values = read_toml(path)
     family = values.pop("protocol_family", None)
     if family is not None:
@@ -53,5 +53,5 @@ def _read(path: Path) -> TaskCard:
 
 
 def all_cards() -> list[TaskCard]:
-    """Every card osler knows, by name."""
+    """Load all known cards, sorted by name."""
     return [load_card(name) for name in sorted(card_paths())]

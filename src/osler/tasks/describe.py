@@ -1,4 +1,4 @@
-"""A card in words: for `osler tasks info`, and all cards as the page of tasks in the documentation."""
+"""Describe task cards: one for `osler tasks info`, all of them for the documentation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _KINDS = {
     Kind.TAGGING: "Tagging",
     Kind.RELATION: "Relations",
     Kind.CLASSIFICATION: "Classification and entailment",
-    Kind.MULTILABEL: "Several labels at once",
-    Kind.REGRESSION: "Similarity and other numbers",
+    Kind.MULTILABEL: "Multi-label classification",
+    Kind.REGRESSION: "Regression and similarity",
 }
 _FEW = 12
 
 
 def describe(card: TaskCard) -> str:
-    """What a person wants to know before preparing a task."""
+    """Return the text of `osler tasks info`."""
     lines = [f"{card.name}: {card.title}", ""]
     facts = {
         "kind": f"{card.kind}, {card.record}s, {card.language}, {card.domain}",
@@ -27,52 +27,51 @@ def describe(card: TaskCard) -> str:
         "licence": card.licence,
         "access": card.access,
         "citation": card.citation,
-        "given out as": ", ".join(card.distribution),
+        "files": ", ".join(card.distribution),
     }
     for name, value in facts.items():
         if value:
             lines += textwrap.wrap(f"{name + ':':<13} {value}", 110, subsequent_indent=" " * 14)
     lines += ["", "Splits"]
     for line in _splits(card):
-        lines += textwrap.wrap(line.replace("`", ""), 110, initial_indent="  ", subsequent_indent="    ")
+        lines += _indented(line.replace("`", ""))
     if card.notes:
         lines += ["", "Notes"]
         for note in card.notes:
-            lines += textwrap.wrap(f"- {note}", 110, initial_indent="  ", subsequent_indent="    ")
+            lines += _indented(f"- {note}")
     lines += ["", f"Protocols (default: {card.protocol_id()})"]
     for name, protocol in card.protocols.items():
-        lines += textwrap.wrap(
-            f"{card.protocol_id(name)} [{protocol.metric}] {protocol.description}",
-            110,
-            initial_indent="  ",
-            subsequent_indent="    ",
-        )
+        lines += _indented(f"{card.protocol_id(name)} [{protocol.metric}] {protocol.description}")
     if card.source.reader == "files":
         lines += ["", f"Prepare it: osler tasks prepare {card.name} --from DIR --out DIR"]
     return "\n".join(lines)
 
 
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, 110, initial_indent="  ", subsequent_indent="    ")
+
+
 def page(cards: Sequence[TaskCard]) -> str:
-    """The Markdown page of all tasks."""
+    """Return the Markdown page of all tasks."""
     return "\n".join(_page(cards)) + "\n"
 
 
 def _page(cards: Sequence[TaskCard]) -> Iterator[str]:
     yield "# Tasks"
     yield ""
-    yield "<!-- Made from the cards by `osler tasks docs`; do not edit. -->"
+    yield "<!-- Generated from the task cards by `osler tasks docs`; do not edit. -->"
     yield ""
     yield (
-        "Every task osler knows, from its card. `osler tasks info NAME` shows one with the file names it expects, "
+        "All tasks that ship with osler. `osler tasks info NAME` shows one task and the files it needs, "
         "`osler tasks prepare NAME --from DIR --out DIR` reads the official files, and `osler tasks check DIR` compares "
-        "what was read with the numbers below. A number is always printed with its protocol, `task/protocol@version`."
+        "the result with the counts below. Scores are always printed with their protocol, `task/protocol@version`."
     )
     grouped: dict[Kind, list[TaskCard]] = defaultdict(list)
     for card in cards:
         grouped[card.kind].append(card)
     for kind, title in _KINDS.items():
         yield from ("", f"## {title}", "")
-        yield "| task | what it is | language | records (train / dev / test) | protocols | access |"
+        yield "| task | description | language | records (train / dev / test) | protocols | access |"
         yield "|---|---|---|---|---|---|"
         for card in grouped[kind]:
             name = f"[{card.name}](#{card.name})"
@@ -87,7 +86,7 @@ def _page(cards: Sequence[TaskCard]) -> Iterator[str]:
         for line in _splits(card):
             yield f"- {line}"
         if card.paper:
-            yield f"- Numbers in the literature: {card.paper.source}"
+            yield f"- Published counts: {card.paper.source}"
             for place, reason in card.paper.differences.items():
                 yield f"  - {place}: {reason}"
         for note in card.notes:
@@ -100,23 +99,23 @@ def _page(cards: Sequence[TaskCard]) -> Iterator[str]:
 
 def _labels(card: TaskCard) -> str:
     if card.discover_labels:
-        return "as many as the data has"
+        return "all labels in the data"
     labels = ", ".join(card.labels[:_FEW])
     return f"{labels} and {len(card.labels) - _FEW} more" if len(card.labels) > _FEW else labels
 
 
 def _splits(card: TaskCard) -> Iterator[str]:
     if card.source.reader != "files":
-        yield "written by the embedded synthetic clinic, no files needed"
+        yield "generated by the built-in synthetic clinic; no files needed"
     folder = f" in {' or '.join(card.source.folder)}" if card.source.folder else ""
     for name, split in card.source.splits.items():
         numbers = _numbers(card.counts.get(name))
         if split.carve:
-            drawn = "the last ones" if split.carve.method == "tail" else f"drawn with seed {split.carve.seed}"
-            origin = f"{split.carve.share:.4g} of the groups of {split.carve.of} (by {split.carve.by}), {drawn}"
+            drawn = "the last groups" if split.carve.method == "tail" else f"drawn with seed {split.carve.seed}"
+            origin = f"{split.carve.share:.4g} of the groups (by {split.carve.by}) of {split.carve.of}, {drawn}"
         else:
             files = [*split.files, *([split.listed.file] if split.listed else [])]
-            optional = ", may be missing" if split.optional else ""
+            optional = ", optional" if split.optional else ""
             origin = f"{', '.join(f'`{file}`' for file in files)}{folder}{optional}"
         yield f"{name}: {origin}{numbers}"
 
@@ -139,5 +138,5 @@ def _sizes(card: TaskCard) -> str:
 
 def _access(card: TaskCard) -> str:
     if card.source.reader == "clinic":
-        return "embedded"
+        return "built in"
     return "free" if card.access.startswith("Free") else "on application"

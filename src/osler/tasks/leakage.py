@@ -1,12 +1,15 @@
-"""Documents that occur more than once, within a task's splits and across tasks, found by id and by text.
+"""Find records that occur more than once, within the splits of a task and across tasks.
 
-Three kinds of evidence, from weak to strong. The same `id`: numbers of different corpora may coincide. `near`: two thirds of the
-shorter text's runs of five words are in the other one too; it finds a case report that one corpus gives with a header and another
-without, and a sentence that one corpus gives by itself and another in its abstract. All runs are compared: a sample of them would
-miss one copy in forty. `text`: the same words in the same order, whatever their case, accents as they are, and punctuation.
+There are three kinds of evidence, from weak to strong:
 
-A text of fewer than five words says too little to be taken for a copy. One of fewer than sixteen runs is near to a text that shares
-half of them and is at most twice as long: so few words can stand in a long text by chance.
+- the same `id`: ids of different corpora may coincide;
+- `near`: two thirds of the five-word runs of the shorter text also occur in the other text. This finds a case report
+  that one corpus has with a header and another without, and a sentence that one corpus has alone and another within its
+  abstract. All runs are compared: comparing a sample of them missed one copy in forty;
+- the same `text`: the same words in the same order, ignoring case, whitespace and punctuation.
+
+A text of fewer than five words is too short to count as a copy. A text of fewer than sixteen runs is near to a text that
+shares half of them and is at most twice as long, because so few words can occur in a long text by chance.
 """
 
 from __future__ import annotations
@@ -28,36 +31,36 @@ _RUN = 5
 _ALIKE = 2 / 3
 _SHORT = 16
 _ALIKE_SHORT = 1 / 2
-# A run of words that so many documents share is boiler-plate and tells nothing about any two of them.
+# A run of words that more documents than this share is boilerplate.
 _COMMON = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What identifies a record without its text."""
+    """Hashes that identify a record without its text."""
 
     id: str
     text: bytes
-    """A hash of the words, empty where there are too few."""
+    """Hash of the words; empty if there are too few."""
     runs: NDArray[np.uint64] = field(compare=False)
-    """The hashes of its runs of words, each once, sorted."""
+    """Sorted hashes of the distinct runs of words."""
 
 
 _NO_RUNS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
 
 def fingerprint(record: Record, *, near: bool = True) -> Fingerprint:
-    """The fingerprint of a document, or of a pair whose order does not matter; `near`: also what finds texts nearly the same."""
+    """Return the fingerprint of a document or of an unordered pair; with `near`, also its runs of words."""
     if isinstance(record, Document):
         words = _WORD.findall(record.text.casefold())
-        whole = " ".join(words)
+        joined = " ".join(words)
     else:
         sides = sorted((_WORD.findall(record.first.casefold()), _WORD.findall(record.second.casefold())))
         words = sides[0] + sides[1]
-        whole = "\n".join(" ".join(side) for side in sides)
+        joined = "\n".join(" ".join(side) for side in sides)
     if len(words) < _RUN:
         return Fingerprint(record.id, b"", _NO_RUNS)
-    text = hashlib.blake2b(whole.encode(), digest_size=16).digest()
+    text = hashlib.blake2b(joined.encode(), digest_size=16).digest()
     return Fingerprint(record.id, text, _runs(words) if near else _NO_RUNS)
 
 
@@ -70,13 +73,13 @@ def _runs(words: Sequence[str]) -> NDArray[np.uint64]:
     hashes: NDArray[np.uint64] = np.fromiter(map(_word_hash, words), dtype=np.uint64, count=len(words))
     runs = np.zeros(len(words) - _RUN + 1, dtype=np.uint64)
     for place in range(_RUN):
-        # A polynomial of the word hashes, modulo 2**64: the order of the words counts.
+        # A polynomial of the word hashes modulo 2**64 depends on the order of the words.
         runs = runs * np.uint64(0x9E3779B97F4A7C15) + hashes[place : len(words) - _RUN + 1 + place]
     return np.unique(runs ^ (runs >> np.uint64(29)))
 
 
-class Index:
-    """Fingerprints under names, to be asked which of them a record repeats."""
+class FingerprintIndex:
+    """Fingerprints by name (a split of a task, say), to look up which names hold a given record."""
 
     def __init__(self) -> None:
         self._texts: dict[bytes, set[str]] = defaultdict(set)
@@ -86,7 +89,6 @@ class Index:
         self._sorted: _Runs | None = None
 
     def add(self, name: str, print_: Fingerprint) -> None:
-        """Put one fingerprint under a name (a task's split, say)."""
         self._ids[print_.id].add(name)
         if print_.text:
             self._texts[print_.text].add(name)
@@ -95,15 +97,13 @@ class Index:
             self._sorted = None
 
     def same_text(self, print_: Fingerprint) -> set[str]:
-        """The names under which the same text lies."""
         return self._texts.get(print_.text, set()) if print_.text else set()
 
     def same_id(self, print_: Fingerprint) -> set[str]:
-        """The names under which the same id lies."""
         return self._ids.get(print_.id, set())
 
     def near(self, print_: Fingerprint) -> set[str]:
-        """The names under which a text lies that shares most of its runs, the same text included."""
+        """Names that hold the same text or one that shares most of its runs."""
         names = set(self.same_text(print_))
         if print_.text and self._runs:
             if self._sorted is None:
@@ -114,7 +114,7 @@ class Index:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of many texts in one sorted table, which takes twelve bytes a run and answers for a whole text at once."""
+    """Runs of many texts in one sorted table: twelve bytes per run, one lookup for all runs of a text."""
 
     hashes: NDArray[np.uint64]
     owners: NDArray[np.int32]
@@ -128,7 +128,7 @@ class _Runs:
         return cls(hashes[order], np.repeat(np.arange(len(texts), dtype=np.int32), sizes)[order], sizes)
 
     def alike(self, runs: NDArray[np.uint64]) -> list[int]:
-        """The texts that these runs are nearly those of, by their numbers."""
+        """Numbers of the texts that share most of these runs."""
         first = np.searchsorted(self.hashes, runs, side="left")
         count = np.searchsorted(self.hashes, runs, side="right") - first
         telling = (count > 0) & (count <= _COMMON)
@@ -143,7 +143,7 @@ class _Runs:
 
 @dataclass(frozen=True)
 class SharedRecords:
-    """How many records of one split (`of`) are, by each kind of evidence, also in another (`within`)."""
+    """How many records of one split (`of`) also occur in another (`within`), per kind of evidence."""
 
     of: str
     within: str
@@ -152,18 +152,15 @@ class SharedRecords:
     near: int
 
 
-def overlaps(
-    prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[str, str]], index: Index | None = None
-) -> list[SharedRecords]:
-    """Count the records of the first of each pair that are in the second too; pairs without any are left out."""
+def overlaps(prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[str, str]]) -> list[SharedRecords]:
+    """Count, for each pair of names, the records of the first that also occur in the second; omit zeros."""
     wanted: dict[str, set[str]] = defaultdict(set)
     for of, within in pairs:
         wanted[of].add(within)
-    if index is None:
-        index = Index()
-        for name, items in prints.items():
-            for item in items:
-                index.add(name, item)
+    index = FingerprintIndex()
+    for name, items in prints.items():
+        for item in items:
+            index.add(name, item)
     found = []
     for of, others in wanted.items():
         counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -176,20 +173,20 @@ def overlaps(
 
 
 class HeldOut:
-    """What tasks hold out for choosing or testing, to be asked whether a training record gives some of it away."""
+    """The records that tasks hold out for model selection or testing."""
 
     def __init__(self, held_out: Mapping[str, Iterable[Record]]) -> None:
-        self._index = Index()
+        self._index = FingerprintIndex()
         self._names = set(held_out)
         for name, records in held_out.items():
             for record in records:
                 self._index.add(name, fingerprint(record))
 
     def gives_away(self, name: str, record: Record) -> bool:
-        """Whether a record of one task's training (or of a corpus of any other name) repeats what some task holds out.
+        """Whether a training record of this task, or of a corpus of another name, repeats a held-out record.
 
-        A task's own held-out records count where the text is the same; another task's also where it is nearly the same, since
-        nobody published numbers on that mixture that removing more could spoil.
+        The task's own held-out records must have the same text, because published numbers depend on its training set.
+        Those of other tasks count if they are near.
         """
         others = bool(self._names - {name})
         print_ = fingerprint(record, near=others)
@@ -197,11 +194,10 @@ class HeldOut:
 
 
 def without_leaks(
-    train: Mapping[str, Sequence[Record]], held_out: Mapping[str, Iterable[Record]] | HeldOut
+    train: Mapping[str, Sequence[Record]], held_out: HeldOut
 ) -> tuple[dict[str, list[Record]], dict[str, int]]:
-    """Take out of each task's training records what any task holds out; returns what is kept and how many were removed."""
-    known = held_out if isinstance(held_out, HeldOut) else HeldOut(held_out)
+    """Remove held-out records from the training records of each task; return the rest and the number removed."""
     kept = {
-        name: [record for record in records if not known.gives_away(name, record)] for name, records in train.items()
+        name: [record for record in records if not held_out.gives_away(name, record)] for name, records in train.items()
     }
     return kept, {name: len(records) - len(kept[name]) for name, records in train.items()}

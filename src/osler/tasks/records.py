@@ -1,4 +1,4 @@
-"""Reduce records to what a task is about, and count what they hold."""
+"""Reduce records to what a task needs, and count their contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Labelled = TypeVar("_Labelled", Span, Relation)
 
 
 class Narrow:
-    """Renames labels as the card says and leaves out what it does not list, counting that by label in `left_out`."""
+    """Renames labels as the card says and drops what it does not list; `left_out` counts the drops by label."""
 
     def __init__(self, card: TaskCard) -> None:
         self.card = card
@@ -23,7 +23,6 @@ class Narrow:
         self._names: dict[str, str] = {}
 
     def __call__(self, record: Record) -> Record:
-        """The record as the task sees it."""
         card = self.card
         if not isinstance(record, Document) or card.kind is Kind.CLASSIFICATION:
             labels = tuple(map(self._name, record.labels))
@@ -50,7 +49,7 @@ class Narrow:
             if relation.head not in ids or relation.tail not in ids:
                 self.left_out["relations of other mentions"] += 1
             elif relation.key in relations:
-                # Two fine types of one group on the same pair are one relation of the group.
+                # Two fine types of one group on the same pair make one relation of the group.
                 self.left_out["relations given twice"] += 1
             else:
                 relations[relation.key] = relation
@@ -76,7 +75,7 @@ class Narrow:
         return None
 
     def _name(self, official: str) -> str:
-        """The task's name of an official label; "" where the card maps it to nothing."""
+        """Return the task's name of an official label; "" if the card maps it to nothing."""
         if official not in self._names:
             mapping = self.card.label_map
             fitting = [new for old, new in mapping.items() if "*" in old and fnmatch.fnmatchcase(official, old)]
@@ -85,7 +84,7 @@ class Narrow:
 
 
 class RecordCounts:
-    """Counts the records that pass through it."""
+    """Counts records and what they hold."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -94,7 +93,6 @@ class RecordCounts:
         self._entities: Counter[str] = Counter()
 
     def add(self, record: Record) -> None:
-        """Count one record."""
         numbers = self._numbers
         numbers["documents"] += 1
         labels: Sequence[str] = record.labels
@@ -113,11 +111,10 @@ class RecordCounts:
 
     @property
     def labels(self) -> list[str]:
-        """The labels that occur, sorted."""
         return sorted(self._labels)
 
     def as_dict(self) -> dict[str, Any]:
-        """The counts, ready for JSON; numbers that cannot occur in this kind of task are left out."""
+        """Return the counts for JSON, without numbers that cannot occur in this kind of task."""
         shown = ["documents"]
         if self._kind in {Kind.TAGGING, Kind.RELATION}:
             shown += ["mentions", "overlapping", "discontinuous"]
@@ -133,14 +130,14 @@ class RecordCounts:
 
 
 def overlapping(spans: Sequence[Span]) -> int:
-    """How many mentions share a character with another mention."""
-    pieces = sorted((start, end, number) for number, span in enumerate(spans) for start, end in span.fragments)
+    """Count the mentions that share a character with another mention."""
+    parts = sorted((start, end, number) for number, span in enumerate(spans) for start, end in span.fragments)
     shared: set[int] = set()
-    open_pieces: list[tuple[int, int]] = []
-    for start, end, number in pieces:
-        open_pieces = [(stop, other) for stop, other in open_pieces if stop > start]
-        if open_pieces:
+    running: list[tuple[int, int]] = []
+    for start, end, number in parts:
+        running = [(stop, other) for stop, other in running if stop > start]
+        if running:
             shared.add(number)
-            shared.update(other for _, other in open_pieces)
-        open_pieces.append((end, number))
+            shared.update(other for _, other in running)
+        running.append((end, number))
     return len(shared)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from osler.core.errors import RecipeError
-from osler.metrics.classification import score_classes, score_multilabel
+from osler.metrics.classification import score_classes, score_hoc, score_multilabel, score_ranking
 from osler.metrics.correlation import decomposed_pearson, pearson, spearman
 from osler.metrics.deid import score_deid
-from osler.metrics.hoc import score_hoc
-from osler.metrics.ranking import score_ranking
 from osler.metrics.scores import Decomposed
 from osler.metrics.spans import score_relations, score_spans, score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard

@@ -1,8 +1,8 @@
 """Split English, Spanish and French clinical text into sentences, exact to the character.
 
-Only places that could be a border are looked at: a full stop, question mark or exclamation mark with what follows it,
-and a line break. What the words around them say is in `data/abbreviations-*.txt`. The text is never altered: sentences
-are ranges of it, trimmed, and between two of them there is whitespace at most.
+A sentence can end only at a full stop, question mark or exclamation mark, or at a line break. The words around these places
+decide; they are listed in `data/abbreviations-*.txt`. The text is never changed: sentences are trimmed ranges of it, with
+only whitespace between them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LANGUAGES = ("en", "es", "fr")
 
 _UPPER = "A-ZÀ-ÖØ-ÞŒ"
 _LOWER = "a-zß-öø-ÿœ"
-# A stop with the closing marks and the citation behind it, then blanks, the end, or a capital where the blank was
-# forgotten; or a line break. It begins with a plain set of characters because `re` then skips to them quickly.
+# A stop with closing marks and a citation after it, then whitespace, the end, or a capital where the space was forgotten;
+# or a line break. The pattern begins with a plain set of characters because `re` then skips to them quickly.
 _PLACE = re.compile(
     r"[.!?…\n\r]"
     r"(?:(?<=[\n\r])\s*"
@@ -47,7 +47,7 @@ _AFTER_STOP = re.compile(r"[.!?]\s+([^\W\d_])")
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """What the words of one language say about the full stop or the line end behind them."""
+    """Words of one language that decide about the full stop or the line end after them."""
 
     never: frozenset[str]
     number: frozenset[str]
@@ -62,7 +62,7 @@ def _vocabulary(language: str) -> _Vocabulary:
     if language not in LANGUAGES:
         guess = nearest(language, LANGUAGES)
         raise UnknownNameError(
-            f"there are no sentence rules for language {language!r}",
+            f"sentence splitting is not supported for language {language!r}",
             fix=f"Use {guess}" if guess else f"Use one of {', '.join(LANGUAGES)}",
         )
     text = resources.files("osler.text").joinpath(f"data/abbreviations-{language}.txt").read_text(encoding="utf-8")
@@ -78,19 +78,19 @@ def _vocabulary(language: str) -> _Vocabulary:
 
 
 def sentences(text: str, language: str = "en") -> list[Range]:
-    """The half-open character range of every sentence."""
+    """Half-open character range of every sentence."""
     return _Splitter(text, _vocabulary(language)).split()
 
 
 class _Splitter:
-    """The walk over one text."""
+    """Splits one text, from left to right."""
 
     def __init__(self, text: str, vocabulary: _Vocabulary) -> None:
         self.text = text
         self.words = vocabulary
-        self.start = len(text) - len(text.lstrip())  # of the sentence under way
-        self.line = self.start  # where the line under way starts
-        self.item = 0  # the number of the last list item in it
+        self.start = len(text) - len(text.lstrip())  # of the current sentence
+        self.line = self.start  # start of the current line
+        self.item = 0  # number of the last list item in this line
 
     def split(self) -> list[Range]:
         length = len(self.text.rstrip())
@@ -115,7 +115,7 @@ class _Splitter:
         return found
 
     def _at_stop(self, match: re.Match[str]) -> Range | None:
-        """The border at a stop in a line: where the sentence ends and the next begins."""
+        """Border at a stop within a line: end of the sentence and start of the next."""
         text = self.text
         stop, end, following = match.start(), match.end("close"), match.end()
         border = (end, following)
@@ -146,7 +146,7 @@ class _Splitter:
         return border
 
     def _at_item(self, token: str, begin: int) -> Range | None:
-        """Treat `1.` before an item of a list: an empty range where it opens one, else the border before it."""
+        """Handle `1.` of a list item: an empty range if it opens the sentence, else the border before it."""
         if begin == self.start:
             if not _ITEM_MARK.fullmatch(token):
                 return None
@@ -169,7 +169,7 @@ class _Splitter:
         return end, begin
 
     def _at_line_end(self, match: re.Match[str]) -> Range | None:
-        """The border at a line break with no stop before it."""
+        """Border at a line break without a stop before it."""
         text, following = self.text, match.end()
         end = match.start()
         while text[end - 1].isspace():
@@ -189,7 +189,7 @@ class _Splitter:
         return border if self._is_deliberate(end, following) and (short or not lower) else None
 
     def _at_stop_and_line_end(self, match: re.Match[str]) -> Range | None:
-        """The border at a stop that ends its line."""
+        """Border at a stop that ends its line."""
         text, end, following = self.text, match.end("close"), match.end()
         border = (end, following)
         if _line_breaks(match["gap"]) > 1 or _BULLET.match(text, following) or _ITEM.match(text, following):
@@ -204,12 +204,12 @@ class _Splitter:
         return None if kind == "never" or (text[following].islower() and not whole) else border
 
     def _token(self, end: int) -> str:
-        """What is written without a blank or bracket before `end`, as far back as matters."""
+        """Characters up to `end` without whitespace or brackets, at most 24."""
         match = _TOKEN.search(self.text, max(self.start, end - 24), end)
         return match.group() if match else ""
 
     def _kind(self, token: str, following: int) -> str:
-        """The kind of abbreviation: never, number or may (end a sentence), letter, or none."""
+        """Kind of abbreviation: `never`, `number` or `may` (end a sentence), `letter`, or none."""
         if not token:
             return ""
         words, lower = self.words, token.lower()
@@ -218,7 +218,7 @@ class _Splitter:
         if token.isupper():
             if len(token) == 1:
                 return "letter"
-            # Titles in capitals are acronyms (ED, MS, AV), unless the name behind them is in capitals too.
+            # Titles in capitals are acronyms (ED, MS, AV), unless the name after them is in capitals too.
             word = _WORD.match(self.text, following)
             if "." not in token and not (word and len(word[0]) > 1 and word[0].isupper()):
                 return ""
@@ -245,7 +245,7 @@ class _Splitter:
         return word is not None and word[0].lower() in self.words.starters
 
     def _is_deliberate(self, end: int, following: int) -> bool:
-        """Whether a line was ended on purpose: it is no wrapped text, or the next word would have fitted in."""
+        """Whether a line break is not just wrapping: lines are not wrapped, or the next word would have fitted."""
         width = self.wrap_width
         length = end - self.line
         if not width or length > width + _RAGGED:
@@ -255,7 +255,7 @@ class _Splitter:
 
     @cached_property
     def wrap_width(self) -> int:
-        """The width that lines are wrapped to: the longest that goes on in lower case in the next; 0 if none does."""
+        """Width that lines are wrapped to: the longest line continued in lower case; 0 if there is none."""
         width = 0
         for match in _LOWER_LINE.finditer(self.text):
             line = self.text[self.text.rfind("\n", 0, match.start()) + 1 : match.start()].rstrip()
@@ -265,7 +265,7 @@ class _Splitter:
 
     @cached_property
     def lower_case(self) -> bool:
-        """Whether sentences of this text mostly begin with a small letter."""
+        """Whether sentences of this text mostly begin in lower case."""
         first = [match.group(1) for match in _AFTER_STOP.finditer(self.text)]
         return 2 * len([letter for letter in first if letter.islower()]) > len(first)
 

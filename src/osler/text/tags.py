@@ -1,7 +1,7 @@
-"""Spans as one tag a word (BIO, BIOES), both ways, with every loss and every repair named.
+"""Convert spans to one tag per word (BIO, BIOES) and back.
 
-A flat tag sequence cannot say everything that spans can. Going to tags, what it cannot say is handed back, never
-hidden; coming back, a sequence that breaks its scheme is read by the `Repair` policy that the caller names.
+A flat tag sequence cannot express all spans: those it cannot are returned, never hidden. On the way back, a sequence that
+breaks its scheme is read by the caller's `Repair` policy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OUTSIDE = "O"
 
 
 class Scheme(Enum):
-    """How tags mark a span: BIO begins and continues it; BIOES also ends it and marks single words."""
+    """How tags mark a span: BIO marks its beginning and inside; BIOES also its end and single words."""
 
     BIO = "BIO"
     BIOES = "BIOES"
@@ -27,12 +27,12 @@ class Scheme(Enum):
 class Repair(Enum):
     """How a tag sequence that breaks its scheme is read.
 
-    STRICT: only what is well formed counts. BIO: a span is B and the I of its label behind it; any other I is dropped.
-    BIOES: a span is S, or B, I…, E of one label, complete; all else is dropped.
-    CONLLEVAL: as the CoNLL scorer reads chunks. A tag that does not continue the chunk before it (after O, after
-    another label, after an E or S) starts one, whatever its prefix; a chunk lasts until a tag does not continue it.
-    DISCARD: as STRICT, but a span with a stray tag right behind it goes too: B-X I-Y leaves nothing, where STRICT
-    keeps X. In BIOES this says the same as STRICT, because there a span without its E is never complete.
+    STRICT: only well-formed spans count. BIO: B and the I of the same label after it; any other I is dropped. BIOES: S, or
+    a complete B, I…, E of one label; everything else is dropped.
+    CONLLEVAL: as the CoNLL scorer reads chunks. A tag that does not continue the chunk before it (after O, after another
+    label, after an E or S) starts a chunk, whatever its prefix.
+    DISCARD: as STRICT, but a span directly followed by a stray tag is dropped too: B-X I-Y gives nothing, where STRICT
+    keeps X. In BIOES this is the same as STRICT, where a span without its E is never complete.
     """
 
     STRICT = "strict"
@@ -40,16 +40,9 @@ class Repair(Enum):
     DISCARD = "discard"
 
 
-class Extent(Enum):
-    """A discontinuous span: OMIT leaves it unexpressed, COVER tags all from its first word to its last."""
-
-    OMIT = "omit"
-    COVER = "cover"
-
-
 @dataclass(frozen=True, slots=True)
 class TagResult:
-    """One tag a word, the spans that no tag expresses, and those whose tags cover other characters than they do."""
+    """One tag per word, the spans that the tags do not express, and those whose tags cover other characters."""
 
     tags: list[str]
     unexpressed: list[Span]
@@ -58,20 +51,18 @@ class TagResult:
 
 @dataclass(frozen=True, slots=True)
 class Transitions:
-    """Which tag may follow which (`allowed[before][after]`), start a sequence and end one."""
+    """Which tags may follow each other (`allowed[before][after]`), start a sequence and end one."""
 
     allowed: list[list[bool]]
     start: list[bool]
     end: list[bool]
 
 
-def spans_to_tags(
-    spans: Iterable[Span], words: Sequence[Range], scheme: Scheme, extent: Extent = Extent.OMIT
-) -> TagResult:
-    """Tag the words of the spans; of spans that share words the longest is kept, then the first, then by label.
+def spans_to_tags(spans: Iterable[Span], words: Sequence[Range], scheme: Scheme) -> TagResult:
+    """Tag the words of the spans. Of spans that share words, the longest is kept, then the first, then by label.
 
-    A span whose edges fall inside a word, or between whose fragments no word lies, is expressed on the words it touches
-    and listed in `inexact`. Copies of one span (same fragments, same label) are one.
+    A span whose edges fall inside a word, or whose fragments have no word between them, is tagged on the words it touches
+    and listed in `inexact`. Copies of a span (same fragments, same label) count once.
     """
     tags = [OUTSIDE] * len(words)
     unexpressed: list[Span] = []
@@ -79,8 +70,7 @@ def spans_to_tags(
     unique = {span.key: span for span in reversed(list(spans))}.values()
     for span in sorted(unique, key=lambda s: (s.start - s.end, s.start, s.label, s.fragments)):
         place = covered(words, span.start, span.end)
-        gaps = extent is Extent.OMIT and _has_gap(span, words, place)
-        if not place or gaps or any(tags[index] != OUTSIDE for index in place):
+        if not place or _has_gap(span, words, place) or any(tags[index] != OUTSIDE for index in place):
             unexpressed.append(span)
             continue
         for index in place:
@@ -100,9 +90,9 @@ def tags_to_spans(
     repair: Repair,
     scores: Sequence[float] | None = None,
 ) -> list[Span]:
-    """Read the spans back. A span's score is the mean of its words' scores, so that long mentions are not punished."""
+    """Read spans from tags. A span's score is the mean of its words' scores, which does not penalise long mentions."""
     if len(tags) != len(words) or (scores is not None and len(scores) != len(words)):
-        raise ValueError(f"{len(words)} words need as many tags and scores")
+        raise ValueError(f"expected one tag and one score for each of {len(words)} words")
     spans: list[Span] = []
     for start, end, label in chunks(tags, scheme, repair):
         score = sum(scores[start:end]) / (end - start) if scores is not None else None
@@ -111,11 +101,11 @@ def tags_to_spans(
 
 
 def chunks(tags: Sequence[str], scheme: Scheme, repair: Repair) -> list[tuple[int, int, str]]:
-    """The labelled half-open word ranges that a tag sequence stands for."""
+    """Labelled half-open word ranges of a tag sequence."""
     found: list[tuple[int, int, str]] = []
     start = 0
-    previous, open_label = OUTSIDE, ""  # of the chunk under way, in the CoNLL reading
-    whole = True  # whether the chunk under way began with B or S
+    previous, open_label = OUTSIDE, ""  # prefix and label of the open chunk, as CoNLL reads it
+    whole = True  # whether the open chunk began with B or S
 
     def close(end: int, next_prefix: str) -> None:
         proper = whole and (scheme is Scheme.BIO or previous in "ES")
@@ -138,15 +128,15 @@ def chunks(tags: Sequence[str], scheme: Scheme, repair: Repair) -> list[tuple[in
 
 
 def label_set(labels: Sequence[str], scheme: Scheme) -> list[str]:
-    """All tags for these labels in their order, O first."""
+    """All tags of these labels in order, O first."""
     if len(set(labels)) != len(labels) or "" in labels:
-        raise InputError("labels are empty or repeated", fix="Give every label once")
+        raise InputError("a label is empty or repeated", fix="Give every label once")
     prefixes = "BI" if scheme is Scheme.BIO else "BIES"
     return [OUTSIDE, *(f"{prefix}-{label}" for label in labels for prefix in prefixes)]
 
 
 def transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
-    """The legal steps between tags: every path through them is a well-formed sequence, and the other way round."""
+    """Legal transitions between tags: exactly the well-formed sequences follow them."""
     pairs = [_split(tag, scheme, index) for index, tag in enumerate(tags)]
     bio = scheme is Scheme.BIO
 
@@ -164,19 +154,19 @@ def transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
 
 
 def _split(tag: str, scheme: Scheme, index: int) -> tuple[str, str]:
-    """The prefix and the label of a tag; ("O", "") outside."""
+    """Prefix and label of a tag; ("O", "") outside."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
     if len(tag) > 2 and tag[1] == "-" and tag[0] in ("BI" if scheme is Scheme.BIO else "BIES"):
         return tag[0], tag[2:]
-    # The tag is not quoted: read from the wrong column it may be a patient's text.
+    # Do not quote the tag: a wrong column may hold a patient's text.
     raise InputError(
-        f"this is no {scheme.value} tag", where=f"tag {index}", fix="Name the scheme that the tags are written in"
+        f"not a {scheme.value} tag", where=f"tag {index}", fix="Set the scheme that the tags are written in"
     )
 
 
 def _has_gap(span: Span, words: Sequence[Range], place: range) -> bool:
-    """Whether a word of the span's extent is touched by none of its fragments."""
+    """Whether no fragment of the span touches some word between its first and last."""
     if not span.discontinuous:
         return False
     touched = {index for fragment in span.fragments for index in covered(words, *fragment)}

@@ -119,9 +119,9 @@ def test_bad_parquet(build, tmp_path: Path, table: dict[str, list[object]] | Non
 def test_an_empty_corpus_says_why_it_is_empty(build, jsonl, tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"\n\n")
-    assert "the input holds no document" in _refused(build, empty)
+    assert "the input has no documents" in _refused(build, empty)
     message = _refused(build, jsonl([CANARY, ""]))
-    assert "no document is left of 2: empty (1), length.min_characters (1)" in message
+    assert "all 2 documents were removed: empty (1), length.min_characters (1)" in message
     assert not (tmp_path / "corpus-0").exists()
     assert not (tmp_path / "corpus-1").exists()
 
@@ -147,7 +147,7 @@ def test_output_that_may_not_be_written(build, jsonl, tmp_path: Path, monkeypatc
         raise PermissionError(13, "Permission denied")
 
     path = jsonl([NOTE])
-    monkeypatch.setattr("osler.stages.corpus.clean.os.replace", refuse)
+    monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(OutputError, match="permission denied"):
         build(path, out=tmp_path / "corpus")
     assert not (tmp_path / "corpus").exists()

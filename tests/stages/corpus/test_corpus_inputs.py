@@ -56,7 +56,7 @@ def test_a_name_that_is_not_utf8_becomes_one(tmp_path: Path) -> None:
     [
         ("missing.txt", "no such file or folder"),
         ("*.csv", "no file matches"),
-        ("raw/note.pdf", "no reader for this kind"),
+        ("raw/note.pdf", "no reader for this file type"),
     ],
 )
 def test_nothing_to_read_is_an_error(tree: Path, name: str, problem: str) -> None:
@@ -65,7 +65,7 @@ def test_nothing_to_read_is_an_error(tree: Path, name: str, problem: str) -> Non
 
 
 def test_a_folder_without_readable_files_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no file to read.*\.jsonl"):
+    with pytest.raises(InputError, match=r"no files to read.*\.jsonl"):
         _names(tmp_path)
 
 

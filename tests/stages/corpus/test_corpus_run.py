@@ -12,7 +12,6 @@ from osler.core.artifact import Artifact
 from osler.core.config import find_recipe, load_recipe
 from osler.core.errors import OutputError
 from osler.stages.corpus import clean as parts
-from osler.stages.corpus import clean as tables
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import plan
 
@@ -119,8 +118,7 @@ def test_same_bytes_for_any_division_of_the_work(build, tmp_path: Path, monkeypa
 def test_shards_and_row_groups_hold_about_what_was_asked(
     build, jsonl, documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "GROUP_BYTES", 100_000)
-    monkeypatch.setattr("osler.stages.corpus.run.GROUP_BYTES", 100_000)
+    monkeypatch.setattr("osler.artifacts.corpus.ROW_GROUP_BYTES", 100_000)
     texts = [f"{n} " + "word " * 4000 for n in range(140)]
     corpus = build(jsonl(texts), shard_megabytes=1)
     shards = sorted((corpus.path / "shards").iterdir())
@@ -145,7 +143,7 @@ def test_a_second_run_reuses_and_another_recipe_is_refused(build, jsonl, tmp_pat
 def test_plan_says_what_will_happen_and_does_nothing(jsonl, tmp_path: Path) -> None:
     recipe = load_recipe(CorpusRecipe, None, [], {"sources": [str(jsonl([TEXT]))]})
     lines = "\n".join(plan(recipe, tmp_path / "out"))
-    for word in ("1 files", "notes (1)", "length", "exact duplicates", str(tmp_path / "out")):
+    for word in ("1 files", "notes (1)", "length", "Exact duplicates", str(tmp_path / "out")):
         assert word in lines
     assert not (tmp_path / "out").exists()
 

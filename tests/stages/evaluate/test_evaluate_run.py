@@ -17,7 +17,7 @@ from osler.core.errors import ArtifactError, RecipeError
 from osler.stages.evaluate.run import EvaluateRecipe, run
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run as finetune
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.tasks.catalogue import load_card
 

@@ -15,7 +15,7 @@ from encoders import preset_encoder
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.formats.registry import get_format
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.text.document import Document, Span
 

@@ -23,7 +23,7 @@ from osler.stages.finetune.batches import balanced, share
 from osler.stages.finetune.config import FinetuneRecipe, Lora
 from osler.stages.finetune.model import add_adapters, freeze, merge_adapters
 from osler.stages.finetune.run import run
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.tasks.instances.base import Instance
 from osler.text.document import Document

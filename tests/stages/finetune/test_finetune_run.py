@@ -12,7 +12,7 @@ from osler.artifacts.bundle import Bundle
 from osler.core.errors import RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.text.document import Document
 

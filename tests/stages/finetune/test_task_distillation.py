@@ -20,7 +20,7 @@ from osler.stages.finetune.batches import TaskBatch
 from osler.stages.finetune.config import FinetuneRecipe, TaskTeacher
 from osler.stages.finetune.model import MultiTask
 from osler.stages.finetune.run import run
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 
 SIZES = {"train": 4, "dev": 2, "test": 1}

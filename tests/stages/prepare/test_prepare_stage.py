@@ -11,7 +11,8 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.cli.main import app
 from osler.core.errors import InputError, OutputError, RecipeError
 from osler.formats.registry import get_format
-from osler.stages.prepare.run import PrepareJob, PrepareRecipe, run, run_all
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import PrepareJob, run, run_all
 from osler.text.document import Document, Span
 
 CDR = {"train": "CDR_TrainingSet", "dev": "CDR_DevelopmentSet", "test": "CDR_TestSet"}

@@ -178,4 +178,4 @@ def test_the_command_is_a_front_of_the_same_stage(folders, tmp_path):
     assert isinstance(bare.exception, RecipeError)
     assert "no teacher is named" in str(bare.exception)
     odd = CliRunner().invoke(app, [*command[:4], "--layers", "odd"])
-    assert "neither 'even' nor numbers" in str(odd.exception)
+    assert "must be 'even' or numbers" in str(odd.exception)

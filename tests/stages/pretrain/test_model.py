@@ -9,6 +9,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from osler.artifacts.tokenizer import Tokenizer as TokenizerFolder
 from osler.core.config import load_recipe
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.nn.masking import MaskingVocabulary
@@ -16,7 +17,6 @@ from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.model import check_start, make_model
-from osler.text.subwords import SubwordTokenizer
 
 
 def recipe(tokenizer: Path, **options) -> PretrainRecipe:
@@ -25,7 +25,7 @@ def recipe(tokenizer: Path, **options) -> PretrainRecipe:
 
 
 def made(recipe: PretrainRecipe) -> MaskedLM:
-    vocabulary = MaskingVocabulary.of(SubwordTokenizer.load(recipe.tokenizer))
+    vocabulary = MaskingVocabulary.of(TokenizerFolder.open(recipe.tokenizer))
     if recipe.start_from:
         check_start(recipe, recipe.start_from, vocabulary)
     return make_model(recipe, vocabulary)
@@ -133,7 +133,7 @@ def test_a_missing_checkpoint_is_told(tokenizer_folder, tmp_path):
 
 
 def test_rows_beyond_the_tokenizer_are_kept_and_saved(tokenizer_folder, checkpoint, tmp_path):
-    size = SubwordTokenizer.load(tokenizer_folder).tokenizer.get_vocab_size()
+    size = TokenizerFolder.open(tokenizer_folder).tokenizer.get_vocab_size()
     larger = MaskedLM.from_preset("tiny", vocab_size=size + 7, pad_token_id=1, max_length=64, seed=1)
     larger.save(tmp_path / "larger")
     shutil.copy(tokenizer_folder / "tokenizer.json", tmp_path / "larger")
@@ -155,7 +155,7 @@ def test_a_swapped_vocabulary(checkpoint, tokenizer_folder, words, tmp_path, cap
     new = model.model.get_input_embeddings().weight
     assert (model.vocab_size, model.config.pad_token_id, model.config.cls_token_id) == (10, 0, 2)
     assert torch.equal(new[[0, 2, 3, 4]], old[[1, 0, 2, 4]])
-    pieces = SubwordTokenizer.load(tokenizer_folder).tokenizer.encode(" fever", add_special_tokens=False).ids
+    pieces = TokenizerFolder.open(tokenizer_folder).tokenizer.encode(" fever", add_special_tokens=False).ids
     torch.testing.assert_close(new[6], old[pieces].mean(0))
     model.save(tmp_path)
     ids = [2, 5, 6, 8, 3]
@@ -165,7 +165,7 @@ def test_a_swapped_vocabulary(checkpoint, tokenizer_folder, words, tmp_path, cap
 
 def test_the_digest_changes_with_the_checkpoint_s_tokenizer(checkpoint, tokenizer_folder, tmp_path):
     wanted = recipe(tokenizer_folder, start_from=checkpoint)
-    vocabulary = MaskingVocabulary.of(SubwordTokenizer.load(tokenizer_folder))
+    vocabulary = MaskingVocabulary.of(TokenizerFolder.open(tokenizer_folder))
     bare = shutil.copytree(checkpoint, tmp_path / "bare")
     (bare / "tokenizer.json").unlink()
     assert check_start(wanted, checkpoint, vocabulary) == check_start(wanted, checkpoint, vocabulary)

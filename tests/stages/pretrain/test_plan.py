@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from osler.artifacts.corpus import Corpus
+from osler.artifacts.tokenizer import Tokenizer
 from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe
@@ -117,8 +118,8 @@ def test_the_estimate_from_a_sample_is_what_tokenising_counts(made, tmp_path):
     planned = recipe(made, validation_share=0.1)
     guessed = corpus_size(planned, tmp_path / "encoder")
     assert guessed.sampled
-    corpus, json_file = Corpus.open(made / "corpus"), made / "tokenizer" / "tokenizer.json"
-    tokenise(corpus, json_file, tmp_path / "encoder.tokens", 0.1, workers=1)
+    corpus, tokenizer = Corpus.open(made / "corpus"), Tokenizer.open(made / "tokenizer")
+    tokenise(corpus, tokenizer, tmp_path / "encoder.tokens", 0.1, workers=1)
     counted = corpus_size(planned, tmp_path / "encoder")
     assert counted.sampled is None
     assert guessed.epoch_tokens == pytest.approx(counted.epoch_tokens, rel=0.15)

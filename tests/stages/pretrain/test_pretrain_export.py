@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from killing import die_at_call
-from transformers import AutoTokenizer
 
+from osler.artifacts.tokenizer import Tokenizer
 from osler.clinic.raw import raw_texts
 from osler.core import artifact as artifacts
 from osler.core.config import load_recipe
@@ -20,7 +20,6 @@ from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import report
 from osler.stages.pretrain import run as stage
-from osler.stages.pretrain import run as tokenizer
 from osler.stages.pretrain.config import PretrainRecipe
 
 SETTINGS = (
@@ -64,12 +63,12 @@ def killed(recipe: PretrainRecipe, out: Path, module: object, function: str, cal
 
 
 MOMENTS = {
-    "before the tokenizer is copied": (tokenizer, "copy_tokenizer", 1),
+    "before the tokenizer is copied": (Tokenizer, "copy_to", 1),
     "while the card is written": (os, "replace", 3),  # after those of identity.json and peak.json: half a file is left
     "before the page is written": (report, "report_page", 1),
     "before the checkpoints go": (artifacts, "remove_tree", 1),
-    "before the files are hashed": (artifacts, "_seal", 1),
-    "before the folder is moved into place": (artifacts, "_move_into_place", 1),
+    "before the files are hashed": (artifacts, "_finish_partial", 1),
+    "before the folder is moved into place": (artifacts, "remove_tree", 2),
 }
 
 
@@ -88,29 +87,6 @@ def test_killed_after_training_nothing_is_trained_again(recipe, straight, tmp_pa
     assert made.manifest.counts["steps"] == 4
     assert not (out / "checkpoints").exists()
     assert stage.run(recipe, out).reused
-
-
-@pytest.mark.parametrize(("stated", "written"), [(512, 30), (30, 30), (16, 16), (None, 30), (10**30, 30)])
-def test_the_tokenizer_promises_no_more_than_the_model_reads(tmp_path, tokenizer_folder, stated, written):
-    source = tmp_path / "tokenizer"
-    source.mkdir()
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | ({"model_max_length": stated} if stated else {})
-    (source / "tokenizer_config.json").write_text(json.dumps(settings))
-    (source / "tokenizer.json").write_bytes((tokenizer_folder / "tokenizer.json").read_bytes())
-    (tmp_path / "model").mkdir()
-    tokenizer.write_tokenizer(source, tmp_path / "model", 30)
-    stock = AutoTokenizer.from_pretrained(tmp_path / "model")
-    assert stock.model_max_length == written
-    assert len(stock("fever and pain " * 60, truncation=True).input_ids) == written
-    assert json.loads((source / "tokenizer_config.json").read_text()) == settings
-
-
-def test_a_tokenizer_of_one_file_stays_one(tmp_path, tokenizer_folder):
-    (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "tokenizer.json").write_bytes((tokenizer_folder / "tokenizer.json").read_bytes())
-    (tmp_path / "model").mkdir()
-    tokenizer.write_tokenizer(tmp_path / "bare", tmp_path / "model", 30)
-    assert [path.name for path in (tmp_path / "model").iterdir()] == ["tokenizer.json"]
 
 
 def test_a_process_that_comes_late_finds_the_run_over(tmp_path):

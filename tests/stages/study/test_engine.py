@@ -15,7 +15,7 @@ import pytest
 
 from osler.artifacts.run import RunSpec, state_of
 from osler.core.errors import OslerError
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.engine_local import LocalEngine
 from osler.stages.study.engines import Room, RunJob, RunSlot, fits, listed_gpus, room

@@ -17,7 +17,7 @@ import pytest
 from encoders import preset_encoder
 
 from osler.core.artifact import Artifact
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run

@@ -14,7 +14,7 @@ from osler.artifacts.run import RunSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import load_recipe, validate
 from osler.core.errors import RecipeError
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.plan import StudyPlan, expand
 from osler.stages.study.recipe import StudyRecipe

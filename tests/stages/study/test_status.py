@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from osler.artifacts.run import RunStatus, holding, read_status, state_of, time_left
 from osler.cli.main import app
 from osler.core.errors import OslerError
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.progress import failures, lines, recall, states_table, summary
 from osler.stages.study.recipe import StudyRecipe

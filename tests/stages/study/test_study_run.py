@@ -9,7 +9,7 @@ import pytest
 
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import OslerError, OutputError, RecipeError
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import report, run

@@ -13,7 +13,7 @@ from osler.cli.main import app
 from osler.core.config import validate
 from osler.core.errors import OslerError, RecipeError
 from osler.core.files import write_json
-from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.engines import MatchedLength, folder_of, same_length, updates_of
 from osler.stages.study.plan import expand

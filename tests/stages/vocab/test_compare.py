@@ -112,9 +112,9 @@ def test_equal_vocabularies_are_named(setting: dict[str, Path], tmp_path: Path) 
     found = measure(recipe_of(setting, "es", *paths, "en"))
     same, rules, tokens, none = found.overlaps[:4]
     assert (same.same_vocabulary, same.same_rules) == (True, True)
-    assert same.statement == "es/tokenizer and copy have the same vocabulary and cut every text alike."
+    assert same.statement == "es/tokenizer and copy have the same vocabulary and split every text the same way."
     assert (rules.same_vocabulary, rules.same_rules) == (True, False)
-    assert "by different rules" in rules.statement
+    assert "different rules" in rules.statement
     assert (tokens.same_vocabulary, tokens.same_tokens) == (False, True)
     assert tokens.shared_first == tokens.shared_second == 1
     assert not none.statement
@@ -165,7 +165,7 @@ def test_the_command_says_its_plan_prints_tables_and_the_folder(setting: dict[st
     made = CliRunner().invoke(app, [*arguments, "--out", str(out), "--documents", "10"], env={"COLUMNS": "160"})
     assert made.exit_code == 0, made.output
     assert made.stdout.rstrip().endswith(str(out))
-    for word in ("by language", "es/tokenizer", "Terms cut most differently", "hipertensión"):
+    for word in ("by language", "es/tokenizer", "Terms split most differently", "hipertensión"):
         assert word in made.stdout
     assert Artifact.open(out, "comparison").manifest.counts["documents"] == 10
     assert "10 of 20 documents" in "\n".join(plan(recipe_of(setting, "es", "en", sample_documents=10), None))
@@ -178,7 +178,7 @@ def test_the_command_says_its_plan_prints_tables_and_the_folder(setting: dict[st
         (RecipeError, "given twice", ["es", "es"]),
         (InputError, "no such tokenizer", ["es", Path("nowhere")]),
         (InputError, "no tokenizer.json", ["es", Path(".")]),
-        (InputError, "not the description of a tokenizer", ["es", Path("broken.json")]),
+        (InputError, "not a valid tokenizer description", ["es", Path("broken.json")]),
     ],
 )
 def test_bad_input(
@@ -200,7 +200,7 @@ def test_bad_input(
 def test_an_empty_corpus_and_no_corpus(
     setting: dict[str, Path], make_corpus: Callable[..., Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="holds no document"):
+    with pytest.raises(InputError, match="has no documents"):
         measure(recipe_of({**setting, "corpus": make_corpus([])}, "es", "en"))
     with pytest.raises(ArtifactError, match="no such folder"):
         measure(recipe_of({**setting, "corpus": tmp_path / "none"}, "es", "en"))

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from osler.artifacts.corpus import Corpus, CorpusText
+from osler.artifacts.corpus import CorpusText
 from osler.core.errors import InputError
 from osler.stages.vocab.terms import Term, TermCount, is_medical, read_terms
 
@@ -44,14 +43,15 @@ def test_everyday_words_names_and_words_of_another_language_are_none(language: s
     assert [word for word in words.split() if is_medical(word, language)] == []
 
 
-def _count(counting: TermCount, *texts: str) -> list[CorpusText]:
-    return list(counting.passing([CorpusText("s", None, text) for text in texts]))
+def _count(counting: TermCount, *texts: str) -> None:
+    for text in texts:
+        counting.add(CorpusText("s", None, text))
 
 
 def test_only_terms_of_enough_documents_count() -> None:
     counting = TermCount()
     texts = ["nephritis, nephritis and (lymphoma).", "Nephritis or nephritis; lymphoma-like", "lymphoma", "hepatitis"]
-    assert [text.text for text in _count(counting, *texts)] == texts
+    _count(counting, *texts)
     assert counting.terms(2) == [Term("lymphoma", 3, 3, "lymphoma"), Term("nephritis", 2, 3, "nephritis")]
     assert counting.terms(3) == [Term("lymphoma", 3, 3, "lymphoma")]
     assert counting.seen == 3
@@ -83,21 +83,12 @@ def test_reading_a_list(tmp_path: Path) -> None:
     path.write_text("\ufeffasma\n\n# drugs\n  ácido   fólico \nasma\n", encoding="utf-8")
     assert read_terms(path) == ["asma", "ácido fólico"]
     path.write_text("# nothing\n")
-    with pytest.raises(InputError, match="no term in the file"):
+    with pytest.raises(InputError, match="has no terms"):
         read_terms(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         read_terms(path)
-    with pytest.raises(InputError, match="this is a folder"):
+    with pytest.raises(InputError, match="is a folder"):
         read_terms(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         read_terms(tmp_path / "none")
-
-
-@pytest.mark.parametrize("wanted", [1, 7, 20, 59, 60, 1000])
-def test_a_sample_has_as_many_documents_as_wanted_evenly_spaced(corpus: Path, wanted: int) -> None:
-    found = [int(text.text.split()[2]) for text in Corpus.open(corpus).sample(wanted)]
-    assert len(found) == min(wanted, 60)
-    gaps = {after - here for here, after in pairwise(found)}
-    assert found[0] == 0
-    assert not gaps or max(gaps) - min(gaps) <= 1

@@ -57,7 +57,7 @@ def test_less_than_the_alphabet_takes(make_corpus: MakeCorpus, tmp_path: Path, a
 
 
 def test_an_empty_corpus(make_corpus: MakeCorpus, tmp_path: Path) -> None:
-    assert "the corpus holds no document" in _refused(InputError, make_corpus([]), tmp_path / "out")
+    assert "the corpus has no documents" in _refused(InputError, make_corpus([]), tmp_path / "out")
 
 
 def test_a_folder_that_is_no_corpus(tmp_path: Path, tokenizer_folder: Path) -> None:

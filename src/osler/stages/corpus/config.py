@@ -14,28 +14,28 @@ from osler.stages.corpus.filters import FILTERS, Filter
 
 
 class CorpusSource(Recipe):
-    """One named body of text: where its files are and how to read them."""
+    """A source: where its files are and how to read them."""
 
     name: str | None = Field(None, pattern=r"^[\w.+-]+$")
-    """Shown in the card and stored with every document; by default taken from the file or folder."""
+    """Stored with every document and shown on the card; by default the name of the file or folder."""
     files: tuple[str, ...] = runtime(min_length=1)
-    """Files, folders (walked in sorted order) and glob patterns."""
+    """Files, folders (read recursively in sorted order) and glob patterns."""
     reader: str | None = None
-    """A name of the readers registry; by default chosen by the file's ending."""
+    """Name of a reader; by default chosen by file ending."""
     unit: Literal["file", "line", "block"] = "file"
-    """What is one document in plain text: a file, a line, or a block between blank lines."""
+    """One document of plain text: a file, a line, or a block between blank lines."""
     text_field: str = "text"
-    """The field or column with the text, in JSON Lines and Parquet."""
+    """Field or column with the text, in JSON Lines and Parquet."""
     id_field: str = "id"
-    """The field or column with the document's id; where a document has none, file and row make one."""
+    """Field or column with the document id. A document without one gets an id from its file and row."""
     encoding: str = "utf-8"
-    """The encoding of plain text and JSON Lines."""
+    """Encoding of plain text and JSON Lines."""
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
-    """The language of the documents, where it is known."""
+    """Language of the documents, if known."""
     licence: str | None = None
-    """For the card."""
+    """Licence, for the card."""
     weight: float = Field(1.0, gt=0.0)
-    """How often pretraining reads a document of it in an epoch, on average; stated on the card."""
+    """How often pretraining reads a document per epoch, on average; stored on the card."""
 
     @field_validator("files", mode="before")
     @classmethod
@@ -49,38 +49,38 @@ class CorpusSource(Recipe):
         try:
             return codecs.lookup(value).name
         except LookupError:
-            raise ValueError(f"no encoding {value!r}; try 'utf-8', 'latin-1' or 'cp1252'") from None
+            raise ValueError(f"unknown encoding {value!r}; try 'utf-8', 'latin-1' or 'cp1252'") from None
 
     @model_validator(mode="after")
-    def _lines_can_be_found(self) -> Self:
+    def _line_breaks_are_one_byte(self) -> Self:
         if self.unit != "file" and "\n".encode(self.encoding) != b"\n":
-            raise ValueError(f"unit {self.unit!r} cannot be read in {self.encoding}; convert the files to UTF-8")
+            raise ValueError(f"unit {self.unit!r} is not supported with {self.encoding}; convert the files to UTF-8")
         return self
 
 
 class Unicode(Recipe):
-    """How text is repaired before anything looks at it."""
+    """How text is repaired before it is filtered."""
 
     repair: bool = True
-    """Undo mojibake, drop control characters, unify line ends, normalise to NFC."""
+    """Fix mojibake, remove control characters, unify line ends, normalise to NFC."""
     html_entities: bool = True
-    """Also turn leftovers such as `&lt;` into the character they stand for."""
+    """Also resolve HTML entities such as `&lt;`."""
 
 
 class CorpusRecipe(Recipe):
-    """What goes into a corpus and what is removed from it."""
+    """Recipe of a corpus: its sources, and which documents are removed."""
 
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
-    """Bodies of text, in order: of two copies of a document the first is kept."""
+    """Sources, in order: the first copy of a document is the one that is kept."""
     unicode: Unicode = Unicode()
     filters: Mapping[str, SerializeAsAny[Filter]] = {"length": {}}  # type: ignore[dict-item]
-    """Filters by name, applied in this order; each removal is recorded under its reason."""
+    """Filters by name, applied in this order. The ledger gives the reason for each removal."""
     exact_duplicates: Literal["remove", "keep"] = "remove"
     """Whether later copies of the same text are removed."""
     shard_megabytes: int = Field(128, ge=1)
-    """How much text a shard holds, before compression."""
+    """Text per shard, before compression."""
     workers: int = runtime(0, ge=0)
-    """Processes at work; 0 means one for each core."""
+    """Worker processes; 0 means one per core."""
 
     @field_validator("sources", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""A document on its way through the stage, and the place it comes from."""
+"""Input files, and documents on their way through the stage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One raw file: where it is, the name it has in ids and in the ledger, its source and its reader."""
+    """One raw file. `name` is how document ids and the ledger refer to it; `source` is its place in the recipe."""
 
     path: Path
     name: str
@@ -19,8 +19,8 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class FilePart:
-    """What can be read of a file on its own: `start` to `stop` in the reader's unit; its first row is `first_row`."""
+class FileRange:
+    """A stretch of a file, `start` to `stop` in the reader's own unit; `first_row` is the number of its first row."""
 
     file: InputFile
     start: int
@@ -30,7 +30,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """What a reader found: the text as it was, its id where it has one, and its row in the file (from 1)."""
+    """A document as the reader found it. Rows count from 1."""
 
     row: int
     text: str
@@ -39,7 +39,7 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class RepairedDocument:
-    """What a filter judges: repaired text and what is known about it."""
+    """A document as the filters see it."""
 
     text: str
     words: int

@@ -1,4 +1,4 @@
-"""Find input files and read their bytes, lines and characters."""
+"""Find input files, and read their bytes, lines and characters."""
 
 from __future__ import annotations
 
@@ -12,33 +12,108 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, cast
 
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FilePart, InputFile
+from osler.stages.corpus.documents import FileRange, InputFile
 from osler.stages.corpus.readers import READERS
 
 _OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
-COMPRESSIONS = tuple(_OPENERS)
 _BLOCK = 1 << 22
 _BOM = b"\xef\xbb\xbf"
 
 
-def is_compressed(path: Path) -> bool:
-    """Whether the file's ending says that it is compressed."""
+def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
+    """List the files of all sources in input order, which decides which copy of a document is the first."""
+    endings = {ending: name for name in READERS.names() for ending in READERS.get(name).endings}
+    files: list[InputFile] = []
+    seen: set[str] = set()
+    for index, source in enumerate(sources):
+        if source.reader is not None:
+            READERS.get(source.reader)  # an unknown name is an error, even where no file is found
+        for given in source.files:
+            for path, name, explicit in _expand(given):
+                plain = path.with_suffix("") if _compressed(path) else path
+                reader = source.reader or endings.get(plain.suffix.lower())
+                if reader is None and explicit:
+                    raise InputError(
+                        "no reader for this file type",
+                        where=path,
+                        fix=f"Set the source's reader to one of: {', '.join(READERS.names())}",
+                    )
+                real = os.path.realpath(path)
+                if reader is None or real in seen:
+                    continue
+                seen.add(real)
+                with reading(path):
+                    size = path.stat().st_size
+                files.append(InputFile(path, name, index, _source_name(source, path, reader), reader, size))
+    if not files:
+        raise InputError(
+            "no files to read", where=sources[0].files[0], fix=f"Known file endings: {', '.join(sorted(endings))}"
+        )
+    return files
+
+
+def names_digest(files: Sequence[InputFile]) -> str:
+    """Hash the file names. Document ids contain them, so they are part of the corpus identity."""
+    names = [[file.name, file.source, file.source_name, file.reader] for file in files]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
+
+
+def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
+    """Yield path and name of each file that a path, folder or pattern stands for, and whether it must be readable."""
+    path = Path(given).expanduser()
+    if path.is_dir():
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                if not name.startswith("."):
+                    found = Path(folder) / name
+                    yield found, _name(found, path), False
+    elif path.exists():
+        yield path, _name(path, path.parent), True
+    elif glob.has_magic(str(path)):
+        root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts[:-1]))
+        matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
+        found_files = sorted(match for match in matches if match.is_file())
+        if not found_files:
+            raise InputError("no file matches", where=given, fix="Check the pattern")
+        for found in found_files:
+            yield found, _name(found, root), True
+    else:
+        raise InputError("no such file or folder", where=given, fix="Check the path")
+
+
+def _name(path: Path, root: Path) -> str:
+    # A file name need not be valid UTF-8, an id must be.
+    return os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "replace")
+
+
+def _source_name(source: CorpusSource, path: Path, reader: str) -> str:
+    """Name the source after a file with many documents, or after the folder of files with one document each."""
+    if source.name is not None:
+        return source.name
+    one_document = reader == "text" and source.unit == "file"
+    name = path.resolve().parent.name if one_document else path.name.split(".")[0]
+    return "".join(character if character.isalnum() or character in "._+-" else "-" for character in name) or "source"
+
+
+def _compressed(path: Path) -> bool:
     return path.suffix.lower() in _OPENERS
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn a refusal to read, or damage in a compressed file, into one clear InputError."""
+    """Turn a file that cannot be read, or is damaged, into an InputError."""
     try:
         yield
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
         raise InputError(
-            "the compressed file is damaged or cut short", where=path, fix="Copy or download it again"
+            "the compressed file is damaged or truncated", where=path, fix="Copy or download it again"
         ) from None
     except FileNotFoundError:
         raise InputError("no such file", where=path, fix="Check the path") from None
@@ -54,17 +129,17 @@ def open_bytes(path: Path) -> IO[bytes]:
     return cast(IO[bytes], opener(path, "rb")) if opener else open(path, "rb")
 
 
-def read_whole(path: Path) -> bytes:
-    """The whole content of a file, without a byte order mark."""
+def read_bytes(path: Path) -> bytes:
+    """Read a complete file, without its byte order mark."""
     with reading(path), open_bytes(path) as handle:
         return handle.read().removeprefix(_BOM)
 
 
-def cut_lines(file: InputFile, size: int) -> list[FilePart]:
-    """Cut a file of lines into pieces of about `size` bytes that begin and end with whole lines."""
-    if is_compressed(file.path) or file.size <= size:
-        return [FilePart(file, 0, file.size)]
-    pieces = []
+def cut_lines(file: InputFile, size: int) -> list[FileRange]:
+    """Cut a file into ranges of about `size` bytes that begin and end at line breaks."""
+    if _compressed(file.path) or file.size <= size:
+        return [FileRange(file, 0, file.size)]
+    ranges = []
     start = rows = 0
     with reading(file.path), open(file.path, "rb") as handle:
         while start < file.size:
@@ -79,22 +154,23 @@ def cut_lines(file: InputFile, size: int) -> list[FilePart]:
             rest = handle.readline() if position < file.size and not block.endswith(b"\n") else b""
             position += len(rest)
             seen += rest.endswith(b"\n")
-            pieces.append(FilePart(file, start, position, rows + 1))
+            ranges.append(FileRange(file, start, position, rows + 1))
             rows += seen
             start = position
-    return pieces
+    return ranges
 
 
-def lines(piece: FilePart) -> Iterator[tuple[int, bytes]]:
-    """Row number and bytes of every line of a piece, line ends removed."""
-    path = piece.file.path
+def lines(file_range: FileRange) -> Iterator[tuple[int, bytes]]:
+    """Yield row number and bytes of every line, without line ends."""
+    path = file_range.file.path
     with reading(path), open_bytes(path) as handle:
-        whole = is_compressed(path)
-        if piece.start:
-            handle.seek(piece.start)
-        left = piece.stop - piece.start
-        row = piece.first_row
-        while whole or left > 0:
+        # A compressed file is one range, and its size says nothing about the text in it.
+        to_the_end = _compressed(path)
+        if file_range.start:
+            handle.seek(file_range.start)
+        left = file_range.stop - file_range.start
+        row = file_range.first_row
+        while to_the_end or left > 0:
             line = handle.readline()
             if not line:
                 return
@@ -106,7 +182,7 @@ def lines(piece: FilePart) -> Iterator[tuple[int, bytes]]:
 
 
 def decode(data: bytes, encoding: str, *, path: Path, row: int) -> str:
-    """Decode bytes that begin at a row of a file; the error names the line and the place in it."""
+    """Decode bytes that begin at a row of a file. An error names the line and the byte in it."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -118,90 +194,3 @@ def decode(data: bytes, encoding: str, *, path: Path, row: int) -> str:
             where=f"{path}:{line}",
             fix="Convert the file to UTF-8, or set the source's encoding (often 'latin-1' or 'cp1252')",
         ) from None
-
-
-def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
-    """Every file of every source, in the order that decides which copy of a document is the first."""
-    endings = {ending: name for name in READERS.names() for ending in READERS.get(name).endings}
-    files: list[InputFile] = []
-    seen: set[str] = set()
-    for index, source in enumerate(sources):
-        if source.reader is not None:
-            READERS.get(source.reader)
-        for given in source.files:
-            for path, name, asked in _expand(given):
-                reader = source.reader or _reader(path, endings)
-                if reader is None and asked:
-                    raise InputError(
-                        "no reader for this kind of file",
-                        where=path,
-                        fix=f"Set the source's reader to one of: {', '.join(READERS.names())}",
-                    )
-                real = os.path.realpath(path)
-                if reader is None or real in seen:
-                    continue
-                seen.add(real)
-                with reading(path):
-                    size = path.stat().st_size
-                files.append(InputFile(path, name, index, _source_name(source, path, reader), reader, size))
-    if not files:
-        raise InputError(
-            "no file to read", where=sources[0].files[0], fix=f"Known endings: {', '.join(sorted(endings))}"
-        )
-    return files
-
-
-def names_digest(files: Sequence[InputFile]) -> str:
-    """A hash of the names: they end up in ids, so they are part of what the corpus is made of."""
-    names = [[file.name, file.source, file.source_name, file.reader] for file in files]
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
-
-
-def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
-    """Path, name and whether it was asked for by name (and so must be readable) of every file behind one given path."""
-    path = Path(given).expanduser()
-    if path.is_dir():
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted(names):
-                if not name.startswith("."):
-                    found = Path(folder) / name
-                    yield found, _name(found, path), False
-    elif path.exists():
-        yield path, _name(path, path.parent), True
-    elif glob.has_magic(str(path)):
-        root = Path(*_before_magic(path.parts))
-        matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
-        found_files = sorted(match for match in matches if match.is_file())
-        if not found_files:
-            raise InputError("no file matches", where=given, fix="Check the pattern")
-        for found in found_files:
-            yield found, _name(found, root), True
-    else:
-        raise InputError("no such file or folder", where=given, fix="Check the path")
-
-
-def _before_magic(parts: tuple[str, ...]) -> Iterator[str]:
-    for part in parts[:-1]:
-        if glob.has_magic(part):
-            return
-        yield part
-
-
-def _name(path: Path, root: Path) -> str:
-    # A file name need not be valid UTF-8, an id must be.
-    return os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "replace")
-
-
-def _reader(path: Path, endings: dict[str, str]) -> str | None:
-    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
-    return endings.get(plain.suffix.lower())
-
-
-def _source_name(source: CorpusSource, path: Path, reader: str) -> str:
-    """A file of many documents is a source of its own; files with one document each belong to their folder."""
-    if source.name is not None:
-        return source.name
-    one_document = reader == "text" and source.unit == "file"
-    name = path.resolve().parent.name if one_document else path.name.split(".")[0]
-    return "".join(character if character.isalnum() or character in "._+-" else "-" for character in name) or "source"

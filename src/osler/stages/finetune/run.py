@@ -12,6 +12,7 @@ from torch import nn
 
 from osler.artifacts.bundle import Bundle, BundleSpec
 from osler.artifacts.task_folder import TaskFolder
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress, training_status
 from osler.core.errors import RecipeError
@@ -33,7 +34,6 @@ from osler.stages.finetune.teacher import soft_labels, teacher_digest
 from osler.tasks.instances.base import Builder, Instance, make_builder
 from osler.tasks.leakage import HeldOut, without_leaks
 from osler.text.document import Record
-from osler.text.subwords import SubwordTokenizer
 from osler.train.loop import StepReport, train
 from osler.train.source import EpochSource
 from osler.train.stats import BestOf
@@ -123,7 +123,7 @@ class _Finetuning:
             length = min(recipe.max_length, encoder.max_length)
             # The same share of the window where the encoder takes less than the recipe says.
             spec = BundleSpec(max_length=length, overlap=recipe.overlap * length // recipe.max_length, heads=heads)
-        self.bundle = Bundle(MultiHeadModel(encoder), SubwordTokenizer.load(folder), spec)
+        self.bundle = Bundle(MultiHeadModel(encoder), Tokenizer.open(folder), spec)
         if recipe.add_to:
             self.bundle.model.load_heads(recipe.add_to)
         for name in heads:

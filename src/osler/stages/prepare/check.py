@@ -1,9 +1,9 @@
-"""Check prepared tasks: counts, offsets and records that occur twice."""
+"""Check prepared tasks: counts, offsets and shared records."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -14,12 +14,17 @@ from osler.tasks.leakage import Fingerprint, SharedRecords, fingerprint, overlap
 from osler.tasks.records import RecordCounts
 from osler.text.document import Document
 
+# Keys of `TaskReport.offsets`, which `osler tasks check --json` writes.
+_BLANK = "on blanks alone"
+_BLANK_EDGE = "with blanks at an edge"
+_MISMATCH = "whose own text differs from the text there"
+
 Verdict = Literal["equal", "explained", "differs", "synthetic", "not stated"]
 
 
 @dataclass(frozen=True)
 class CountLine:
-    """One number of one split: as read here, as the card pins it and as the paper has it."""
+    """One number of one split: as read here, as stated on the card, and as published."""
 
     split: str
     number: str
@@ -32,7 +37,7 @@ class CountLine:
 
 @dataclass
 class TaskReport:
-    """What was found in one task."""
+    """Result for one task."""
 
     task: str
     lines: list[CountLine] = field(default_factory=list)
@@ -42,17 +47,17 @@ class TaskReport:
     absent: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     synthetic: bool = False
-    """Whether the files were made up by osler: their numbers are then no one's."""
+    """Whether osler generated the files: their counts then differ from the published ones."""
 
     @property
     def sound(self) -> bool:
-        """Whether every number is as stated or explained, and every mention lies on text."""
-        return all(line.verdict != "differs" for line in self.lines) and not self.offsets["on blanks alone"]
+        """Whether every number is as stated or explained, and no mention covers whitespace only."""
+        return all(line.verdict != "differs" for line in self.lines) and not self.offsets[_BLANK]
 
 
 @dataclass
-class Report:
-    """What was found in all tasks: each by itself, and the records they share."""
+class CheckReport:
+    """Results for all tasks, and the records they share within and across tasks."""
 
     tasks: list[TaskReport]
     within: list[SharedRecords]
@@ -60,11 +65,9 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether every task is."""
         return all(task.sound for task in self.tasks)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
         return {
             "sound": self.sound,
             "tasks": [{**asdict(task), "sound": task.sound} for task in self.tasks],
@@ -73,8 +76,8 @@ class Report:
         }
 
 
-def check(tasks: Sequence[TaskFolder], *, leakage: bool = True) -> Report:
-    """Check tasks one by one, and all against each other."""
+def check(tasks: Sequence[TaskFolder], *, leakage: bool = True) -> CheckReport:
+    """Check each task, and with `leakage` compare all of them with each other."""
     prints: dict[str, list[Fingerprint]] = {}
     reports = []
     for task in tasks:
@@ -82,50 +85,45 @@ def check(tasks: Sequence[TaskFolder], *, leakage: bool = True) -> Report:
         reports.append(_check_task(task, prints if leakage else None))
     reports += _fold_totals([task.card for task in tasks], reports)
     if not leakage:
-        return Report(reports, [], [])
+        return CheckReport(reports, [], [])
     shared = overlaps(prints, _pairs(tasks))
     own = [item for item in shared if item.of.split("/")[0] == item.within.split("/")[0]]
-    return Report(reports, own, [item for item in shared if item not in own])
+    return CheckReport(reports, own, [item for item in shared if item not in own])
 
 
 def _check_task(task: TaskFolder, prints: dict[str, list[Fingerprint]] | None) -> TaskReport:
-    card, manifest = task.card, task.artifact.manifest
-    offsets: Counter[str] = Counter({"mentions": 0, "on blanks alone": 0, "with blanks at an edge": 0})
-    report = TaskReport(card.name, problems=manifest.counts.get("problems", {}))
-    report.left_out = manifest.counts.get("left_out", {})
-    report.absent = manifest.counts.get("absent", [])
+    card, counts = task.card, task.artifact.manifest.counts
+    report = TaskReport(
+        card.name,
+        problems=counts.get("problems", {}),
+        left_out=counts.get("left_out", {}),
+        absent=counts.get("absent", []),
+        offsets={"mentions": 0, _BLANK: 0, _BLANK_EDGE: 0},
+        synthetic=bool(counts.get("synthetic")),
+    )
     for split in task.splits:
-        tally = RecordCounts(card.kind)
+        found = RecordCounts(card.kind)
         for record in task.stream(split):
-            tally.add(record)
+            found.add(record)
             if isinstance(record, Document):
-                _check_offsets(record, offsets)
+                # Bounds and references were checked when the document was made; here, that mentions cover words.
+                for span in record.spans:
+                    text = record.text[span.start : span.end]
+                    report.offsets["mentions"] += 1
+                    report.offsets[_BLANK] += not text.strip()
+                    report.offsets[_BLANK_EDGE] += text != text.strip()
             if prints is not None:
                 prints.setdefault(f"{card.name}/{split}", []).append(fingerprint(record))
-        report.splits[split] = tally.as_dict()
-    mismatches = sum(kinds.get("text-mismatch", 0) for kinds in report.problems.values())
-    offsets["whose own text differs from the text there"] = mismatches
-    report.offsets = dict(offsets)
-    report.synthetic = bool(manifest.counts.get("synthetic"))
-    lines = _lines(card, report.splits)
-    report.lines = [replace(line, verdict="synthetic") if _made_up(report, line) else line for line in lines]
+        report.splits[split] = found.as_dict()
+    report.offsets[_MISMATCH] = sum(kinds.get("text-mismatch", 0) for kinds in report.problems.values())
+    for line in _lines(card, report.splits):
+        made_up = report.synthetic and line.verdict in ("differs", "explained")
+        report.lines.append(replace(line, verdict="synthetic") if made_up else line)
     return report
 
 
-def _made_up(report: TaskReport, line: CountLine) -> bool:
-    return report.synthetic and line.verdict in ("differs", "explained")
-
-
-def _check_offsets(document: Document, offsets: Counter[str]) -> None:
-    """Bounds and references were checked when the document was made; here, that mentions lie on words."""
-    for span in document.spans:
-        text = document.text[span.start : span.end]
-        offsets["mentions"] += 1
-        offsets["on blanks alone"] += not text.strip()
-        offsets["with blanks at an edge"] += text != text.strip()
-
-
 def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[CountLine]:
+    """Yield every number that is stated or worth showing, split by split."""
     stated: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     paper = card.paper.splits if card.paper else {}
     for column, source in (("card", card.counts), ("paper", paper)):
@@ -155,7 +153,7 @@ def _line(card: TaskCard, key: str, number: str, here: int, columns: Mapping[str
     if pinned is not None and pinned != here:
         verdict = "differs"
     elif printed is not None and printed != here:
-        # The explanation is about the official files: it holds where these have the number that the card pins.
+        # The explanation is about the official files: it holds if their count is the one on the card.
         verdict = "explained" if reason and pinned is not None else "differs"
     return CountLine(key, number, here, pinned, printed, verdict, reason if printed not in (None, here) else None)
 
@@ -167,7 +165,7 @@ def _number(counts: Mapping[str, Any], number: str) -> int:
 
 
 def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> list[TaskReport]:
-    """For a task given in all its folds: the test sets together, beside the paper's total."""
+    """For tasks with all folds present: compare the sum over their test sets with the published total."""
     groups: dict[str, list[tuple[TaskCard, TaskReport]]] = defaultdict(list)
     for card, report in zip(cards, reports, strict=True):
         if card.fold is not None:
@@ -178,7 +176,7 @@ def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> li
         stated = (card.paper.splits if card.paper else {}).get("folds", ExpectedCounts()).stated()
         if not stated or len({member.fold for member, _ in members}) < card.folds:
             continue
-        total = TaskReport(f"{name} (all folds)", offsets={"on blanks alone": 0})
+        total = TaskReport(f"{name} (all folds)", offsets={_BLANK: 0})
         for number, value in stated.items():
             here = sum(_number(report.splits["test"], number) for _, report in members)
             total.lines.append(_line(card, "folds", number, here, {"paper": value}))
@@ -187,7 +185,7 @@ def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> li
 
 
 def _pairs(tasks: Sequence[TaskFolder]) -> Iterator[tuple[str, str]]:
-    """Splits of one task against each other; every task's training split against what the others hold out."""
+    """Yield which splits to compare: those of one task, and each training split with what other tasks hold out."""
     for task in tasks:
         names = [f"{task.card.name}/{split}" for split in task.splits]
         yield from itertools.combinations(names, 2)

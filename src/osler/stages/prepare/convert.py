@@ -1,4 +1,4 @@
-"""Convert annotation files from any format osler reads to any format it writes."""
+"""Convert annotation files between formats."""
 
 from __future__ import annotations
 
@@ -8,116 +8,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field
-
-from osler.core.config import Recipe, runtime
 from osler.core.console import progress
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, writing
 from osler.core.files import locked, remove_tree, write_json
 from osler.formats.base import Format, Problems, configure
 from osler.formats.registry import FORMATS, detect_formats, get_format
+from osler.stages.prepare.config import ConvertRecipe
 from osler.text.document import Document, Record, Relation, Span, TextPair
-
-
-class ConvertRecipe(Recipe):
-    """Which files, from which format, to which."""
-
-    input: Path = runtime()
-    """A file, a folder or an archive."""
-    from_format: str | None = None
-    """The format of the input; seen from its files where it is left out."""
-    to_format: str
-    tolerant: bool = False
-    """Count defects of the input and go on, instead of stopping at the first."""
-    read: dict[str, Any] = Field(default_factory=dict)
-    """Options of the format that is read, such as `unit` of conll or the column names of csv."""
-    write: dict[str, Any] = Field(default_factory=dict)
-    """Options of the format that is written, such as `scheme` of conll."""
-
-
-_TEXT = "Aspirin and warfarin"
-_NOTE = Document("out-1", _TEXT)
-_PAIR = TextPair("out-1", "He rests .", "He runs .")
-
-
-def _spans(label: str, **attributes: str) -> tuple[Span, Span]:
-    return (
-        Span.at(0, 7, label, id="T1", attributes=attributes),
-        Span.at(12, 20, label, id="T2", attributes=attributes),
-    )
-
-
-def _related(**attributes: str) -> Document:
-    return _NOTE.with_(spans=_spans("drug", **attributes), relations=(Relation("effect", "T1", "T2", "R1"),))
-
-
-_WHOLE = Span.at(0, len(_TEXT), "drug", id="T1")
-_PROBES: Mapping[str, tuple[Record, ...]] = {
-    "texts": (_NOTE, _NOTE.with_(labels=("1",))),
-    "spans": (*(_NOTE.with_(spans=_spans(label)) for label in ("drug", "GENE", "Species")),),
-    "discontinuous spans": tuple(
-        _NOTE.with_(spans=(Span(((0, 7), (12, 20)), label, "T1"),)) for label in ("drug", "Species")
-    ),
-    "relations": (_related(), _related(concept="D1")),
-    "attributes": tuple(_NOTE.with_(spans=_spans("drug", **{key: "1"})) for key in ("note", "element")),
-    "scores": (_NOTE.with_(spans=(Span.at(0, 7, "drug", id="T1", score=0.5),)),),
-    "labels": (
-        _NOTE.with_(labels=("1",)),
-        _NOTE.with_(labels=("D:a1",)),
-        _NOTE.with_(spans=(_WHOLE,), labels=("drug",)),
-    ),
-    "values": (_NOTE.with_(value=1.0),),
-    "meta": (_NOTE.with_(meta={"note": "x"}),),
-    "pairs": (_PAIR,),
-    "pair labels": (_PAIR.with_(labels=("yes",)),),
-    "pair values": (_PAIR.with_(value=1.0),),
-    "pair meta": (_PAIR.with_(meta={"note": "x"}),),
-}
-# Reasons that are about the shape of a record, not about the thing asked for.
-_SHAPE = {"ids renamed", "labels rewritten"}
-
-
-@dataclass(frozen=True)
-class Capability:
-    """One format for a list: what it is, how it is written, what it can hold."""
-
-    name: str
-    description: str
-    layout: str
-    writable: bool
-    holds: tuple[str, ...]
-
-
-def capabilities() -> Iterator[Capability]:
-    """Every format osler knows, plug-ins too."""
-    for name in FORMATS.names():
-        format_ = get_format(name)
-        writable = any(_lost(format_, probe) is not None for probe in (_NOTE, _PAIR))
-        holds = tuple(thing for thing, probes in _PROBES.items() if any(_held(format_, probe) for probe in probes))
-        yield Capability(name, format_.description, format_.layout, writable, holds)
-
-
-def _held(format_: Format, record: Record) -> bool:
-    lost = _lost(format_, record)
-    return lost is not None and not lost - _SHAPE
-
-
-def _lost(format_: Format, record: Record) -> set[str] | None:
-    """The reasons of a loss; None where the format refuses to write at all."""
-    with tempfile.TemporaryDirectory() as folder:
-        name = "out" if format_.layout == "folder" else f"out{format_.suffixes[0]}"
-        try:
-            loss = format_.write([record], Path(folder) / name)
-        except (OslerError, NotImplementedError):
-            return None
-        return {reason for reason, count in loss.counts.items() if count}
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was written: how much of what, what the target could not hold, what was wrong with the input."""
+    """Result of a conversion: counts of what was written, what the target could not hold, defects of the input."""
 
     path: Path
     counts: dict[str, int]
@@ -127,14 +30,14 @@ class Conversion:
 
 
 def plan(recipe: ConvertRecipe, out: Path) -> list[str]:
-    """What `run` will do, for a person."""
+    """Describe what `run` will do."""
     source, target = _source(recipe), _target(recipe)
-    seen = "" if recipe.from_format else " (seen from its files)"
+    seen = "" if recipe.from_format else " (detected)"
     return [f"read {recipe.input} as {source.name}{seen}", f"write {target.name}, a {target.layout}, to {out}"]
 
 
 def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
-    """Convert, and say what was lost."""
+    """Convert the input and return what was written and lost."""
     source, target = _source(recipe), _target(recipe)
     out = Path(os.path.abspath(out))
     _check_place(recipe.input, out, target, force=force)
@@ -143,20 +46,23 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
     work = out.with_name(f".{out.name}.partial")
     lock = out.with_name(f".{out.name}.lock")
     with locked(lock, out), writing(out):
-        # What a killed run left is of no use: the input is read again from its start.
+        # Remove what a killed run left: the input is read again from its start.
         remove_tree(work)
         work.mkdir(parents=True)
         try:
-            # Some formats make ids of the file's own name, so the file has its final name from the start.
+            # Some formats derive ids from the file name, so the file must have its final name from the start.
             loss = target.write(_counted(source.read(recipe.input, problems=problems), counts), work / out.name)
             if not counts["records"]:
-                raise InputError(
-                    f"nothing to read as {source.name}", where=recipe.input, fix="Check --from and the path"
-                )
+                fix = "Check --from and the path"
+                raise InputError(f"no {source.name} records found", where=recipe.input, fix=fix)
             if loss.counts.get("documents", 0) + loss.counts.get("text pairs", 0) == counts["records"]:
                 kind = "pairs of texts" if counts["documents"] else "single texts"
-                raise RecipeError(f"{target.name} holds only {kind}, and the input has none", where=recipe.input)
-            _move_into_place(work, out)
+                raise RecipeError(
+                    f"{target.name} holds {kind} only, and the input has none of them", where=recipe.input
+                )
+            if out.is_dir():
+                os.rename(out, work / f"{out.name}.old")
+            os.replace(work / out.name, out)
         finally:
             remove_tree(work)
             lock.unlink(missing_ok=True)
@@ -174,9 +80,9 @@ def _source(recipe: ConvertRecipe) -> Format:
     if len(found) == 1:
         return configure(get_format(found[0]), recipe.read)
     if found:
-        problem, fix = f"this could be {' or '.join(found)}", "Say which with --from"
+        problem, fix = f"the input could be {' or '.join(found)}", "Choose one with --from"
     else:
-        problem, fix = "no format osler knows looks like this", "Name it with --from: see `osler convert --list`"
+        problem, fix = "no known format matches the input", "Name it with --from: see `osler convert --list`"
     raise InputError(problem, where=recipe.input, fix=fix)
 
 
@@ -185,29 +91,18 @@ def _target(recipe: ConvertRecipe) -> Format:
 
 
 def _check_place(source: Path, out: Path, target: Format, *, force: bool) -> None:
-    resolved = source.resolve()
-    if resolved.is_relative_to(out.resolve()):
-        raise RecipeError("the input lies in --out and would be replaced", where=out, fix="Choose another --out")
+    if source.resolve().is_relative_to(out.resolve()):
+        raise RecipeError("the input is inside --out and would be replaced", where=out, fix="Choose another --out")
     if not out.exists() or (target.layout == "folder" and out.is_dir() and not any(out.iterdir())):
         return
     if target.layout == "file" and out.is_dir():
-        example = out / f"{source.stem}{target.suffixes[0]}"
-        raise OutputError(
-            f"{target.name} is one file and this is a folder", where=out, fix=f"Give a file, say {example}"
-        )
+        fix = f"Give a file name such as {out / f'{source.stem}{target.suffixes[0]}'}"
+        raise OutputError(f"{target.name} is one file, but --out is a folder", where=out, fix=fix)
     if not force:
-        raise OutputError("something is there", where=out, fix="Choose another --out, or replace it with --force")
-    # A folder is replaced only where it holds what would be written: a mistyped --out must not cost somebody's files.
+        raise OutputError("--out already exists", where=out, fix="Choose another --out, or replace it with --force")
+    # Replace a folder only if it holds the target format: a mistyped --out must not delete other files.
     if target.layout == "folder" and not (out.is_dir() and target.detect(out)):
-        raise OutputError(
-            f"what is there is not {target.name}, so it is not replaced", where=out, fix="Remove it yourself"
-        )
-
-
-def _move_into_place(work: Path, out: Path) -> None:
-    if out.is_dir():
-        os.rename(out, work / f"{out.name}.old")
-    os.replace(work / out.name, out)
+        raise OutputError(f"--out does not hold {target.name}, so it is not replaced", where=out, fix="Remove it first")
 
 
 def _counted(records: Iterable[Record], counts: Counter[str]) -> Iterator[Record]:
@@ -229,7 +124,7 @@ def _counted(records: Iterable[Record], counts: Counter[str]) -> Iterator[Record
 def _write_report(
     out: Path, source: Format, target: Format, counts: Counter[str], lost: dict[str, int], defects: dict[str, int]
 ) -> Path | None:
-    """Write what was lost beside the result; a report of an earlier conversion must not outlive it."""
+    """Write the losses and defects next to the result, or remove the report of an earlier conversion."""
     path = out.with_name(f"{out.name}.loss.json")
     if not lost and not defects:
         path.unlink(missing_ok=True)
@@ -237,3 +132,81 @@ def _write_report(
     found = {"from": source.name, "to": target.name, "records": counts["records"], "lost": lost, "defects": defects}
     write_json(path, found)
     return path
+
+
+_TEXT = "Aspirin and warfarin"
+_NOTE = Document("out-1", _TEXT)
+_PAIR = TextPair("out-1", "He rests .", "He runs .")
+
+
+def _spans(label: str, **attributes: str) -> tuple[Span, Span]:
+    return (
+        Span.at(0, 7, label, id="T1", attributes=attributes),
+        Span.at(12, 20, label, id="T2", attributes=attributes),
+    )
+
+
+def _related(**attributes: str) -> Document:
+    return _NOTE.with_(spans=_spans("drug", **attributes), relations=(Relation("effect", "T1", "T2", "R1"),))
+
+
+_ALL_TEXT = Span.at(0, len(_TEXT), "drug", id="T1")
+_PROBES: Mapping[str, tuple[Record, ...]] = {
+    "texts": (_NOTE, _NOTE.with_(labels=("1",))),
+    "spans": (*(_NOTE.with_(spans=_spans(label)) for label in ("drug", "GENE", "Species")),),
+    "discontinuous spans": tuple(
+        _NOTE.with_(spans=(Span(((0, 7), (12, 20)), label, "T1"),)) for label in ("drug", "Species")
+    ),
+    "relations": (_related(), _related(concept="D1")),
+    "attributes": tuple(_NOTE.with_(spans=_spans("drug", **{key: "1"})) for key in ("note", "element")),
+    "scores": (_NOTE.with_(spans=(Span.at(0, 7, "drug", id="T1", score=0.5),)),),
+    "labels": (
+        _NOTE.with_(labels=("1",)),
+        _NOTE.with_(labels=("D:a1",)),
+        _NOTE.with_(spans=(_ALL_TEXT,), labels=("drug",)),
+    ),
+    "values": (_NOTE.with_(value=1.0),),
+    "meta": (_NOTE.with_(meta={"note": "x"}),),
+    "pairs": (_PAIR,),
+    "pair labels": (_PAIR.with_(labels=("yes",)),),
+    "pair values": (_PAIR.with_(value=1.0),),
+    "pair meta": (_PAIR.with_(meta={"note": "x"}),),
+}
+# Losses that concern the form of a probe, not the thing it asks for.
+_SHAPE = {"ids renamed", "labels rewritten"}
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One format for the list: what it is, how it is written, what it can hold."""
+
+    name: str
+    description: str
+    layout: str
+    writable: bool
+    holds: tuple[str, ...]
+
+
+def capabilities() -> Iterator[Capability]:
+    """Yield every format, including plug-ins. What it holds is found by writing small records with it."""
+    for name in FORMATS.names():
+        format_ = get_format(name)
+        writable = any(_lost(format_, probe) is not None for probe in (_NOTE, _PAIR))
+        holds = tuple(thing for thing, probes in _PROBES.items() if any(_held(format_, probe) for probe in probes))
+        yield Capability(name, format_.description, format_.layout, writable, holds)
+
+
+def _held(format_: Format, record: Record) -> bool:
+    lost = _lost(format_, record)
+    return lost is not None and not lost - _SHAPE
+
+
+def _lost(format_: Format, record: Record) -> set[str] | None:
+    """Return the reasons of a loss, or None if the format refuses to write the record."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = "out" if format_.layout == "folder" else f"out{format_.suffixes[0]}"
+        try:
+            loss = format_.write([record], Path(folder) / name)
+        except (OslerError, NotImplementedError):
+            return None
+        return {reason for reason, count in loss.counts.items() if count}

@@ -1,4 +1,4 @@
-"""Write a card for a user's own annotated files."""
+"""Write a task card for a user's own annotated files."""
 
 from __future__ import annotations
 
@@ -9,25 +9,23 @@ from pathlib import Path
 from typing import Any, get_args
 
 import tomli_w
-from pydantic import Field
 
-from osler.core.config import Recipe, runtime, validate
+from osler.core.config import validate
 from osler.core.errors import InputError, RecipeError
-from osler.formats.base import Kind as Defect
-from osler.formats.base import Problems, configure
+from osler.formats.base import Defect, Problems, configure
 from osler.formats.registry import detect_formats, get_format
 from osler.formats.sources import SourceTree
-from osler.stages.prepare.survey import SHARES, Guess, SplitPlan, Survey, plan_splits
+from osler.stages.prepare.config import DiscoverRecipe
+from osler.stages.prepare.survey import SHARES, SplitPlan, Survey, plan_splits
 from osler.tasks.card import ExpectedCounts, Kind, TaskCard
 from osler.tasks.records import Narrow, RecordCounts
 from osler.tasks.sources import open_source
-from osler.tasks.sources.files import Located
 
 _WIDTH = 100
-MANY = 300
-"""Past so many labels (a code system) the card does not list them; they are read from the data when it is prepared."""
+_MANY = 300
+"""With more labels than this (a code system), the card reads them from the data instead of listing them."""
 
-_WHAT = {
+_TITLES = {
     Kind.TAGGING: "Mentions",
     Kind.RELATION: "Relations",
     Kind.CLASSIFICATION: "One label for each {unit}",
@@ -43,159 +41,6 @@ _PROTOCOLS: Mapping[Kind, tuple[str, str, str]] = {
 }
 
 
-def draft_card(
-    name: str,
-    kind: Kind,
-    survey: Survey,
-    plan: SplitPlan,
-    format_name: str,
-    options: Mapping[str, Any],
-    *,
-    counts: Mapping[str, Mapping[str, Any]] | None = None,
-    problems: Mapping[str, Mapping[str, int]] | None = None,
-) -> str:
-    """The text of a card; counts and known defects are added once the card was tried."""
-    guess = survey.language.guess()
-    protocol = _PROTOCOLS[kind][0]
-    unit = "pair" if survey.pairs else "text"
-    parts = [
-        "# A task of your own. Every value may be edited; `osler tasks check` compares the counts at the end.\n",
-        _toml(name=name, title=f"{_WHAT[kind].format(unit=unit)} in {name}", kind=kind.value),
-    ]
-    if survey.pairs:
-        parts.append(_toml(record="pair"))
-    parts += _language(guess)
-    parts.append(_comment("clinical or biomedical, for lists."))
-    parts.append(_toml(domain="clinical"))
-    parts += _labels(kind, survey)
-    if (place := survey.sentence_source()) != "split":
-        parts.append(_comment("Where a sentence ends: split (osler's splitter), lines, or meta (as the corpus says)."))
-        parts.append(_toml(sentences=place))
-    parts.append(_comment("For readers of your results."))
-    parts.append(_toml(licence="unknown", access="", citation=""))
-    if problems:
-        parts.append(_comment("Defects of the files that were found and are accepted; more of them is an error."))
-        parts.append(_toml(known_problems={split: dict(found) for split, found in problems.items()}))
-    parts.append(_comment("The protocol used where none is named."))
-    parts.append(_toml(protocol=protocol))
-    parts += _source(survey, plan, format_name, options)
-    parts.append(_protocol(kind, survey))
-    if counts:
-        parts.append(_comment("What was found when this card was written."))
-        parts.append(tomli_w.dumps({"counts": counts}))
-    return "".join(parts)
-
-
-def read_draft(text: str, where: str) -> TaskCard:
-    """The card a text makes."""
-    return validate(TaskCard, tomllib.loads(text), where=where)
-
-
-def _language(guess: Guess) -> list[str]:
-    return [_comment(f"A guess: {guess}."), _toml(language=guess.language)]
-
-
-def _labels(kind: Kind, survey: Survey) -> list[str]:
-    found = survey.task_labels(kind)
-    parts: list[str] = []
-    if found and len(found) > MANY and kind is not Kind.RELATION:
-        parts.append(
-            _comment(f"There are {len(found):,} labels; they are read from the data when the task is prepared.")
-        )
-        parts.append(_toml(discover_labels=True))
-    elif found:
-        parts.append(_comment('Take out what the model should not learn; `label_map = { old = "new" }` renames.'))
-        parts.append(_toml(labels=sorted(found)))
-    if kind is Kind.RELATION:
-        parts.append(_comment("Which mentions may be head and tail of a relation, as they occur."))
-        parts.append(_toml(pairs=[list(pair) for pair in sorted(survey.arguments)]))
-        parts.append(_comment("The name of `no relation`; and whether head and tail may change places."))
-        parts.append(_toml(negative="none" if "false" in found else "false", symmetric=False))
-    if kind is Kind.REGRESSION and survey.pairs:
-        parts.append(_comment("Whether the two texts may change places, as they may in similarity."))
-        parts.append(_toml(symmetric=True))
-    return parts
-
-
-def _source(survey: Survey, plan: SplitPlan, format_name: str, options: Mapping[str, Any]) -> list[str]:
-    source: dict[str, Any] = {"reader": "files", "format": format_name}
-    if options:
-        source["options"] = dict(options)
-    parts = [_comment(f"Where the records are. Splits were seen from: {plan.how}."), "[source]\n", _toml(**source)]
-    for split in ("train", "dev", "test"):
-        if split in plan.files:
-            parts.append(f"\n[source.splits.{split}]\n" + _toml(files=list(plan.files[split])))
-    for split in plan.carved:
-        share = SHARES[split]
-        note = f"No files of a {split} set were seen: {share:.0%} of train, drawn by a hash, groups kept together."
-        parts.append(_comment(note))
-        carve = {"of": "train", "share": share, "seed": 0, "by": survey.group()}
-        parts.append(f"[source.splits.{split}]\n" + _toml(carve=carve))
-    return parts
-
-
-def _protocol(kind: Kind, survey: Survey) -> str:
-    name, metric, description = _PROTOCOLS[kind]
-    values: dict[str, Any] = {"metric": metric, "description": description}
-    comment = "\n"
-    if kind is Kind.RELATION:
-        values["candidates"] = survey.candidates()
-        crossing = f"{survey.crossing:,} of {survey.relations.total():,} relations here do"
-        comment = _comment(f"`candidates` may be sentence, or document where relations cross sentences: {crossing}.")
-    if kind is Kind.CLASSIFICATION and survey.unlabelled:
-        values["records"] = "labelled"
-        comment = _comment(f"{survey.unlabelled:,} records have no label and take no part.")
-    return f"{comment}[protocols.{name}]\n{_toml(**values)}"
-
-
-def _comment(text: str) -> str:
-    return f"\n# {text}\n"
-
-
-def _toml(**values: Any) -> str:
-    """Plain values, lists and inline tables; what holds tables of its own is left to the callers."""
-    return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in values.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return _list([_value(item) for item in value])
-    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
-
-
-def _list(items: list[str]) -> str:
-    """On one line where it fits, else on as few as it needs."""
-    whole = f"[{', '.join(items)}]"
-    if len(whole) <= _WIDTH:
-        return whole
-    lines = [""]
-    for item in items:
-        if lines[-1] and len(lines[-1]) + len(item) > _WIDTH:
-            lines.append("")
-        lines[-1] += f"{item}, "
-    return "[\n" + "".join(f"    {line.rstrip()}\n" for line in lines) + "]"
-
-
-def _key(key: str) -> str:
-    return tomli_w.dumps({key: 0}).removesuffix(" = 0\n")
-
-
-class DiscoverRecipe(Recipe):
-    """What to look at, and what is known beforehand."""
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9\-]*$")
-    source: Path = runtime()
-    """A file, a folder or an archive."""
-    format: str | None = None
-    """The format of the files; seen from them where it is left out."""
-    kind: Kind | None = None
-    """The kind of task, where the data would serve several; else the richest."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the format, such as the names of the columns of a table."""
-
-
 @dataclass(frozen=True)
 class Discovery:
     """A card and what it was made from."""
@@ -209,36 +54,36 @@ class Discovery:
 
 
 def discover(recipe: DiscoverRecipe) -> Discovery:
-    """Make the card of the data in a folder."""
+    """Make a card for the data in a folder."""
     with SourceTree.open(recipe.source) as tree:
         name = recipe.format or _format(tree, recipe.source)
         format_ = configure(get_format(name), recipe.options)
         plan = plan_splits(tree, format_)
         survey = Survey()
-        for names in plan.names.values():
-            part = Located("", {file: file for file in names}).tree(tree)
-            for record in format_.read(part, problems=Problems()):
+        for files in plan.names.values():
+            for record in format_.read(tree.view({file: file for file in files}), problems=Problems()):
                 survey.add(record)
         kind = _kind(recipe, survey)
-        first = draft_card(recipe.name, kind, survey, plan, name, recipe.options)
-        counts, problems = _tried(read_draft(first, recipe.name), tree, recipe.source)
-    text = draft_card(recipe.name, kind, survey, plan, name, recipe.options, counts=counts, problems=problems)
-    return Discovery(read_draft(text, recipe.name), text, plan, survey, counts, problems)
+        draft = _draft(recipe, kind, survey, plan, name, {}, {})
+        counts, problems = _tried(_parsed(draft, recipe.name), tree, recipe.source)
+    text = _draft(recipe, kind, survey, plan, name, counts, problems)
+    return Discovery(_parsed(text, recipe.name), text, plan, survey, counts, problems)
 
 
 def _format(tree: SourceTree, where: Path) -> str:
     found = detect_formats(tree)
     if len(found) == 1:
         return found[0]
-    problem = f"this could be {' or '.join(found)}" if found else "no format osler knows looks like this"
+    problem = f"the files could be {' or '.join(found)}" if found else "no known format matches these files"
     raise InputError(problem, where=where, fix="Name the format with --format: see `osler convert --list`")
 
 
 def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
     if not survey.records:
-        raise InputError("nothing was read", where=recipe.source, fix="Check --format and the files")
+        raise InputError("no records found", where=recipe.source, fix="Check --format and the files")
     if 0 < survey.pairs < survey.records:
-        raise InputError("single texts and pairs of texts are mixed", where=recipe.source, fix="Make two tasks of them")
+        problem = "single texts and pairs of texts are mixed"
+        raise InputError(problem, where=recipe.source, fix="Make one task for each")
     try:
         richest = survey.kind()
     except InputError as error:
@@ -247,14 +92,20 @@ def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
         return richest
     if recipe.kind not in survey.possible():
         possible = ", ".join(survey.possible())
-        raise RecipeError(f"the data does not make a {recipe.kind} task", where=recipe.source, fix=f"Use: {possible}")
+        raise RecipeError(
+            f"the data does not fit a {recipe.kind} task", where=recipe.source, fix=f"Use one of: {possible}"
+        )
     return recipe.kind
+
+
+def _parsed(text: str, where: str) -> TaskCard:
+    return validate(TaskCard, tomllib.loads(text), where=where)
 
 
 def _tried(
     card: TaskCard, tree: SourceTree, where: Path
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, int]]]:
-    """Read everything as `osler tasks prepare` will: counts and defects by split."""
+    """Read everything as `osler tasks prepare` would; return counts and defects by split."""
     tolerant = card.model_copy(update={"tolerated": get_args(Defect)})
     tallies = {split: RecordCounts(card.kind) for split in card.source.splits}
     narrow = Narrow(card)
@@ -262,14 +113,129 @@ def _tried(
         for split, record in source.records():
             tallies[split].add(narrow(record))
         problems: dict[str, dict[str, int]] = source.facts().get("problems", {})
+    # The card states what `osler tasks check` compares; a code system would fill pages.
+    stated = set(ExpectedCounts.model_fields) - ({"labels"} if card.discover_labels else set())
     counts = {}
     for split in ("train", "dev", "test"):
         found = tallies[split].as_dict()
         if not found["documents"]:
-            raise InputError(
-                f"the split {split!r} would be empty", where=where, fix="Give more data, or splits by folder"
-            )
-        # A card states what `osler tasks check` compares; a code system would fill pages.
-        stated = set(ExpectedCounts.model_fields) - ({"labels"} if card.discover_labels else set())
+            problem = f"the split {split!r} would be empty"
+            raise InputError(problem, where=where, fix="Give more data, or put each split into its own folder")
         counts[split] = {key: value for key, value in found.items() if key in stated}
     return counts, problems
+
+
+def _draft(
+    recipe: DiscoverRecipe,
+    kind: Kind,
+    survey: Survey,
+    plan: SplitPlan,
+    format_name: str,
+    counts: Mapping[str, Mapping[str, Any]],
+    problems: Mapping[str, Mapping[str, int]],
+) -> str:
+    """Return the text of a card. Counts and known defects are empty until the card has been tried."""
+    guess = survey.language.guess()
+    title = _TITLES[kind].format(unit="pair" if survey.pairs else "text")
+    parts = [
+        "# Your own task. Edit any value; `osler tasks check` compares the data with the counts at the end.\n",
+        _toml(name=recipe.name, title=f"{title} in {recipe.name}", kind=kind.value),
+    ]
+    if survey.pairs:
+        parts.append(_toml(record="pair"))
+    parts += [_comment(f"A guess: {guess}."), _toml(language=guess.language)]
+    parts += [_comment("clinical or biomedical; for lists of tasks."), _toml(domain="clinical")]
+    parts += _labels(kind, survey)
+    if (place := survey.sentence_source()) != "split":
+        parts.append(_comment("Where sentences end: split (osler's splitter), lines, or meta (as the corpus says)."))
+        parts.append(_toml(sentences=place))
+    parts += [_comment("For readers of your results."), _toml(licence="unknown", access="", citation="")]
+    if problems:
+        parts.append(_comment("Defects found in the files and accepted; more of them is an error."))
+        parts.append(_toml(known_problems={split: dict(found) for split, found in problems.items()}))
+    name, metric, description = _PROTOCOLS[kind]
+    parts += [_comment("The default protocol."), _toml(protocol=name)]
+    parts += _source(recipe, survey, plan, format_name)
+    protocol: dict[str, Any] = {"metric": metric, "description": description}
+    comment = "\n"
+    if kind is Kind.RELATION:
+        protocol["candidates"] = survey.candidates()
+        crossing = f"{survey.crossing:,} of {survey.relations.total():,} relations do"
+        comment = _comment(f"`candidates`: sentence, or document if relations cross sentences ({crossing} here).")
+    if kind is Kind.CLASSIFICATION and survey.unlabelled:
+        protocol["records"] = "labelled"
+        comment = _comment(f"{survey.unlabelled:,} records have no label and are not used.")
+    parts.append(f"{comment}[protocols.{name}]\n{_toml(**protocol)}")
+    if counts:
+        parts += [_comment("Counts at the time this card was written."), tomli_w.dumps({"counts": counts})]
+    return "".join(parts)
+
+
+def _labels(kind: Kind, survey: Survey) -> list[str]:
+    found = survey.task_labels(kind)
+    parts: list[str] = []
+    if found and len(found) > _MANY and kind is not Kind.RELATION:
+        parts.append(_comment(f"There are {len(found):,} labels; they are read from the data at preparation."))
+        parts.append(_toml(discover_labels=True))
+    elif found:
+        parts.append(_comment('Remove labels the model should not predict; `label_map = { old = "new" }` renames.'))
+        parts.append(_toml(labels=sorted(found)))
+    if kind is Kind.RELATION:
+        parts.append(_comment("Labels of the head and tail mentions of relations, as found in the data."))
+        parts.append(_toml(pairs=[list(pair) for pair in sorted(survey.arguments)]))
+        parts.append(_comment("The label for `no relation`; and whether head and tail are interchangeable."))
+        parts.append(_toml(negative="none" if "false" in found else "false", symmetric=False))
+    if kind is Kind.REGRESSION and survey.pairs:
+        parts.append(_comment("Whether the two texts are interchangeable, as in similarity."))
+        parts.append(_toml(symmetric=True))
+    return parts
+
+
+def _source(recipe: DiscoverRecipe, survey: Survey, plan: SplitPlan, format_name: str) -> list[str]:
+    source: dict[str, Any] = {"reader": "files", "format": format_name}
+    if recipe.options:
+        source["options"] = dict(recipe.options)
+    parts = [_comment(f"Where the records are. Splits were recognised by: {plan.how}."), "[source]\n", _toml(**source)]
+    for split in ("train", "dev", "test"):
+        if split in plan.files:
+            parts.append(f"\n[source.splits.{split}]\n" + _toml(files=list(plan.files[split])))
+    for split in plan.carved:
+        share = SHARES[split]
+        parts.append(_comment(f"No {split} files found: {share:.0%} of train, drawn by a hash; groups stay together."))
+        carve = {"of": "train", "share": share, "seed": 0, "by": survey.group()}
+        parts.append(f"[source.splits.{split}]\n" + _toml(carve=carve))
+    return parts
+
+
+def _comment(text: str) -> str:
+    return f"\n# {text}\n"
+
+
+def _toml(**values: Any) -> str:
+    """Write plain values, lists and inline tables. tomli_w would expand each inline table and break each list."""
+    return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in values.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return _list([_value(item) for item in value])
+    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
+
+
+def _list(items: list[str]) -> str:
+    """Write a list on one line if it fits, else on as few lines as possible."""
+    line = f"[{', '.join(items)}]"
+    if len(line) <= _WIDTH:
+        return line
+    lines = [""]
+    for item in items:
+        if lines[-1] and len(lines[-1]) + len(item) > _WIDTH:
+            lines.append("")
+        lines[-1] += f"{item}, "
+    return "[\n" + "".join(f"    {line.rstrip()}\n" for line in lines) + "]"
+
+
+def _key(key: str) -> str:
+    return tomli_w.dumps({key: 0}).removesuffix(" = 0\n")

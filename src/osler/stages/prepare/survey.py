@@ -1,10 +1,10 @@
-"""What annotated files hold: languages, splits and kinds of tasks."""
+"""Find out what annotated files hold: their language, splits and kind of task."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from osler.core.errors import InputError
@@ -14,7 +14,7 @@ from osler.tasks.card import Kind
 from osler.text.document import Document, Record
 from osler.text.sentences import sentences
 
-# Words that the three languages do not share, so that every hit speaks for one of them.
+# Common words that the three languages do not share, so that every hit counts for one of them.
 _COMMON = {
     "en": "the and of to with was for is that were by from at has had are this she he which be or it",
     "es": "el los las del una por con para como fue se al su y lo entre desde sin sobre muy años este",
@@ -22,12 +22,12 @@ _COMMON = {
 }
 _OWNER = {word: language for language, words in _COMMON.items() for word in words.split()}
 _WORD = re.compile(r"[^\W\d_]+")
-NAMES = {"en": "English", "es": "Spanish", "fr": "French"}
+_NAMES = {"en": "English", "es": "Spanish", "fr": "French"}
 
 
 @dataclass(frozen=True)
-class Guess:
-    """The likeliest language, and how many of the common words found are its own."""
+class LanguageGuess:
+    """The most likely language, and how many of the common words found belong to it."""
 
     language: str
     own: int
@@ -35,28 +35,27 @@ class Guess:
 
     def __str__(self) -> str:
         if not self.found:
-            return "no common word of English, Spanish or French was found"
-        return f"{self.own:,} of {self.found:,} common words found are {NAMES[self.language]}"
+            return "no common word of English, Spanish or French found"
+        return f"{self.own:,} of {self.found:,} common words are {_NAMES[self.language]}"
 
 
 class LanguageCount:
-    """Counts common words over the texts it is shown, up to a limit that is plenty."""
+    """Counts common words per language in the first `limit` characters of all texts."""
 
     def __init__(self, limit: int = 200_000) -> None:
         self._left = limit
         self._hits: Counter[str] = Counter()
 
     def add(self, text: str) -> None:
-        """Count the words of a text."""
         if self._left > 0:
             part = text[: self._left]
             self._left -= len(part)
             self._hits.update(_OWNER[word] for word in _WORD.findall(part.lower()) if word in _OWNER)
 
-    def guess(self) -> Guess:
-        """The language with most hits; English where there is none."""
+    def guess(self) -> LanguageGuess:
+        """Return the language with most hits; English if there are none."""
         language = max(_COMMON, key=lambda name: self._hits[name])
-        return Guess(language, self._hits[language], self._hits.total())
+        return LanguageGuess(language, self._hits[language], self._hits.total())
 
 
 _WORDS = {
@@ -66,55 +65,53 @@ _WORDS = {
 }
 _SPLIT_OF = {word: split for split, words in _WORDS.items() for word in words}
 # TrainingSet is two words, TRAIN is one.
-_splits_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-ALL = "**"
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ALL = "**"
 SHARES = {"dev": 0.1, "test": 0.2}
 
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """The files of each split by pattern, the splits to carve out of train, and how this was seen."""
+    """Files of each split, splits to carve out of train, and how they were recognised."""
 
     files: Mapping[str, tuple[str, ...]]
+    """Patterns for the card."""
     names: Mapping[str, tuple[str, ...]]
+    """Files that match them."""
     carved: tuple[str, ...]
     how: str
-    left: tuple[str, ...] = field(default=())
+    left: tuple[str, ...] = ()
     """Files of the format that belong to no split."""
 
 
 def plan_splits(tree: SourceTree, format_: Format) -> SplitPlan:
     """Sort the files of a tree into splits."""
     data = tree.names(*(f"*{suffix}" for suffix in format_.suffixes)) or list(tree)
-    by_folder = {name: _folder_hint(name) for name in data}
-    if _usable(by_folder.values()):
+    # Without a training set, words such as "test" in names mean something else.
+    if any(_split_folder(name)[0] == "train" for name in data):
         return _by_folder(tree, data)
     by_name = {name: _hint(name.rpartition("/")[2]) for name in data}
-    # Names that all speak of training are one set whose name says so, not a split.
-    several = len({*by_name.values()} - {None}) > 1
-    if several and _usable(by_name.values()) and (format_.layout == "file" or all(by_name.values())):
-        found = {s: tuple(name for name in data if by_name[name] == s) for s in _WORDS if s in by_name.values()}
+    hints = {*by_name.values()} - {None}
+    # If all names contain "train", it belongs to the name of the corpus.
+    if len(hints) > 1 and "train" in hints and (format_.layout == "file" or all(by_name.values())):
+        found = {s: tuple(name for name in data if by_name[name] == s) for s in _WORDS if s in hints}
         left = tuple(name for name in data if by_name[name] is None)
         return SplitPlan(found, found, _missing(found), "file names", left)
-    everything = {"train": (ALL,)} if len(data) != 1 else {"train": (data[0],)}
-    return SplitPlan(everything, {"train": tuple(tree)}, _missing(everything), "no name speaks of a split")
-
-
-def _usable(hints: Iterable[str | None]) -> bool:
-    """Without a training set, words in names mean something else."""
-    return "train" in set(hints)
+    everything = {"train": (_ALL,)} if len(data) != 1 else {"train": (data[0],)}
+    how = "no folder or file name mentions a split"
+    return SplitPlan(everything, {"train": tuple(tree)}, _missing(everything), how)
 
 
 def _by_folder(tree: SourceTree, data: list[str]) -> SplitPlan:
     folders: dict[str, dict[str, None]] = {split: {} for split in _WORDS}
     names: dict[str, list[str]] = {split: [] for split in _WORDS}
-    # Files of other kinds in the folder of a split (the texts beside the annotations) belong to it too.
+    # Files of other kinds in the folder of a split, such as the texts next to the annotations, belong to it too.
     for name in tree:
-        split = _folder_hint(name)
-        if split is not None:
-            folders[split][f"{_folder_of(name)}/{ALL}"] = None
+        split, folder = _split_folder(name)
+        if split:
+            folders[split][f"{folder}/{_ALL}"] = None
             names[split].append(name)
-    left = tuple(name for name in data if _folder_hint(name) is None)
+    left = tuple(name for name in data if not _split_folder(name)[0])
     files = {split: tuple(patterns) for split, patterns in folders.items() if patterns}
     return SplitPlan(files, {s: tuple(n) for s, n in names.items() if n}, _missing(files), "folder names", left)
 
@@ -123,32 +120,29 @@ def _missing(files: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(split for split in SHARES if split not in files)
 
 
-def _folder_hint(name: str) -> str | None:
-    """The split the innermost speaking folder of a file speaks for."""
-    hints = [hint for folder in name.split("/")[:-1] if (hint := _hint(folder))]
-    return hints[-1] if hints else None
-
-
-def _folder_of(name: str) -> str:
+def _split_folder(name: str) -> tuple[str, str]:
+    """Return the split of a file and the innermost folder that names it; empty if no folder does."""
     folders = name.split("/")[:-1]
-    depth = max(index for index, folder in enumerate(folders) if _hint(folder))
-    return "/".join(folders[: depth + 1])
+    for depth in range(len(folders), 0, -1):
+        if split := _hint(folders[depth - 1]):
+            return split, "/".join(folders[:depth])
+    return "", ""
 
 
 def _hint(name: str) -> str | None:
-    words = (word.lower() for word in _splits_WORD.findall(name))
+    words = (word.lower() for word in _NAME_PART.findall(name))
     splits = {_SPLIT_OF[word] for word in words if word in _SPLIT_OF}
     return splits.pop() if len(splits) == 1 else None
 
 
 _PATIENT = ("patient", "patient_id", "subject", "subject_id")
 _CROSSING = 0.1
-"""Past this share of relations between sentences, a protocol that looks inside sentences only would be unfair."""
+"""Share of relations across sentences above which a protocol with candidates inside sentences only is unfair."""
 
 
 @dataclass
 class Survey:
-    """Counts over all records, whatever split they are in."""
+    """Counts over the records of all splits."""
 
     records: int = 0
     pairs: int = 0
@@ -167,7 +161,6 @@ class Survey:
     language: LanguageCount = field(default_factory=LanguageCount)
 
     def add(self, record: Record) -> None:
-        """Count one record."""
         self.records += 1
         self.labels.update(record.labels)
         self.several += len(record.labels) > 1
@@ -182,13 +175,11 @@ class Survey:
             return
         self.language.add(record.text)
         self.spans.update(span.label for span in record.spans)
-        if record.relations:
-            self._relate(record)
-
-    def _relate(self, document: Document) -> None:
-        spans = {span.id: span for span in document.spans}
-        starts = [start for start, _ in sentences(document.text)]
-        for relation in document.relations:
+        if not record.relations:
+            return
+        spans = {span.id: span for span in record.spans}
+        starts = [start for start, _ in sentences(record.text)]
+        for relation in record.relations:
             head, tail = spans[relation.head], spans[relation.tail]
             self.relations[relation.label] += 1
             self.arguments[head.label, tail.label] += 1
@@ -196,10 +187,10 @@ class Survey:
             self.crossing += any(first < start <= last for start in starts)
 
     def kind(self) -> Kind:
-        """The kind of task these records make: the richest thing they have."""
+        """Return the kind of task for these records: the richest annotation decides."""
         if self.relations:
             return Kind.RELATION
-        # Spans that repeat the labels of their document are the evidence for them (HoC marks sentences), not mentions.
+        # Spans with the labels of their document are evidence for these labels (HoC marks sentences), not mentions.
         if self.spans and not self.spans.keys() <= self.labels.keys():
             return Kind.TAGGING
         if self.labels:
@@ -209,11 +200,11 @@ class Survey:
         columns = [name for name, count in sorted(self.meta.items()) if count == self.records]
         fix = "Check --format and the files"
         if columns:
-            fix = f"If one of these columns has the labels, name it (--set options.label=NAME): {', '.join(columns)}"
-        raise InputError("no mention, relation, label or value was found, so there is nothing to learn", fix=fix)
+            fix = f"If one of these columns has the labels, name it with --set options.label=NAME: {', '.join(columns)}"
+        raise InputError("no mention, relation, label or value found", fix=fix)
 
     def possible(self) -> list[Kind]:
-        """Every kind of task for which the records have what it needs."""
+        """Return every kind of task that these records could serve."""
         has = {
             Kind.RELATION: self.relations,
             Kind.TAGGING: self.spans,
@@ -224,24 +215,24 @@ class Survey:
         return [kind for kind, there in has.items() if there]
 
     def task_labels(self, kind: Kind) -> Counter[str]:
-        """The labels a task of this kind predicts, with how often they occur."""
+        """Return the labels that a task of this kind predicts, with their counts."""
         if kind is Kind.REGRESSION:
             return Counter()
         return {Kind.TAGGING: self.spans, Kind.RELATION: self.relations}.get(kind, self.labels)
 
     def group(self) -> str:
-        """What keeps records together when a split is carved out: the patient, the first text of a pair, the document."""
+        """Return the key that groups records when a split is carved: the patient, the first text of a pair, or the id."""
         for key in _PATIENT:
             if self.meta[key] == self.records:
                 return f"meta:{key}"
         return "first" if self.pairs == self.records else "id"
 
     def sentence_source(self) -> str:
-        """Where sentences end, in the words of a card."""
+        """Return the card's value of `sentences`."""
         if self.meta["sentences"] == self.records:
             return "meta"
         return "lines" if self.tokenised == self.records else "split"
 
     def candidates(self) -> str:
-        """Whether relations are looked for inside sentences or across the whole document."""
+        """Return the protocol's value of `candidates`."""
         return "document" if self.crossing > _CROSSING * self.relations.total() else "sentence"

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from osler.artifacts.encoder import Encoder
+from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token, inner_width
@@ -21,7 +22,7 @@ from osler.nn.mlm import MaskedLM, check_layers, evenly_spaced, of_layers, with_
 from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
-from osler.text.subwords import SubwordTokenizer, origins
+from osler.text.subwords import origins
 from osler.train.optim import parameter_groups
 
 log = get_logger("osler.pretrain")
@@ -29,11 +30,11 @@ log = get_logger("osler.pretrain")
 
 def load_vocabulary(folder: Path) -> MaskingVocabulary:
     """Load the vocabulary of a tokenizer folder. It must have a mask token and a padding token."""
-    tokens = SubwordTokenizer.load(folder)
+    tokenizer = Tokenizer.open(folder)
     try:
-        return MaskingVocabulary.of(tokens)
+        return MaskingVocabulary.of(tokenizer)
     except ArtifactError as error:
-        raise ArtifactError(error.problem, where=folder / "tokenizer.json", fix=error.fix) from None
+        raise ArtifactError(error.problem, where=folder / TOKENIZER, fix=error.fix) from None
 
 
 def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedLM:
@@ -48,8 +49,8 @@ def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedL
 
     model = load_model(AutoModelForMaskedLM, recipe.start_from)
     if recipe.swap_vocabulary:
-        old = SubwordTokenizer.load(Encoder.open(recipe.start_from).path).tokenizer
-        rows = origins(old, SubwordTokenizer.load(recipe.tokenizer).tokenizer)
+        old = Tokenizer.open(Encoder.open(recipe.start_from).path).tokenizer
+        rows = origins(old, Tokenizer.open(recipe.tokenizer).tokenizer)
         counts = {name: getattr(rows, name) for name in ("special", "kept", "composed", "unknown")}
         log.event("pretrain.vocabulary_swapped", **counts)
         begin_id, end_id = _frame_ids(vocabulary)
@@ -200,7 +201,7 @@ def check_teacher(recipe: PretrainRecipe, settings: Distillation) -> str:
 
 
 def _entries(folder: Path) -> dict[str, int]:
-    return SubwordTokenizer.load(folder).tokenizer.get_vocab(with_added_tokens=True)
+    return Tokenizer.open(folder).tokenizer.get_vocab(with_added_tokens=True)
 
 
 def _differing(known: Mapping[str, int], wanted: Mapping[str, int]) -> int:

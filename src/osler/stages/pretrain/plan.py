@@ -12,6 +12,7 @@ import numpy as np
 
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder, describe_shape
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.config import runtime
 from osler.core.console import duration, flop_count, flop_rate
 from osler.core.errors import InputError, RecipeError
@@ -23,7 +24,6 @@ from osler.stages.pretrain.data import source_weights
 from osler.stages.pretrain.model import ModelSize, load_vocabulary, model_size
 from osler.stages.pretrain.probe import Probe, probe
 from osler.stages.pretrain.tokenise import reusable_shards, tokens_folder
-from osler.text.subwords import SubwordTokenizer
 from osler.train.config import Budget
 from osler.train.precision import Autocast, choose_device
 
@@ -151,7 +151,7 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
     """Count an epoch if the corpus is tokenised, else estimate it from a sample; None if corpus or tokenizer is missing."""
     if not recipe.corpus.exists() or not recipe.tokenizer.exists():
         return None
-    corpus, tokenizer = Corpus.open(recipe.corpus), SubwordTokenizer.load(recipe.tokenizer)
+    corpus, tokenizer = Corpus.open(recipe.corpus), Tokenizer.open(recipe.tokenizer)
     # The sample is spread over the corpus, because the documents of one source lie next to each other.
     groups = corpus.row_groups()
     chosen = _spread(len(groups), _SAMPLE_GROUPS)
@@ -170,8 +170,7 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
         raise InputError("the corpus has no text", where=corpus.path, fix="Build it from documents with text")
     with_specials = sum(chunks) / sum(lengths)
     weights = source_weights(corpus, recipe.source_weights)
-    folder = tokens_folder(recipe, out)
-    shards = reusable_shards(corpus, recipe.tokenizer / "tokenizer.json", folder, recipe.validation_share)
+    shards = reusable_shards(corpus, tokenizer, tokens_folder(recipe, out), recipe.validation_share)
     if shards:
         tokens = sum(weights[name] * splits["train"] for name, splits in shards.index.sources.items())
         return CorpusSize(shards.counts["train_documents"], round(with_specials * tokens), chunks, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -14,10 +13,10 @@ from torch import nn
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import EncoderWriter
 from osler.artifacts.token_shards import TokenShards
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
-from osler.core.files import fingerprint, write_json
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import ChunkStream, PretrainSource, source_weights, validation_batches
@@ -26,7 +25,6 @@ from osler.stages.pretrain.objective import make_objective, training_flops
 from osler.stages.pretrain.progress import PlateauWatch, measure_peak, shown_on, unigram_entropy
 from osler.stages.pretrain.report import FinishedPretraining, write_reports
 from osler.stages.pretrain.tokenise import tokenise, tokens_folder
-from osler.text.subwords import copy_tokenizer
 from osler.train.loop import StepReport, train
 from osler.train.precision import Autocast, choose_device
 from osler.train.source import Batch, move
@@ -35,10 +33,9 @@ from osler.train.stats import BestOf
 
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Pretrain an encoder: check everything, tokenise the corpus, train, and write the folder."""
-    corpus = Corpus.open(recipe.corpus)
-    tokenizer_json = recipe.tokenizer / "tokenizer.json"
+    corpus, tokenizer = Corpus.open(recipe.corpus), Tokenizer.open(recipe.tokenizer)
     vocabulary = load_vocabulary(recipe.tokenizer)
-    parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": fingerprint([tokenizer_json])}
+    parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": tokenizer.digest}
     weights = source_weights(corpus, recipe.source_weights)
     if recipe.start_from:
         parents["start_from"] = check_start(recipe, recipe.start_from, vocabulary)
@@ -53,9 +50,7 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
         if work.training_is_finished():
             return
         folder = tokens_folder(recipe, out)
-        shards = tokenise(
-            corpus, tokenizer_json, folder, recipe.validation_share, workers=recipe.workers, replace=force
-        )
+        shards = tokenise(corpus, tokenizer, folder, recipe.validation_share, workers=recipe.workers, replace=force)
         _pretrain(recipe, vocabulary, corpus, shards, weights, work)
 
     return produce(out, kind="encoder", recipe=recipe, parents=parents, build=build, force=force, together=True)
@@ -132,7 +127,7 @@ def _pretrain(
     if not work.main:
         return
     model.save(work.path)
-    write_tokenizer(recipe.tokenizer, work.path, model.max_length)
+    Tokenizer.open(recipe.tokenizer).copy_to(work.path, model.max_length)
     loss = float(result.best_value if result.best_value is not None else math.nan)
     work.counts.update(
         parameters=sum(p.numel() for p in model.parameters()),
@@ -166,14 +161,3 @@ def _validate(module: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
             weight += batch.weight
     mean = loss / weight
     return {"validation_loss": mean, "perplexity": math.exp(min(mean, 50.0))}
-
-
-def write_tokenizer(source: Path, target: Path, room: int) -> None:
-    """Copy the tokenizer. Its `model_max_length` must not exceed what the model reads, or stock pipelines fail."""
-    copy_tokenizer(source, target)
-    path = target / "tokenizer_config.json"
-    if not path.is_file():
-        return
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    if settings.get("model_max_length", math.inf) > room:
-        write_json(path, settings | {"model_max_length": room})

@@ -12,16 +12,15 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
+import tokenizers
 
 from osler.artifacts.corpus import Corpus, RowGroup
 from osler.artifacts.token_shards import SPLITS, TokenIndex, TokenShards, TokenShardsWriter
+from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import Artifact, Workspace, identity_of, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError
-from osler.core.files import fingerprint
 from osler.core.processes import run_all
-from osler.nn.masking import count_entries
 from osler.stages.pretrain.config import PretrainRecipe
 
 SLICE_BYTES = 8 << 20
@@ -42,7 +41,7 @@ def tokens_folder(recipe: PretrainRecipe, out: Path) -> Path:
     return recipe.tokens or out.with_name(f"{out.name}.tokens")
 
 
-def reusable_shards(corpus: Corpus, tokenizer: Path, folder: Path, validation_share: float) -> TokenShards | None:
+def reusable_shards(corpus: Corpus, tokenizer: Tokenizer, folder: Path, validation_share: float) -> TokenShards | None:
     """Return the shards in a folder if `tokenise` would reuse them."""
     shards = TokenShards.find(folder)
     wanted = identity_of("tokens", TokensRecipe(validation_share=validation_share), _parents(corpus, tokenizer))
@@ -50,9 +49,9 @@ def reusable_shards(corpus: Corpus, tokenizer: Path, folder: Path, validation_sh
 
 
 def tokenise(
-    corpus: Corpus, tokenizer: Path, out: Path, validation_share: float, *, workers: int = 0, replace: bool = False
+    corpus: Corpus, tokenizer: Tokenizer, out: Path, validation_share: float, *, workers: int = 0, replace: bool = False
 ) -> TokenShards:
-    """Make, resume or reuse the tokenised corpus. `tokenizer` is a tokenizer.json.
+    """Make, resume or reuse the tokenised corpus.
 
     With `replace`, shards made from another corpus, tokenizer or validation share are overwritten. Matching ones are still
     reused.
@@ -83,8 +82,8 @@ def tokenise(
     return shards
 
 
-def _parents(corpus: Corpus, tokenizer: Path) -> dict[str, str | Artifact]:
-    return {"corpus": corpus, "tokenizer": fingerprint([tokenizer])}
+def _parents(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, str | Artifact]:
+    return {"corpus": corpus, "tokenizer": tokenizer.digest}
 
 
 @dataclass(frozen=True)
@@ -95,14 +94,14 @@ class CorpusSlice:
     groups: tuple[RowGroup, ...]
     writer: TokenShardsWriter
     tokenizer: Path
-    tokenizer_hash: str
+    tokenizer_digest: str
     dtype: str
     sources: tuple[str, ...]
     validation_share: float
 
 
 def _write_shards(
-    corpus: Corpus, tokenizer: Path, writer: TokenShardsWriter, validation_share: float, workers: int
+    corpus: Corpus, tokenizer: Tokenizer, writer: TokenShardsWriter, validation_share: float, workers: int
 ) -> TokenIndex:
     # Row groups in runs of about SLICE_BYTES. No run crosses a Parquet file.
     runs: dict[tuple[Path, int], list[RowGroup]] = {}
@@ -110,8 +109,8 @@ def _write_shards(
     for group in corpus.row_groups():
         runs.setdefault((group.shard, before[group.shard] // SLICE_BYTES), []).append(group)
         before[group.shard] += group.bytes
-    dtype = "<u2" if count_entries(tokenizer) <= 2**16 else "<u4"
-    shared = (writer, tokenizer, fingerprint([tokenizer]), dtype, corpus.source_names, validation_share)
+    dtype = "<u2" if tokenizer.size <= 2**16 else "<u4"
+    shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, validation_share)
     slices = [CorpusSlice(number, tuple(groups), *shared) for number, groups in enumerate(runs.values())]
     run_all(write_slice, slices, workers=workers, label="tokenise")
     index = writer.index_shards(len(slices), corpus.source_names, dtype)
@@ -133,7 +132,7 @@ def write_slice(task: CorpusSlice) -> None:
     if multiprocessing.parent_process() is not None:
         # Every worker process is busy already: more threads would slow them all down.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    tokenizer = _load_tokenizer(task.tokenizer, task.tokenizer_hash)
+    tokenizer = _load_tokenizer(task.tokenizer, task.tokenizer_digest)
     source_numbers = {name: number for number, name in enumerate(task.sources)}
     ids = io.BytesIO()
     documents: list[tuple[int, int, int]] = []
@@ -145,7 +144,7 @@ def write_slice(task: CorpusSlice) -> None:
         except Exception as error:  # the library raises nothing more specific, and its message may quote the text
             raise ArtifactError(
                 "the tokenizer cannot encode this corpus; most often its unk_token is not in its vocabulary",
-                where=task.tokenizer,
+                where=task.tokenizer / TOKENIZER,
                 fix="Train one with osler vocab, or correct unk_token",
             ) from error
         for text, source, encoding in zip(texts, batch.column("source").to_pylist(), encodings, strict=True):
@@ -163,10 +162,6 @@ def hash_share(text: str) -> float:
 
 
 @lru_cache(maxsize=1)
-def _load_tokenizer(path: Path, content: str) -> Tokenizer:
-    """Load the tokenizer once per process; `content` is its hash, so that a changed file is loaded again."""
-    tokenizer = Tokenizer.from_file(str(path))
-    # A tokenizer from elsewhere may truncate or pad to its model's length.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
+def _load_tokenizer(folder: Path, digest: str) -> tokenizers.Tokenizer:
+    """Load the tokenizer once per process; with its digest, so that a changed file is loaded again."""
+    return Tokenizer.open(folder).tokenizer

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from osler.artifacts.bundle import Bundle
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe, runtime
 from osler.core.errors import RecipeError
 from osler.nn.export import to_hf
-from osler.text.subwords import copy_tokenizer
 
 
 class ExportRecipe(Recipe):
@@ -47,7 +47,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
         bundle.head(name)
         labels = bundle.builders[name].outputs
         to_hf(bundle.model, name, labels, work.path)
-        copy_tokenizer(recipe.bundle, work.path)
+        Tokenizer.open(recipe.bundle).copy_to(work.path)
         work.counts.update(labels=len(labels))
 
     return produce(out, kind="hf", recipe=recipe, parents={"bundle": artifact}, build=build, force=force)

@@ -12,8 +12,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow.parquet as pq
-
 from osler.artifacts.run import Mode, RunSpec, with_whole_paths
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
@@ -50,11 +48,7 @@ def columns_of(recipe: StudyRecipe) -> dict[str, tuple[TaskFolder, ...]]:
 
 def size(task: TaskFolder) -> int:
     """How much there is to learn from: bytes of the training records before compression."""
-    path = task.artifact.path / "train.parquet"
-    if not path.is_file():
-        return 1
-    metadata = pq.ParquetFile(path).metadata
-    return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)) or 1
+    return task.uncompressed_bytes("train") or 1
 
 
 Edge = Literal["lowest", "highest"]

@@ -1,4 +1,4 @@
-"""The recipe of the vocab stage."""
+"""Recipes of the vocab stage."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from osler.core.config import Recipe, runtime
 
 
 class VocabRecipe(Recipe):
-    """Which sub-words to learn, and from what."""
+    """Recipe of a tokenizer."""
 
     corpus: Path = runtime()
-    """The folder of a corpus artifact."""
+    """Corpus folder."""
     algorithm: Literal["bpe", "wordpiece", "unigram"] = "bpe"
     """Byte-level BPE as in RoBERTa, WordPiece as in BERT, or a unigram language model as in XLM-R."""
     size: int = Field(50_262, ge=16)
-    """Entries of the vocabulary, special tokens included."""
+    """Vocabulary entries, special tokens included."""
     min_frequency: int = Field(2, ge=1)
     """How often a pair must occur to be merged (BPE, WordPiece)."""
     prefix_space: bool = False
-    """Treat the first word of a text like one after a blank (BPE; the others always do)."""
+    """Treat the first word of a text like a word after a space (BPE; the others always do)."""
     max_length: int = Field(512, ge=8)
-    """The length in sub-words that the folder names as the model's maximum."""
+    """Maximum length in sub-words that the tokenizer folder states."""
     sample_documents: int = Field(2_000, ge=1)
-    """How many documents, evenly spaced, the statistics are taken on."""
+    """Documents, evenly spaced, that the statistics are measured on."""
 
 
 class CompareRecipe(Recipe):
-    """Which tokenizers to compare, and on what."""
+    """Recipe of a comparison of tokenizers on a corpus."""
 
     tokenizers: tuple[Path, ...] = runtime()
     """Hugging Face tokenizer folders, or tokenizer.json files."""
     corpus: Path = runtime()
-    """The folder of a corpus artifact."""
+    """Corpus folder."""
     terms: Path | None = runtime(None)
-    """A text file with one term a line; without it medical terms are found in the corpus by their parts."""
+    """Text file with one term per line; by default, words of the corpus with medical stems or endings."""
     sample_documents: int = Field(2_000, ge=1)
-    """How many documents, evenly spaced, are counted."""
+    """Documents, evenly spaced, to count words in."""
     min_documents: int = Field(5, ge=1)
-    """A term is shown only where at least so many of these documents have it."""
+    """Show only terms that occur in at least this many of these documents."""
     shown_terms: int = Field(20, ge=1)
-    """How many terms a list shows."""
+    """Terms per list."""
 
     @field_validator("tokenizers")
     @classmethod

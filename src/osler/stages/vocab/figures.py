@@ -1,9 +1,9 @@
-"""Figures of a tokenizer comparison: fertility, terms, differences and overlap."""
+"""Figures of tokenizers: fertility on a corpus, and the typed result of a comparison."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,173 +11,146 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from osler.artifacts.corpus import CorpusText
-from osler.stages.vocab.tokenizers import Cut, Cutter, EntryStyle
+from osler.stages.vocab.tokenizers import Cutter
 from osler.text.words import words
 
 Group = tuple[str, str | None]
 """A source and a language."""
+NOT_STATED = "not stated"
+"""Language of documents for which the corpus names none."""
 
 
 @dataclass
 class WordCounts:
-    """What some documents hold."""
+    """Counts over the documents of one group."""
 
     documents: int = 0
-    stretches: Counter[str] = field(default_factory=Counter)
+    strings: Counter[str] = field(default_factory=Counter)
+    """Whitespace-separated strings: words with the punctuation around them."""
 
     @cached_property
     def words(self) -> Counter[str]:
-        """Words with a letter only: punctuation is always whole and would flatter every tokenizer."""
+        """Words with a letter. Punctuation is always one sub-word and would flatter every tokenizer."""
         found: Counter[str] = Counter()
-        for stretch, count in self.stretches.items():
-            for start, end in words(stretch):
-                word = stretch[start:end]
+        for string, count in self.strings.items():
+            for start, end in words(string):
+                word = string[start:end]
                 if any(map(str.isalpha, word)):
                     found[word] += count
         return found
 
     @property
     def characters(self) -> int:
-        """Characters, where every run of white space between two stretches is one blank."""
-        length = sum((len(stretch) + 1) * count for stretch, count in self.stretches.items())
+        """Characters, with each run of whitespace counted as one."""
+        length = sum((len(string) + 1) * count for string, count in self.strings.items())
         return max(0, length - self.documents)
 
 
-def count(texts: Iterable[CorpusText]) -> dict[Group, WordCounts]:
-    """The counts of every source and language, in sorted order."""
-    groups: dict[Group, WordCounts] = {}
-    for text in texts:
-        counts = groups.setdefault((text.source, text.language), WordCounts())
+def count(documents: Iterable[CorpusText]) -> dict[Group, WordCounts]:
+    """Count words by source and language, in sorted order."""
+    groups: dict[Group, WordCounts] = defaultdict(WordCounts)
+    for document in documents:
+        counts = groups[document.source, document.language]
         counts.documents += 1
-        counts.stretches.update(text.text.split())
+        counts.strings.update(document.text.split())
     return dict(sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or "")))
 
 
-NOT_STATED = "not stated"
-"""Stands for the language of documents whose corpus names none."""
-
-
-@dataclass
-class Fertility:
-    """Sums over some documents."""
-
-    documents: int = 0
-    words: int = 0
-    pieces: int = 0
-    whole: int = 0
-    unknown: int = 0
-    characters: int = 0
-    tokens: int = 0
-
-    def add(self, other: Fertility) -> None:
-        """Take in the sums of other documents."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    def plain(self) -> dict[str, Any]:
-        """The sums as the ratios people compare."""
-        words = max(1, self.words)
-        return {
-            "documents": self.documents,
-            "words": self.words,
-            "fertility": round(self.pieces / words, 4),
-            "whole_words": round(self.whole / words, 4),
-            "unknown_words": round(self.unknown / words, 4),
-            "tokens_per_1000_characters": round(1000 * self.tokens / max(1, self.characters), 2),
-        }
-
-
-@dataclass
-class Figures:
-    """The sums over everything, by source and by language."""
-
-    total: Fertility = field(default_factory=Fertility)
-    sources: dict[str, Fertility] = field(default_factory=dict)
-    languages: dict[str, Fertility] = field(default_factory=dict)
-
-    def plain(self) -> dict[str, Any]:
-        """All of it as ratios."""
-        return {
-            **self.total.plain(),
-            "sources": {name: found.plain() for name, found in self.sources.items()},
-            "languages": {name: found.plain() for name, found in sorted(self.languages.items())},
-        }
-
-
-def strings(counts: Iterable[WordCounts]) -> list[str]:
-    """Every distinct word and stretch, to be cut once."""
-    return list(dict.fromkeys(text for here in counts for text in (*here.words, *here.stretches)))
-
-
-def measure_fertility(cutter: Cutter, groups: Mapping[Group, WordCounts]) -> Figures:
-    """Cut every distinct word once and sum up."""
-    return figures(cutter.cuts(strings(groups.values())).__getitem__, groups)
-
-
-def figures(cut: Callable[[str], Cut], groups: Mapping[Group, WordCounts]) -> Figures:
-    """The sums, given how each string is cut."""
-    result = Figures()
-    for (source, language), counts in groups.items():
-        here = _fertility(cut, counts)
-        for sums in (
-            result.total,
-            result.sources.setdefault(source, Fertility()),
-            result.languages.setdefault(language or NOT_STATED, Fertility()),
-        ):
-            sums.add(here)
-    return result
-
-
-def _fertility(cut: Callable[[str], Cut], counts: WordCounts) -> Fertility:
-    result = Fertility(documents=counts.documents, characters=counts.characters)
-    for word, count in counts.words.items():
-        found = cut(word)
-        result.words += count
-        result.pieces += count * found.pieces
-        result.whole += count * found.whole
-        result.unknown += count * found.unknown
-    result.tokens = sum(count * cut(stretch).pieces for stretch, count in counts.stretches.items())
-    return result
-
-
-class _Part(BaseModel):
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Ratios(_Part):
-    """Figures over some documents (see `fertility`)."""
+class Ratios(_Frozen):
+    """Figures of a tokenizer over some documents."""
 
     documents: int
     words: int
     fertility: float
+    """Sub-words per word."""
     whole_words: float
+    """Share of words that are one sub-word."""
     unknown_words: float
+    """Share of words with an unknown part."""
     tokens_per_1000_characters: float
 
 
-class TermRatios(_Part):
-    """Figures over all medical terms, by occurrence."""
+@dataclass(frozen=True)
+class FertilityFigures:
+    """Figures over all documents, by source and by language."""
+
+    total: Ratios
+    sources: dict[str, Ratios]
+    languages: dict[str, Ratios]
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            **self.total.model_dump(),
+            "sources": {name: ratios.model_dump() for name, ratios in self.sources.items()},
+            "languages": {name: ratios.model_dump() for name, ratios in self.languages.items()},
+        }
+
+
+def measure_fertility(cutter: Cutter, groups: Mapping[Group, WordCounts]) -> FertilityFigures:
+    """Split every distinct word once and sum up."""
+    strings = (string for counts in groups.values() for string in (*counts.words, *counts.strings))
+    cuts = cutter.cuts(dict.fromkeys(strings))
+    total: Counter[str] = Counter()
+    sources: dict[str, Counter[str]] = defaultdict(Counter)
+    languages: dict[str, Counter[str]] = defaultdict(Counter)
+    for (source, language), counts in groups.items():
+        here = Counter(documents=counts.documents, characters=counts.characters)
+        for word, times in counts.words.items():
+            cut = cuts[word]
+            here["words"] += times
+            here["subwords"] += times * cut.subwords
+            here["whole"] += times * cut.whole
+            here["unknown"] += times * cut.unknown
+        here["tokens"] = sum(times * cuts[string].subwords for string, times in counts.strings.items())
+        for sums in (total, sources[source], languages[language or NOT_STATED]):
+            sums.update(here)
+    return FertilityFigures(
+        _ratios(total),
+        {name: _ratios(sums) for name, sums in sources.items()},
+        {name: _ratios(sums) for name, sums in sorted(languages.items())},
+    )
+
+
+def _ratios(sums: Counter[str]) -> Ratios:
+    words = max(1, sums["words"])
+    return Ratios(
+        documents=sums["documents"],
+        words=sums["words"],
+        fertility=round(sums["subwords"] / words, 4),
+        whole_words=round(sums["whole"] / words, 4),
+        unknown_words=round(sums["unknown"] / words, 4),
+        tokens_per_1000_characters=round(1000 * sums["tokens"] / max(1, sums["characters"]), 2),
+    )
+
+
+class TermRatios(_Frozen):
+    """Figures over all medical terms, weighted by occurrence."""
 
     fertility: float
-    """Pieces for each word of a term."""
+    """Sub-words per word of a term."""
     whole: float
-    """The share of terms with one piece for each word."""
+    """Share of terms with one sub-word per word."""
     unknown: float
-    """The share of terms with an unknown piece."""
+    """Share of terms with an unknown sub-word."""
 
 
-class CutTerm(_Part):
-    """A term and the pieces one tokenizer cuts it into."""
+class CutTerm(_Frozen):
+    """A term and its sub-words."""
 
     term: str
     documents: int
     occurrences: int
     pieces: tuple[str, ...]
+    """Readable sub-words."""
     shown: str
 
 
-class TokenizerFigures(_Part):
-    """One tokenizer."""
+class TokenizerFigures(_Frozen):
+    """Figures of one tokenizer."""
 
     name: str
     model: str
@@ -191,96 +164,65 @@ class TokenizerFigures(_Part):
     worst: tuple[CutTerm, ...]
 
 
-class Difference(_Part):
-    """A term that tokenizers cut very differently."""
+class Difference(_Frozen):
+    """A term that the tokenizers split differently. Counts and sub-words are in the order of the tokenizers."""
 
     term: str
     documents: int
     occurrences: int
     counts: tuple[int, ...]
-    """Pieces, in the order of the tokenizers."""
     shown: tuple[str, ...]
-    """The cuts, in the order of the tokenizers."""
 
 
-class TermFacts(_Part):
+class TermFacts(_Frozen):
     """Where the terms come from, and how many there are."""
 
     from_file: bool
     given: int | None
-    """Terms of the list, where there is one."""
+    """Terms in the file, if one was given."""
     seen: int
     """Terms that occur in the sample."""
     used: int
-    """Those of them that enough documents have."""
+    """Terms that occur in enough documents."""
     occurrences: int
     min_documents: int
 
 
-class VocabularyOverlap(_Part):
-    """Two vocabularies side by side."""
+class VocabularyOverlap(_Frozen):
+    """What two vocabularies share."""
 
     first: str
     second: str
     same_vocabulary: bool
-    """The same tokens with the same numbers: a model of the one can read what the other cuts."""
+    """The same tokens with the same ids: a model of one can read the ids of the other."""
     same_tokens: bool
-    """The same tokens, perhaps with other numbers."""
+    """The same tokens, possibly with other ids."""
     same_rules: bool
-    """The same model, normaliser and first cut too: every text is cut alike."""
+    """Also the same model, normaliser and pre-tokenizer: both split every text the same way."""
     shared: int
-    """Entries of both, special tokens aside; marks of beginning and going on are made alike first."""
+    """Shared entries without special tokens, compared by what they stand for and not by the marks of their algorithm."""
     shared_first: float
-    """Their share in the first vocabulary."""
+    """Share of the first vocabulary."""
     shared_second: float
-    """Their share in the second vocabulary."""
+    """Share of the second vocabulary."""
 
     @property
     def statement(self) -> str:
-        """In a sentence, what two equal vocabularies mean; "" where they are not equal."""
+        """A sentence about equal vocabularies; empty if they differ."""
         pair = f"{self.first} and {self.second}"
         if self.same_vocabulary and self.same_rules:
-            return f"{pair} have the same vocabulary and cut every text alike."
+            return f"{pair} have the same vocabulary and split every text the same way."
         if self.same_vocabulary:
-            return f"{pair} have the same vocabulary, but cut by different rules (merges, scores, normaliser or first cut)."
-        return f"{pair} have the same tokens under different numbers." if self.same_tokens else ""
+            return f"{pair} have the same vocabulary but different rules (merges, scores, normaliser or pre-tokenizer)."
+        return f"{pair} have the same tokens with different ids." if self.same_tokens else ""
 
 
-class TokenizerComparison(_Part):
-    """All of it, as `comparison.json` holds it."""
+class TokenizerComparison(_Frozen):
+    """The result of a comparison, as stored in `comparison.json`."""
 
     corpus_documents: int
-    """Documents of the corpus; the figures are about the sample, whose size every group states."""
+    """Documents of the corpus. The figures are measured on a sample; each states its number of documents."""
     tokenizers: tuple[TokenizerFigures, ...]
     overlaps: tuple[VocabularyOverlap, ...]
     terms: TermFacts
     differences: tuple[Difference, ...]
-
-
-_RULES = ("normalizer", "pre_tokenizer", "model", "added_tokens")
-
-
-def overlap(first: tuple[str, Cutter], second: tuple[str, Cutter]) -> VocabularyOverlap:
-    """Compare two vocabularies."""
-    vocabularies = [cutter.tokenizer.get_vocab(with_added_tokens=True) for _, cutter in (first, second)]
-    entries = [
-        _entries(cutter, vocabulary) for (_, cutter), vocabulary in zip((first, second), vocabularies, strict=True)
-    ]
-    shared = len(entries[0] & entries[1])
-    return VocabularyOverlap(
-        first=first[0],
-        second=second[0],
-        same_vocabulary=vocabularies[0] == vocabularies[1],
-        same_tokens=set(vocabularies[0]) == set(vocabularies[1]),
-        same_rules=all(first[1].description[part] == second[1].description[part] for part in _RULES),
-        shared=shared,
-        shared_first=round(shared / max(1, len(entries[0])), 4),
-        shared_second=round(shared / max(1, len(entries[1])), 4),
-    )
-
-
-def _entries(cutter: Cutter, vocabulary: Mapping[str, int]) -> set[tuple[bool, bytes]]:
-    added: dict[int, Any] = cutter.tokenizer.get_added_tokens_decoder()
-    special = {number for number, token in added.items() if token.special}
-    style = EntryStyle.of(cutter)
-    return {style.entry(token) for token, number in vocabulary.items() if number not in special}

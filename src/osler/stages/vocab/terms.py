@@ -1,4 +1,4 @@
-"""The medical terms that tokenizers are compared on."""
+"""Medical terms that tokenizers are compared on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import chain
 from pathlib import Path
 
 from osler.artifacts.corpus import CorpusText
@@ -18,24 +17,114 @@ from osler.core.errors import InputError
 from osler.text.words import words
 
 _AROUND = 3
-"""How many letters must stand beside a part."""
+"""Letters that a word must have in addition to a medical stem or ending."""
 _ALONE = 6
-"""An ending of so many letters may also be the whole word (`estatina`, `hépatite`)."""
+"""An ending of this many letters may also be the complete word (`estatina`, `hépatite`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term, and how often it occurs."""
+
+    text: str
+    documents: int
+    occurrences: int
+    spelling: str
+    """Its most frequent capitalisation in the corpus. A term list may use another, but the corpus is what is tokenised."""
+
+    @property
+    def words(self) -> int:
+        return len(self.text.split())
+
+
+class TermCount:
+    """Counts the terms of a list, or else words with medical stems or endings."""
+
+    def __init__(self, given: Iterable[str] | None = None) -> None:
+        self._documents: Counter[str] = Counter()
+        self._spellings: dict[str, Counter[str]] = {}
+        self._medical_words: dict[tuple[str, str | None], list[str]] = {}
+        # Terms of the list with their words in lower case, by first word.
+        self._listed_terms: dict[str, list[tuple[list[str], str]]] = {}
+        self._has_list = given is not None
+        for term in given or ():
+            parts = [word.lower() for word in _words(term)]
+            self._listed_terms.setdefault(parts[0], []).append((parts, term))
+
+    def add(self, document: CorpusText) -> None:
+        """Count the terms of one document."""
+        here = set()
+        for term, spelling in self._listed(document) if self._has_list else self._medical(document):
+            here.add(term)
+            self._spellings.setdefault(term, Counter())[spelling] += 1
+        self._documents.update(here)
+
+    def terms(self, min_documents: int) -> list[Term]:
+        """Terms that occur in enough documents, most frequent first, ties in code point order."""
+        common = []
+        for text, documents in self._documents.items():
+            if documents >= min_documents:
+                spellings = self._spellings[text]
+                usual = min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
+                common.append(Term(text, documents, spellings.total(), usual))
+        return sorted(common, key=lambda term: (-term.occurrences, term.text))
+
+    @property
+    def seen(self) -> int:
+        """Number of terms that occur at all."""
+        return len(self._documents)
+
+    def _listed(self, document: CorpusText) -> Iterator[tuple[str, str]]:
+        """Terms of the list and their spelling, matched word by word in any capitalisation."""
+        written = _words(unicodedata.normalize("NFC", document.text))
+        lower = [word.lower() for word in written]
+        for place, word in enumerate(lower):
+            for parts, term in self._listed_terms.get(word, ()):
+                if lower[place : place + len(parts)] == parts:
+                    yield term, _respelled(term, written[place : place + len(parts)])
+
+    def _medical(self, document: CorpusText) -> Iterator[tuple[str, str]]:
+        for string in document.text.split():
+            key = (string, document.language)
+            found = self._medical_words.get(key)
+            if found is None:
+                candidates = _words(unicodedata.normalize("NFC", string))
+                found = [word for word in candidates if is_medical(word, document.language)]
+                self._medical_words[key] = found
+            for term in found:
+                yield term, term
+
+
+def read_terms(path: Path) -> list[str]:
+    """Read a text file with one term per line; blank lines and lines that begin with # are skipped."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise InputError("no such file", where=path, fix="Check --terms") from None
+    except IsADirectoryError:
+        raise InputError("is a folder", where=path, fix="Give --terms a text file with one term per line") from None
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text", where=path, fix="Save the list as UTF-8") from None
+    terms = [" ".join(unicodedata.normalize("NFC", line).split()) for line in lines]
+    kept = list(dict.fromkeys(term for term in terms if term and not term.startswith("#")))
+    if not kept:
+        raise InputError("the file has no terms", where=path, fix="Write one term per line")
+    return kept
 
 
 def is_medical(word: str, language: str | None) -> bool:
-    """Whether a word is a medical term by its parts: those of its language, or of all where that is not known."""
+    """Whether a word in lower case has a medical stem or ending of its language (of any, if the language is not known)."""
     if len(word) <= _AROUND or not word.isalpha() or not word.islower():
         return False
     pattern, everyday = _rule(language if language in _parts() else None)
-    folded = fold(word)
+    folded = _fold(word)
     if pattern.fullmatch(folded) is None:
         return False
     return everyday.isdisjoint({folded, folded.removesuffix("s"), folded.removesuffix("es")})
 
 
-def fold(word: str) -> str:
-    """Small letters without accents, so that `nefropatía` and `nefropatia` are one."""
+def _fold(word: str) -> str:
+    """Lower case without accents, so that `nefropatía` and `nefropatia` are the same."""
     decomposed = unicodedata.normalize("NFD", word.lower())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
@@ -51,7 +140,7 @@ def _rule(language: str | None) -> tuple[re.Pattern[str], frozenset[str]]:
     chosen = [_parts()[language]] if language else list(_parts().values())
 
     def folded(key: str) -> list[str]:
-        return sorted({fold(part) for part in chain.from_iterable(parts[key] for parts in chosen)})
+        return sorted({_fold(part) for parts in chosen for part in parts[key]})
 
     begins, ends = "|".join(folded("beginnings")), "|".join(folded("endings"))
     alone = "|".join(part for part in folded("endings") if len(part) >= _ALONE)
@@ -61,124 +150,8 @@ def _rule(language: str | None) -> tuple[re.Pattern[str], frozenset[str]]:
     return pattern, frozenset(folded("everyday"))
 
 
-Found = tuple[str, str]
-"""A term, and how it is written where it was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A term, and in how many documents and how often it stands there."""
-
-    text: str
-    documents: int
-    occurrences: int
-    spelling: str
-    """Its small letters and capitals as they are most often there: a list may write them otherwise, and it is text that is cut."""
-
-    @property
-    def words(self) -> int:
-        """Its words, parted by blanks."""
-        return len(self.text.split())
-
-
-class TermCount:
-    """Counts terms while the documents pass by: those of a list, or without one those made of medical parts."""
-
-    def __init__(self, given: Iterable[str] | None = None) -> None:
-        self._documents: Counter[str] = Counter()
-        self._spellings: dict[str, Counter[str]] = {}
-        self.given = None if given is None else list(given)
-        self._in: Callable[[CorpusText], Iterator[Found]] = _Parts() if self.given is None else _List(self.given)
-
-    def passing(self, texts: Iterable[CorpusText]) -> Iterator[CorpusText]:
-        """The same documents, counted on the way."""
-        for text in texts:
-            here = set()
-            for term, spelling in self._in(text):
-                here.add(term)
-                self._spellings.setdefault(term, Counter())[spelling] += 1
-            self._documents.update(here)
-            yield text
-
-    def terms(self, min_documents: int) -> list[Term]:
-        """The terms that enough documents have, the most frequent first, ties in code point order."""
-        common = [
-            Term(text, documents, self._spellings[text].total(), _usual(self._spellings[text]))
-            for text, documents in self._documents.items()
-            if documents >= min_documents
-        ]
-        return sorted(common, key=lambda term: (-term.occurrences, term.text))
-
-    @property
-    def seen(self) -> int:
-        """How many terms occur at all, rare ones included."""
-        return len(self._documents)
-
-
-def _usual(spellings: Counter[str]) -> str:
-    return min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
-
-
-def read_terms(path: Path) -> list[str]:
-    """The terms of a text file, one a line; blank lines and lines that begin with # do not count."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise InputError("no such file", where=path, fix="Check --terms") from None
-    except IsADirectoryError:
-        raise InputError("this is a folder", where=path, fix="Give --terms a text file with one term a line") from None
-    except UnicodeDecodeError:
-        raise InputError("this is not UTF-8 text", where=path, fix="Save the list as UTF-8") from None
-    terms = [" ".join(unicodedata.normalize("NFC", line).split()) for line in lines]
-    kept = list(dict.fromkeys(term for term in terms if term and not term.startswith("#")))
-    if not kept:
-        raise InputError("no term in the file", where=path, fix="Write one term a line")
-    return kept
-
-
-class _Parts:
-    """Words in small letters that have a medical part; every distinct stretch is looked at once."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str | None, str], tuple[str, ...]] = {}
-
-    def __call__(self, text: CorpusText) -> Iterator[Found]:
-        for stretch in text.text.split():
-            key = (text.language, stretch)
-            found = self._known.get(key)
-            if found is None:
-                found = self._known[key] = tuple(_medical(stretch, text.language))
-            for term in found:
-                yield term, term
-
-
-def _medical(stretch: str, language: str | None) -> Iterator[str]:
-    stretch = unicodedata.normalize("NFC", stretch)
-    for start, end in words(stretch):
-        if is_medical(stretch[start:end], language):
-            yield stretch[start:end]
-
-
-class _List:
-    """Terms of a list, word by word, in small letters or capitals."""
-
-    def __init__(self, terms: Iterable[str]) -> None:
-        self._by_first: dict[str, list[tuple[list[str], str]]] = {}
-        for term in terms:
-            parts = [word.lower() for word in _words(term)]
-            self._by_first.setdefault(parts[0], []).append((parts, term))
-
-    def __call__(self, text: CorpusText) -> Iterator[Found]:
-        written = _words(unicodedata.normalize("NFC", text.text))
-        found = [word.lower() for word in written]
-        for place, word in enumerate(found):
-            for parts, term in self._by_first.get(word, ()):
-                if found[place : place + len(parts)] == parts:
-                    yield term, _respelled(term, written[place : place + len(parts)])
-
-
 def _respelled(term: str, written: list[str]) -> str:
-    """A term with its words as they are written elsewhere, and what stands between them as it is."""
+    """A term with its words spelled as in the corpus; what is between them stays."""
     made, end = "", 0
     for (start, stop), word in zip(words(term), written, strict=True):
         made += term[end:start] + word

@@ -1,4 +1,4 @@
-"""Where the records of a task come from: one file a source, chosen by the card's `source.reader`."""
+"""Where the records of a task come from: one file per source, chosen by the card's `source.reader`."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ class TaskSource(Protocol):
 
     @property
     def digest(self) -> str:
-        """A hash of all that decides the records beside the card."""
+        """Hash of everything except the card that determines the records."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def records(self) -> Iterator[tuple[str, Record]]:
-        """Every record with the split it belongs to."""
+        """Yield every record with its split."""
 
     def facts(self) -> dict[str, Any]:
-        """What was found on the way, once all records are read: defects by split, splits that are not there."""
+        """What was found while reading: defects by split, missing splits. Call it after `records`."""
 
 
 SourceOpener = Callable[[TaskCard, Source | None, bool], TaskSource]
-"""Opens the input of a task; the last argument says whether a folder of another name than the card's will do."""
+"""Opens the input of a task. The last argument allows a folder that the card does not name."""
 
 SOURCES = Registry(
     "sources",
-    {"clinic": "osler.tasks.sources.clinic:ClinicSource", "files": "osler.tasks.sources.files:FileSource"},
+    {"clinic": "osler.clinic.source:ClinicSource", "files": "osler.tasks.sources.files:FileSource"},
 )
 
 
 def open_source(card: TaskCard, given: Source | None, *, anywhere: bool = True) -> TaskSource:
-    """The input of a task from the folder, archive or tree given."""
+    """Open the input of a task: a folder, an archive or a tree."""
     opener: SourceOpener = SOURCES.get(card.source.reader)
     return opener(card, given, anywhere)

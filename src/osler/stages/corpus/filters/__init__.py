@@ -1,7 +1,7 @@
-"""Filters: each looks at one document and says why it should go, or nothing.
+"""Filters: each gives a reason to remove a document, or none.
 
-A filter is one file here with one class: its fields are its options in a recipe, its `reason` the judgement. A reason
-names the option that would have to change to keep the document.
+To add one, write a module here with a `Filter` class and register it below. Its fields are its options in a recipe.
+A reason names the option that would have to change to keep the document.
 """
 
 from __future__ import annotations
@@ -23,4 +23,4 @@ class Filter(Recipe, ABC):
 
     @abstractmethod
     def reason(self, document: RepairedDocument) -> str | None:
-        """A short code, best the name of the option that decided, or None to keep the document."""
+        """Return a short reason, such as the name of the option that decided, or None to keep the document."""

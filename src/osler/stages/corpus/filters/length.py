@@ -1,4 +1,4 @@
-"""Documents that are too short or too long."""
+"""Remove documents that are too short or too long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from osler.stages.corpus.filters import Filter
 
 
 class Length(Filter):
-    """Bounds on characters and on blank-separated words."""
+    """Bounds on characters and on whitespace-separated words."""
 
     min_characters: int = Field(40, ge=0)
     max_characters: int | None = Field(None, ge=1)
@@ -27,7 +27,6 @@ class Length(Filter):
         return self
 
     def reason(self, document: RepairedDocument) -> str | None:
-        """The first bound that the document breaks."""
         if len(document.text) < self.min_characters:
             return "min_characters"
         if self.max_characters is not None and len(document.text) > self.max_characters:

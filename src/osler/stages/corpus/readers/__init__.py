@@ -1,8 +1,7 @@
-"""Readers: each turns one kind of raw file into documents.
+"""Readers: each turns one file type into documents.
 
-A reader is one file here with one object: `endings` says which files it takes unasked, `cut` how a large file falls
-into pieces that can be read apart, `read` yields the documents of one piece in order. A reader never repairs or drops
-anything, and its errors name the file and the row, never what stands there.
+To add one, write a module here with a `READER` object and register it below. A reader never repairs or drops documents.
+Its errors name the file and the row, never the text.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Protocol
 
 from osler.core.registry import Registry
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
 
 READERS = Registry(
     "readers",
@@ -25,14 +24,14 @@ READERS = Registry(
 
 
 class Reader(Protocol):
-    """What every reader offers."""
+    """Interface of a reader. `endings` are the file endings it reads by default."""
 
     endings: tuple[str, ...]
 
-    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
-        """Pieces of about `size` bytes that cover the file in order; one piece where it cannot be cut."""
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
+        """Cut a file into ranges of about `size` bytes that can be read independently; one range if it cannot be cut."""
         ...
 
-    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
-        """The documents of one piece, in file order."""
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
+        """Yield the documents of a range, in file order."""
         ...

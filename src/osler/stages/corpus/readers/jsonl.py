@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line, its text and id in named fields."""
+"""JSON Lines: one object per line, with text and id in named fields."""
 
 from __future__ import annotations
 
@@ -8,72 +8,54 @@ from typing import Any
 
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
 from osler.stages.corpus.inputs import cut_lines, decode, lines
 
 _TYPES = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object", str: "a string"}
-# Not strict: raw control characters inside strings are common in exports, and repair deals with them.
+# Not strict: raw control characters inside strings are common in exports, and Unicode repair removes them.
 _DECODER = json.JSONDecoder(strict=False)
 
 
 class JsonlReader:
-    """Reads `.jsonl` files."""
+    """Reads `.jsonl` files; empty lines are skipped."""
 
     endings = (".jsonl", ".ndjson")
 
-    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
-        """Lines can be read apart."""
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return cut_lines(file, size)
 
-    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
-        """One document a line; blank lines are passed over."""
-        path = piece.file.path
-        for row, line in lines(piece):
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
+        path = file_range.file.path
+        for row, line in lines(file_range):
             text = decode(line, source.encoding, path=path, row=row).strip()
             if text:
                 yield _document(text, row, source, where=f"{path}:{row}")
 
 
 def _document(line: str, row: int, source: CorpusSource, *, where: str) -> RawDocument:
+    def invalid(problem: str, fix: str) -> InputError:
+        return InputError(problem, where=where, fix=fix)
+
     try:
         record = _DECODER.decode(line)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"not valid JSON at character {error.pos + 1}: {error.msg.lower()}",
-            where=where,
-            fix="Write one JSON object a line",
-        ) from None
+        problem = f"not valid JSON at character {error.pos + 1}: {error.msg.lower()}"
+        raise invalid(problem, "Write one JSON object per line") from None
     except RecursionError:
-        raise InputError(
-            "the JSON is nested too deeply", where=where, fix="Write one flat JSON object a line"
-        ) from None
+        raise invalid("the JSON is nested too deeply", "Write one flat JSON object per line") from None
     if not isinstance(record, dict):
-        raise InputError(
-            f"the line holds {_kind(record)}, not an object", where=where, fix='Write {"id": ..., "text": ...}'
-        )
-    if source.text_field not in record:
-        raise InputError(
-            f"the object has no field {source.text_field!r}",
-            where=where,
-            fix="Set the source's text_field to the right name",
-        )
-    text = record[source.text_field]
-    if text is None:
-        text = ""
-    if not isinstance(text, str):
-        raise InputError(
-            f"field {source.text_field!r} holds {_kind(text)}, not a string",
-            where=where,
-            fix="Set the source's text_field to the field with the text",
-        )
-    key = record.get(source.id_field)
+        raise invalid(f"the line holds {_kind(record)}, not an object", 'Write {"id": ..., "text": ...}')
+    name = source.text_field
+    if name not in record:
+        raise invalid(f"the object has no field {name!r}", "Set the source's text_field to the field with the text")
+    text, key = record[name], record.get(source.id_field)
+    if text is not None and not isinstance(text, str):
+        problem = f"field {name!r} holds {_kind(text)}, not a string"
+        raise invalid(problem, "Set the source's text_field to the field with the text")
     if key is not None and (isinstance(key, bool) or not isinstance(key, str | int)):
-        raise InputError(
-            f"field {source.id_field!r} holds {_kind(key)}, not a string or a whole number",
-            where=where,
-            fix="Set the source's id_field to another name",
-        )
-    return RawDocument(row, text, None if key is None else str(key))
+        problem = f"field {source.id_field!r} holds {_kind(key)}, not a string or an integer"
+        raise invalid(problem, "Set the source's id_field to another name")
+    return RawDocument(row, text or "", None if key is None else str(key))
 
 
 def _kind(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Parquet: one document a row, its text and id in named columns."""
+"""Parquet: one document per row, with text and id in named columns."""
 
 from __future__ import annotations
 
@@ -10,43 +10,47 @@ from typing import Any
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
 from osler.stages.corpus.inputs import reading
 
 _ROWS = 256
 
 
 class ParquetReader:
-    """Reads `.parquet` files; a piece is a range of row groups."""
+    """Reads `.parquet` files. A range is a range of row groups; a null text is an empty document."""
 
     endings = (".parquet",)
 
-    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
-        """Row groups can be read apart."""
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         with _opened(file.path) as table:
             groups = [table.metadata.row_group(index) for index in range(table.num_row_groups)]
-        pieces = []
+        ranges = []
         start = held = rows = first = 0
         for index, group in enumerate(groups):
             held += group.total_byte_size
             rows += group.num_rows
             if held >= size or index == len(groups) - 1:
-                pieces.append(FilePart(file, start, index + 1, first + 1))
+                ranges.append(FileRange(file, start, index + 1, first + 1))
                 start, held, first = index + 1, 0, rows
-        return pieces
+        return ranges
 
-    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
-        """One document a row; a null text is an empty document."""
-        path = piece.file.path
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
+        path = file_range.file.path
         with _opened(path) as table:
-            columns = _columns(table.schema_arrow, source, path)
-            row = piece.first_row
-            batches = table.iter_batches(
-                batch_size=_ROWS, row_groups=range(piece.start, piece.stop), columns=columns, use_threads=False
-            )
-            for batch in batches:
-                texts = _strings(batch.column(source.text_field), path, row)
-                has_ids = source.id_field in columns
+            _check_text_column(table.schema_arrow, source, path)
+            has_ids = source.id_field in table.schema_arrow.names
+            groups = range(file_range.start, file_range.stop)
+            columns = [source.text_field, source.id_field] if has_ids else [source.text_field]
+            row = file_range.first_row
+            for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns, use_threads=False):
+                try:
+                    texts = batch.column(source.text_field).to_pylist()
+                except UnicodeDecodeError:
+                    raise InputError(
+                        f"a text in rows {row} to {row + batch.num_rows - 1} is not valid UTF-8",
+                        where=path,
+                        fix="Write the file again as UTF-8",
+                    ) from None
                 ids = batch.column(source.id_field).to_pylist() if has_ids else [None] * len(texts)
                 for text, key in zip(texts, ids, strict=True):
                     yield RawDocument(row, text or "", None if key is None else str(key))
@@ -65,13 +69,13 @@ def _opened(path: Path) -> Iterator[Any]:
             raise InputError("not a valid Parquet file", where=path, fix="Write the file again") from None
 
 
-def _columns(schema: Any, source: CorpusSource, path: Path) -> list[str]:
+def _check_text_column(schema: Any, source: CorpusSource, path: Path) -> None:
     types = require("pyarrow", "corpus").types
     if source.text_field not in schema.names:
         raise InputError(
             f"the file has no column {source.text_field!r}",
             where=path,
-            fix="Set the source's text_field to the right name",
+            fix="Set the source's text_field to the column with the text",
         )
     kind = schema.field(source.text_field).type
     kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -81,18 +85,6 @@ def _columns(schema: Any, source: CorpusSource, path: Path) -> list[str]:
             where=path,
             fix="Set the source's text_field to the column with the text",
         )
-    return [source.text_field, source.id_field] if source.id_field in schema.names else [source.text_field]
-
-
-def _strings(column: Any, path: Path, row: int) -> list[str | None]:
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:
-        raise InputError(
-            f"a text in rows {row} to {row + len(column) - 1} is not valid UTF-8",
-            where=path,
-            fix="Write the file again as UTF-8",
-        ) from None
 
 
 READER = ParquetReader()

@@ -1,48 +1,41 @@
-"""Plain text: a document a file, a line, or a block between blank lines."""
+"""Plain text: one document per file, per line, or per block between blank lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FilePart, InputFile, RawDocument
-from osler.stages.corpus.inputs import cut_lines, decode, lines, read_whole
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
+from osler.stages.corpus.inputs import cut_lines, decode, lines, read_bytes
 
 
 class TextReader:
-    """Reads `.txt` files."""
+    """Reads `.txt` files. A document's row is its first line; a file that is one document has its name as id."""
 
     endings = (".txt", ".text")
 
-    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FilePart]:
-        """Only files with a document a line can be cut."""
-        return cut_lines(file, size) if source.unit == "line" else [FilePart(file, 0, file.size)]
+    def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
+        return cut_lines(file, size) if source.unit == "line" else [FileRange(file, 0, file.size)]
 
-    def read(self, piece: FilePart, source: CorpusSource) -> Iterator[RawDocument]:
-        """The documents, with their first line as their row; a file that is one document gives its name as id."""
-        path = piece.file.path
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
+        path = file_range.file.path
         if source.unit == "file":
-            yield RawDocument(1, decode(read_whole(path), source.encoding, path=path, row=1), piece.file.name)
+            yield RawDocument(1, decode(read_bytes(path), source.encoding, path=path, row=1), file_range.file.name)
             return
-        decoded = ((row, decode(line, source.encoding, path=path, row=row)) for row, line in lines(piece))
-        if source.unit == "line":
-            yield from (RawDocument(row, text) for row, text in decoded)
-        else:
-            yield from _blocks(decoded)
-
-
-def _blocks(rows: Iterator[tuple[int, str]]) -> Iterator[RawDocument]:
-    block: list[str] = []
-    first = 0
-    for row, text in rows:
-        if text.strip():
-            first = first if block else row
-            block.append(text)
-        elif block:
+        block: list[str] = []
+        first = 0
+        for row, line in lines(file_range):
+            text = decode(line, source.encoding, path=path, row=row)
+            if source.unit == "line":
+                yield RawDocument(row, text)
+            elif text.strip():
+                first = first if block else row
+                block.append(text)
+            elif block:
+                yield RawDocument(first, "\n".join(block))
+                block = []
+        if block:
             yield RawDocument(first, "\n".join(block))
-            block = []
-    if block:
-        yield RawDocument(first, "\n".join(block))
 
 
 READER = TextReader()

@@ -1,25 +1,40 @@
-"""The ways to learn a vocabulary: one file each, with one function `train`."""
+"""Algorithms that train a vocabulary: one module each, with a function `train(texts, recipe)`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.processors import TemplateProcessing
+
+from osler.artifacts.tokenizer import BEGIN, END, MASK, SPECIAL_TOKENS
 from osler.stages.vocab.config import VocabRecipe
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 Texts = Callable[[], Iterable[list[str]]]
-"""Starts a pass over the corpus: batches of texts, in order and in NFC.
+"""Starts a pass over the corpus: batches of texts, in order, normalised to NFC.
 
-A tokenizer gets its NFC normaliser only after training: these texts need none, and counting words without it takes half the
-time. Text that the tokenizer meets later is normalised by it; offsets stay those of the text as given.
+A tokenizer gets its own NFC normaliser only after training: these texts do not need it, and without it counting words takes
+half the time. Text that the tokenizer sees later is normalised by it; offsets refer to the text as given.
 """
+IDS = {token: number for number, token in enumerate(SPECIAL_TOKENS)}
 
 
 def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
-    """Learn a vocabulary by the algorithm that the recipe names."""
-    module = import_module(f"{__name__}.{recipe.algorithm}")
-    return cast("Tokenizer", module.train(texts, recipe))
+    """Train a vocabulary with the algorithm of the recipe."""
+    return cast(Tokenizer, import_module(f"{__name__}.{recipe.algorithm}").train(texts, recipe))
+
+
+def special_tokens() -> list[AddedToken]:
+    """Special tokens as the library takes them. The mask includes the space before it, as it stands for a word."""
+    return [AddedToken(token, lstrip=token == MASK, normalized=False, special=True) for token in SPECIAL_TOKENS]
+
+
+def framing() -> TemplateProcessing:
+    """Put `<s> text </s>` around a text, and `<s> text </s></s> other </s>` around a pair."""
+    return TemplateProcessing(
+        single=f"{BEGIN} $A {END}",
+        pair=f"{BEGIN} $A {END} {END} $B {END}",
+        special_tokens=[(BEGIN, IDS[BEGIN]), (END, IDS[END])],
+    )

@@ -1,12 +1,12 @@
-"""Byte-level BPE, as in RoBERTa: any text can be written in it, nothing is unknown."""
+"""Byte-level BPE, as in RoBERTa: it can write any text, so nothing is unknown."""
 
 from __future__ import annotations
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from osler.stages.vocab.algorithms import Texts
+from osler.artifacts.tokenizer import BEGIN, END
+from osler.stages.vocab.algorithms import IDS, Texts, special_tokens
 from osler.stages.vocab.config import VocabRecipe
-from osler.stages.vocab.special import BEGIN, END, ID, special_tokens
 
 
 def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
@@ -25,6 +25,6 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
     tokenizer.normalizer = normalizers.NFC()
     # By position: the names of the first two differ between versions of tokenizers.
     tokenizer.post_processor = processors.RobertaProcessing(
-        (END, ID[END]), (BEGIN, ID[BEGIN]), True, recipe.prefix_space
+        (END, IDS[END]), (BEGIN, IDS[BEGIN]), True, recipe.prefix_space
     )
     return tokenizer

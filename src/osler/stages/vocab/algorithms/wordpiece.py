@@ -1,7 +1,7 @@
-"""WordPiece, as in BERT: a word begins with one piece and goes on with pieces marked `##`.
+"""WordPiece, as in BERT: sub-words that continue a word are marked with `##`.
 
 The library's trainer numbers the `##` characters in the order of a hash map, which differs from run to run and decides ties.
-Here they are counted first and given their numbers in sorted order, so that the same corpus gives the same vocabulary.
+Here they are counted first and numbered in sorted order, so that the same corpus gives the same vocabulary.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from collections import Counter
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from osler.stages.vocab.algorithms import Texts
+from osler.artifacts.tokenizer import UNKNOWN
+from osler.stages.vocab.algorithms import Texts, framing, special_tokens
 from osler.stages.vocab.config import VocabRecipe
-from osler.stages.vocab.special import UNKNOWN, framing, special_tokens
 
 _PREFIX = "##"
 _ALPHABET = 1000
 
 
 def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
-    """Two passes: characters, then pieces."""
+    """Count characters in a first pass, train sub-words in a second."""
     alphabet = _alphabet(texts)
-    learner = _tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    learner = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
         vocab_size=recipe.size,
         min_frequency=recipe.min_frequency,
@@ -32,9 +33,10 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
         show_progress=False,
     )
     learner.train_from_iterator(texts(), trainer)
-    # A fresh tokenizer, in which the `##` characters are pieces and not special tokens.
+    # A new tokenizer, in which the `##` characters are ordinary entries and not special tokens.
     vocabulary = learner.get_vocab(with_added_tokens=True)
-    tokenizer = _tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, continuing_subword_prefix=_PREFIX))
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, continuing_subword_prefix=_PREFIX))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(special_tokens())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.WordPiece(prefix=_PREFIX)
@@ -42,14 +44,8 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
     return tokenizer
 
 
-def _tokenizer(model: models.WordPiece) -> Tokenizer:
-    tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return tokenizer
-
-
 def _alphabet(texts: Texts) -> list[str]:
-    """The most frequent characters, ties in code point order; the rest will be unknown."""
+    """The most frequent characters, ties in code point order; all others become unknown."""
     counts: Counter[str] = Counter()
     for batch in texts():
         for text in batch:

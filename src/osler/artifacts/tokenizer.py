@@ -1,0 +1,102 @@
+"""The tokenizer artifact: a Hugging Face tokenizer folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from osler.core.errors import ArtifactError
+from osler.core.files import fingerprint, write_atomic, write_json
+from osler.text.subwords import SubwordTokenizer
+
+TOKENIZER = "tokenizer.json"
+_CONFIG, _SPECIAL, _STATISTICS = "tokenizer_config.json", "special_tokens_map.json", "statistics.json"
+
+BEGIN, PAD, END, UNKNOWN, MASK = "<s>", "<pad>", "</s>", "<unk>", "<mask>"
+SPECIAL_TOKENS = (BEGIN, PAD, END, UNKNOWN, MASK)
+"""Special tokens of the tokenizers that osler trains, in RoBERTa's order: their ids are 0 to 4."""
+
+
+class Tokenizer(SubwordTokenizer):
+    """A tokenizer and the folder it comes from."""
+
+    def __init__(self, folder: Path, tokenizer: tokenizers.Tokenizer) -> None:
+        super().__init__(tokenizer)
+        self.folder = folder
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Tokenizer:
+        """Read `tokenizer.json` of a Hugging Face folder."""
+        path = Path(folder) / TOKENIZER
+        if not path.is_file():
+            raise ArtifactError(
+                f"{TOKENIZER} is missing",
+                where=folder,
+                fix="Give a folder with a fast tokenizer (osler vocab makes one)",
+            )
+        try:
+            return cls(Path(folder), tokenizers.Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises plain Exception
+            raise ArtifactError(
+                "not a valid tokenizer description", where=path, fix="Give a tokenizer.json of Hugging Face"
+            ) from error
+
+    @classmethod
+    def write(
+        cls, folder: Path, tokenizer: tokenizers.Tokenizer, max_length: int, statistics: dict[str, Any]
+    ) -> Tokenizer:
+        """Write a tokenizer with osler's special tokens as a Hugging Face folder."""
+        roles: dict[str, Any] = {
+            "bos_token": BEGIN,
+            "eos_token": END,
+            "cls_token": BEGIN,
+            "sep_token": END,
+            "pad_token": PAD,
+            "unk_token": UNKNOWN,
+            "mask_token": {
+                "content": MASK,
+                "lstrip": True,
+                "normalized": False,
+                "rstrip": False,
+                "single_word": False,
+            },
+        }
+        config = {
+            # The general class: it takes everything from tokenizer.json, in every version of transformers.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": max_length,
+            "model_input_names": ["input_ids", "attention_mask"],
+            "clean_up_tokenization_spaces": False,
+            **roles,
+            "mask_token": {"__type": "AddedToken", **roles["mask_token"], "special": True},
+        }
+        write_atomic(folder / TOKENIZER, tokenizer.to_str(pretty=True) + "\n")
+        write_json(folder / _CONFIG, config)
+        write_json(folder / _SPECIAL, roles)
+        write_json(folder / _STATISTICS, statistics)
+        return cls(folder, tokenizer)
+
+    @property
+    def digest(self) -> str:
+        """Hash of tokenizer.json, for artifacts made with this tokenizer."""
+        return fingerprint([self.folder / TOKENIZER])
+
+    def copy_to(self, folder: Path, max_length: int | None = None) -> None:
+        """Copy the files into a model's folder.
+
+        With `max_length` the copy allows no longer texts: stock pipelines fail on texts longer than the model reads.
+        """
+        for name in (TOKENIZER, _CONFIG, _SPECIAL):
+            if (self.folder / name).is_file():
+                shutil.copyfile(self.folder / name, folder / name)
+        path = folder / _CONFIG
+        if max_length is None or not path.is_file():
+            return
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if settings.get("model_max_length", math.inf) > max_length:
+            write_json(path, settings | {"model_max_length": max_length})

@@ -1,0 +1,70 @@
+"""`osler distill`: an encoder into a smaller one. It is pretraining with a teacher, and runs the same stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osler.cli.common import Invocation, recipe_command
+from osler.cli.pretrain import override_length
+from osler.core.config import find_recipe, read_toml
+from osler.core.errors import RecipeError
+from osler.stages.pretrain.config import PretrainRecipe
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+@recipe_command(
+    PretrainRecipe,
+    out="runs/student",
+    argument="corpus",
+    options={
+        "distill.teacher": "",
+        "tokenizer": "--tokenizer -t",
+        "start_from": "--from",
+        "preset": "",
+        "train.steps": "",
+        "train.budget": "",
+    },
+)
+def distill(
+    call: Invocation,
+    layers: Annotated[
+        str | None,
+        typer.Option("--layers", help='Start from layers of the teacher: "even", or numbers from 0 such as 0,2,4.'),
+    ] = None,
+    align: Annotated[bool, typer.Option("--align", help="Also align the last hidden states (weight 1.0).")] = False,
+) -> None:
+    """Distil an encoder into a smaller one on a corpus: osler pretrain with a teacher."""
+    from osler.stages.pretrain.plan import PlannedRecipe, full_plan, plan
+    from osler.stages.pretrain.run import run
+
+    def plan_with_teacher(recipe: PretrainRecipe, out: Path) -> list[str]:
+        # Without a teacher it would be plain pretraining under the wrong name.
+        if recipe.distill is None:
+            raise RecipeError("no teacher is named", fix="Give --teacher DIR, or set distill.teacher in the recipe")
+        return full_plan(recipe, out) if call.dry_run else plan(recipe, out)
+
+    override_length(call)
+    call.options["distill.teacher_layers"] = _layer_numbers(layers)
+    call.options["distill.cosine"] = 1.0 if align else None
+    named = call.recipe is not None and "tokenizer" in read_toml(find_recipe(call.recipe))
+    if call.options["tokenizer"] is None and not named:
+        call.options["tokenizer"] = call.options["distill.teacher"]
+    if call.dry_run:
+        call.kind = PlannedRecipe
+    call.perform(plan_with_teacher, run)
+
+
+def _layer_numbers(text: str | None) -> str | list[int] | None:
+    if text is None or text == "even":
+        return text
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise RecipeError(
+            f"--layers must be 'even' or numbers, got {text!r}", fix="Write --layers even or --layers 0,2,4"
+        ) from None

@@ -1,0 +1,30 @@
+"""Fake official distributions of access-controlled tasks, in the official formats.
+
+With one, all stages can be tried while a data agreement is pending: the same readers read it. data/distributions.toml describes the
+releases; one module here writes each family, and none is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from osler.clinic.distributions.base import Distribution
+from osler.clinic.lexicon import table
+from osler.core.registry import Registry
+
+DISTRIBUTIONS = Registry(
+    "distributions", {name: f"{__name__}.{entry['make']}" for name, entry in table("distributions").items()}
+)
+
+TASKS = {task: name for name, entry in table("distributions").items() for task in entry.get("tasks", ())}
+"""Tasks whose name differs from that of their distribution."""
+
+
+def get_distribution(name: str) -> Distribution:
+    """Return the distribution of this name, or the one that this task is read from."""
+    name = TASKS.get(name, name)
+    found = DISTRIBUTIONS.get(name)
+    # A plug-in registers a distribution, a module of this package the function that writes it.
+    return (
+        found
+        if isinstance(found, Distribution)
+        else Distribution(**table("distributions")[name] | {"name": name, "make": found})
+    )

@@ -1,1 +1,0 @@
-"""A fake official distribution, for a road that can be walked before the data arrive."""

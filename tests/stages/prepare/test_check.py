@@ -1,0 +1,154 @@
+"""What `osler tasks check` finds in prepared tasks, on made-up files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from osler.artifacts.task_folder import TaskFolder
+from osler.cli.main import app
+from osler.core.errors import ArtifactError
+from osler.formats.registry import get_format
+from osler.stages.prepare.check import check
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import run
+from osler.tasks.catalogue import load_card
+from osler.text.document import Document, Span
+
+CARD = """
+name = "{name}"
+title = "t"
+kind = "tagging"
+language = "en"
+labels = ["Drug"]
+licence = "x"
+protocol_family = "ner"
+protocol = "strict"
+[source]
+reader = "files"
+format = "brat"
+splits.train.files = ["train/*.txt", "train/*.ann"]
+splits.test.files = ["test/*.txt", "test/*.ann"]
+{more}
+"""
+
+
+def note(number: int, extra: str = "") -> Document:
+    text = f"Patient {number} takes aspirin {number * 7} mg against pain number {number * 3} every day of week {number}.{extra}"
+    at = text.index("aspirin")
+    return Document(f"n{number}", text, (Span.at(at, at + 7, "Drug", id="T1"), Span.at(at, at + 4, "Other", id="T2")))
+
+
+def prepared(tmp_path: Path, name: str, train: list[Document], test: list[Document], more: str = "") -> TaskFolder:
+    folder = tmp_path / name
+    for split, notes in (("train", train), ("test", test)):
+        get_format("brat").write(notes, folder / "files" / split)
+    card = folder / "card.toml"
+    card.write_text(CARD.format(name=name, more=more))
+    run(PrepareRecipe(task=str(card), source=folder / "files"), folder / "task")
+    return TaskFolder.open(folder / "task")
+
+
+PINNED = """
+[counts]
+train = {{ documents = 3, mentions = 3 }}
+[paper]
+source = "p"
+splits.train = {{ documents = 3, mentions = {mentions} }}
+splits.all = {{ documents = {documents} }}
+[paper.differences]
+"train.mentions" = "the paper counts Other too"
+"""
+
+
+def test_numbers_stand_beside_card_and_paper_and_differences_are_equal_explained_or_not(tmp_path):
+    notes = [note(n) for n in range(3)]
+    task = prepared(tmp_path, "a", notes, [note(9)], PINNED.format(mentions=6, documents=5))
+    (report,) = check([task]).tasks
+    lines = {(line.split, line.number): (line.here, line.card, line.paper, line.verdict) for line in report.lines}
+    assert lines == {
+        ("train", "documents"): (3, 3, 3, "equal"),
+        ("train", "mentions"): (3, 3, 6, "explained"),
+        ("test", "documents"): (1, None, None, "not stated"),
+        ("test", "mentions"): (1, None, None, "not stated"),
+        ("all", "documents"): (4, None, 5, "differs"),
+    }
+    assert not report.sound
+    assert report.left_out == {"Other": 4}
+    assert report.offsets["mentions"] == 4
+
+
+def test_an_explanation_does_not_excuse_other_files_than_those_it_is_about(tmp_path):
+    task = prepared(tmp_path, "a", [note(n) for n in range(2)], [note(9)], PINNED.format(mentions=6, documents=3))
+    (report,) = check([task]).tasks
+    verdicts = {(line.split, line.number): line.verdict for line in report.lines}
+    assert verdicts["train", "mentions"] == "differs"
+    assert verdicts["all", "documents"] == "equal"
+
+
+def test_shared_documents_are_found_within_and_across_tasks(tmp_path):
+    one = prepared(tmp_path, "one", [note(1), note(2), note(3)], [note(3).with_(id="other"), note(4)])
+    two = prepared(tmp_path, "two", [note(4, " He was discharged."), note(5)], [note(2), note(6)])
+    report = check([one, two])
+    within = [(item.of, item.within, item.texts, item.near, item.ids) for item in report.within]
+    across = [(item.of, item.within, item.texts, item.near, item.ids) for item in report.across]
+    assert within == [("one/train", "one/test", 1, 1, 0)]
+    assert across == [("one/train", "two/test", 1, 1, 1), ("two/train", "one/test", 0, 1, 1)]
+    assert check([one, two], leakage=False).across == []
+
+
+def test_a_changed_file_is_not_checked_but_refused(tmp_path):
+    task = prepared(tmp_path, "one", [note(1)], [note(2)])
+    (tmp_path / "one" / "task" / "train.parquet").write_bytes(b"x")
+    with pytest.raises(ArtifactError, match=r"train\.parquet was changed"):
+        check([task])
+
+
+def test_the_command_prints_a_table_writes_json_and_can_be_strict(tmp_path):
+    prepared(tmp_path, "one", [note(1)], [note(2)], PINNED.format(mentions=6, documents=5))
+    folder, out = str(tmp_path / "one"), tmp_path / "report.json"
+    done = CliRunner().invoke(app, ["tasks", "check", folder, "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "differs" in done.output
+    assert "aspirin" not in done.output
+    report = json.loads(out.read_text())
+    assert report["sound"] is False
+    assert report["tasks"][0]["task"] == "one"
+    assert CliRunner().invoke(app, ["tasks", "check", folder, "--strict"]).exit_code == 1
+    piped = CliRunner().invoke(app, ["tasks", "check", folder, "--json", "-"])
+    assert json.loads(piped.stdout) == report
+
+
+def test_the_folds_of_a_corpus_are_added_up(tmp_path):
+    for fold in range(1, 11):
+        folder = tmp_path / "euadr" / str(fold)
+        folder.mkdir(parents=True)
+        rows = "".join(f"@GENE$ and @DISEASE$ in sentence {n} of fold {fold}\t{n % 2}\n" for n in range(20))
+        (folder / "train.tsv").write_text(rows)
+        (folder / "test.tsv").write_text("index\tsentence\tlabel\n" + f"0\t@GENE$ with @DISEASE$ in test {fold}\t1\n")
+    tasks = []
+    for fold in range(1, 11):
+        run(PrepareRecipe(task="euadr", source=tmp_path, fold=fold), tmp_path / "out" / str(fold))
+        tasks.append(TaskFolder.open(tmp_path / "out" / str(fold)))
+    report = check(tasks)
+    (total,) = (task for task in report.tasks if task.task == "euadr (all folds)")
+    lines = {line.number: (line.here, line.paper) for line in total.lines}
+    assert lines == {"documents": (10, 355)}
+    # Nine folds are not all of them.
+    assert all("all folds" not in task.task for task in check(tasks[:9], leakage=False).tasks)
+
+
+def test_files_that_osler_made_up_are_said_to_be_and_not_held_against_the_paper(tmp_path):
+    from osler.clinic.synthesize import SynthesizeRecipe
+    from osler.clinic.synthesize import run as synthesize
+
+    synthesize(SynthesizeRecipe(task="mednli", n=10), tmp_path / "files")
+    run(PrepareRecipe(task="mednli", source=tmp_path / "files"), tmp_path / "task")
+    (report,) = check([TaskFolder.open(tmp_path / "task")]).tasks
+    assert report.synthetic
+    assert report.sound
+    assert {line.verdict for line in report.lines} == {"synthetic"}
+    assert load_card("mednli").paper is not None

@@ -1,0 +1,150 @@
+"""The Python front door, from raw text to annotations, as a user writes it."""
+
+from __future__ import annotations
+
+import inspect
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from osler.artifacts.encoder import Encoder
+
+import osler
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.corpus import Corpus
+from osler.artifacts.task_folder import TaskFolder
+from osler.artifacts.tokenizer import Tokenizer
+from osler.clinic import raw_texts
+from osler.stages.finetune.config import FinetuneRecipe
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+SIZES = {"train": 12, "dev": 4, "test": 4}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("front-door")
+
+
+@pytest.fixture(scope="module")
+def corpus(folder: Path) -> Corpus:
+    raw = folder / "raw.txt"
+    texts = [str(item["text"]) for item in raw_texts(60, language="en", seed=0)]
+    raw.write_text("\n\n".join(" ".join(text.split()) for text in texts), encoding="utf-8")
+    return osler.corpus(sources=[{"paths": [str(raw)], "document": "block"}], out=folder / "corpus")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus: Corpus, folder: Path) -> Tokenizer:
+    return osler.vocab(corpus=corpus.path, size=600, out=str(folder / "tokenizer"))
+
+
+@pytest.fixture(scope="module")
+def encoder(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> Encoder:
+    return osler.pretrain(
+        "demo/pretrain",
+        corpus=str(folder / "corpus"),
+        tokenizer=folder / "tokenizer",
+        out=folder / "encoder",
+        batch_tokens=512,
+        shape={"layers": 1, "width": 32, "heads": 2, "inner": 32},
+        validation_share=0.2,
+        train={"steps": 2, "eval_every": 2, "checkpoint_every": 0},
+    )
+
+
+@pytest.fixture(scope="module")
+def task(folder: Path) -> TaskFolder:
+    return osler.tasks_prepare(task="clinic-phi-en", options=SIZES, out=folder / "task")
+
+
+@pytest.fixture(scope="module")
+def bundle(encoder: Encoder, task: TaskFolder, folder: Path) -> Bundle:
+    return osler.finetune(
+        model=str(encoder.path), tasks=[str(folder / "task")], out=folder / "bundle", epochs=1, train={"lr": 1e-3}
+    )
+
+
+def test_each_function_returns_its_artifact(corpus, tokenizer, encoder, task, bundle):
+    assert isinstance(corpus, Corpus)
+    assert isinstance(tokenizer, Tokenizer)
+    assert isinstance(encoder, Encoder)
+    assert isinstance(task, TaskFolder)
+    assert isinstance(bundle, Bundle)
+    assert task.splits == ["train", "dev", "test"]
+    assert list(bundle.spec.heads) == ["clinic-phi-en"]
+
+
+def test_load_annotates_one_text_and_many(bundle, folder):
+    nlp = osler.load(str(folder / "bundle"))
+    text = "Aspirin 81 mg daily."
+    doc = nlp(text)
+    assert isinstance(doc, osler.Document)
+    assert doc.text == text
+    assert doc.to_dict()["text"] == text
+    assert set(doc.to_dict()) >= {"id", "text", "spans", "relations", "labels"}
+    many = list(nlp.pipe((f"Seen on {day} March." for day in range(1, 8)), batch_size=3))
+    assert [found.text for found in many] == [f"Seen on {day} March." for day in range(1, 8)]
+    assert [found.id for found in many] == [str(number) for number in range(1, 8)]
+
+
+def test_a_section_changes_one_value_and_a_recipe_object_works(encoder, folder):
+    recipe = FinetuneRecipe(model=str(encoder.path), tasks=(folder / "task",), epochs=1, train={"lr": 1e-3})
+    made = osler.finetune(recipe, out=folder / "bundle")  # the same recipe and inputs: reused
+    assert made.spec == osler.load(folder / "bundle").bundle.spec
+
+
+@pytest.mark.usefixtures("bundle")
+def test_the_rest_of_the_flow(folder):
+    evaluation = osler.evaluate(bundle=folder / "bundle", task=folder / "task", out=folder / "evaluation")
+    assert evaluation.manifest.kind == "evaluation"
+    (folder / "note.txt").write_text("Aspirin 81 mg daily.", encoding="utf-8")
+    annotations = osler.annotate(files=[folder / "note.txt"], bundle=folder / "bundle", out=folder / "annotations")
+    assert annotations.manifest.counts["documents"] == 1
+    exported = osler.export(bundle=folder / "bundle", out=folder / "exported")
+    assert (exported.path / "config.json").is_file()
+    source = folder / "annotations" / "annotations.jsonl"
+    converted = osler.convert(input=source, to_format="brat", out=folder / "brat")
+    assert converted.counts["documents"] == 1
+    assert osler.tasks_check([folder / "task"]).sound
+
+
+@pytest.mark.usefixtures("task")
+def test_a_study_from_python(encoder, folder):
+    study = osler.study(
+        models={"tiny": {"model": str(encoder.path)}},
+        tasks=[folder / "task"],
+        seeds=[1],
+        settings={"epochs": 1},
+        workers=1,
+        out=folder / "study",
+    )
+    assert study.manifest.counts["runs"] == 1
+
+
+def test_a_wrong_setting_names_the_nearest_field(folder):
+    with pytest.raises(osler.OslerError, match="did you mean 'epochs'"):
+        osler.finetune(model="m", tasks=["t"], epoch=3, out=folder / "nothing")
+
+
+def test_every_public_name_exists_and_is_typed():
+    for name in osler.__all__:
+        thing = getattr(osler, name)
+        if inspect.isfunction(thing):
+            assert inspect.getdoc(thing), name
+            assert inspect.signature(thing).return_annotation is not inspect.Signature.empty, name
+    with pytest.raises(AttributeError):
+        osler.nothing  # noqa: B018
+
+
+def test_the_front_door_is_light():
+    code = "import sys, osler; osler.finetune; print([m for m in ('torch', 'transformers', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_api_page_is_current():
+    made = runpy.run_path(str(DOCS / "build_api.py"))["page"]()
+    assert made == (DOCS / "api.md").read_text(encoding="utf-8"), "run: python docs/build_api.py"
