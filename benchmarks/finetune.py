@@ -33,6 +33,7 @@ def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     from osler.artifacts.task_folder import TaskFolder
     from osler.stages.finetune.config import FinetuneRecipe, FinetuneTraining
     from osler.stages.finetune.run import run
+    from osler.tasks.scoring import score
 
     config = FinetuneTraining(
         lr=options.lr,
@@ -55,10 +56,9 @@ def osler_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     run(recipe, folder / "bundle")
     trained = time.perf_counter() - began
     task = TaskFolder.open(options.task)
-    return {
-        "train_seconds": trained,
-        "f1": Bundle.load(folder / "bundle").evaluate(task.card.name, task.read("test")).main,
-    }
+    gold = task.read("test")
+    predicted = Bundle.load(folder / "bundle").predict(task.card.name, gold)
+    return {"train_seconds": trained, "f1": score(task.card, task.card.protocol_named(), gold, predicted).main}
 
 
 def trainer_side(options: argparse.Namespace, folder: Path) -> dict[str, float]:

@@ -10,7 +10,7 @@ from osler.core.errors import InputError
 from osler.metrics.classification import score_classes
 from osler.metrics.correlation import decomposed_pearson, pearson
 from osler.metrics.scores import Decomposed, mean_of
-from osler.metrics.significance import bootstrap_interval, holm, mean_interval, paired_bootstrap, summarise
+from osler.metrics.significance import bootstrap_interval, holm, paired_bootstrap, summarise
 from osler.metrics.spans import score_spans
 from osler.text.document import Document, Span
 
@@ -65,7 +65,7 @@ def test_pearson_draws_equal_scoring_the_drawn_pairs() -> None:
 
 def test_the_interval_of_a_mean_agrees_with_scipy() -> None:
     values = np.random.default_rng(1).normal(0.8, 0.05, 60)
-    ours = mean_interval(values.tolist(), seed=4)
+    ours = bootstrap_interval(mean_of(values.tolist()), seed=4)
     theirs = stats.bootstrap((values,), np.mean, n_resamples=10_000, method="percentile", rng=7).confidence_interval
     assert ours.value == pytest.approx(values.mean())
     assert ours.low == pytest.approx(theirs.low, abs=1e-3)

@@ -1,4 +1,4 @@
-"""Packed batches through whole models, against the stock model on each sequence alone."""
+"""Packed batches through complete models, against the stock model on each sequence alone."""
 
 from __future__ import annotations
 
@@ -245,13 +245,13 @@ def broken(folder, how):
         ("code of its own", "cannot be loaded"),
     ],
 )
-def test_a_folder_that_is_no_whole_model_is_refused(tmp_path, how, message):
+def test_a_folder_that_is_not_a_complete_model_is_refused(tmp_path, how, message):
     with pytest.raises(ArtifactError, match=message) as caught:
         load_encoder(broken(tmp_path / "model", how))
     assert "model" in caught.value.where
 
 
-def test_a_wrong_name_is_told(tmp_path):
+def test_a_wrong_name_is_reported(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         load_encoder(tmp_path / "nothing")
     with pytest.raises(InputError, match="no such model"):

@@ -160,7 +160,7 @@ def test_loss_in_half_precision_is_computed_in_single(batch):
 
 
 def test_regression_has_one_output():
-    with pytest.raises(ValueError, match="one number"):
+    with pytest.raises(ValueError, match="one output"):
         HEADS.get("regression")(8, 2)
 
 

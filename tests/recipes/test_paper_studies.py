@@ -18,7 +18,6 @@ from osler.core.errors import RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.study.plan import expand
 from osler.stages.study.recipe import StudyRecipe
-from osler.stages.study.runner import LocalRunner
 
 MINE = "models.mine.model=encoder"
 WADA_ROWS = ("BlueBERT-P", "BlueBERT-P+M", "BioBERT", "ouBioBERT")
@@ -98,16 +97,16 @@ def recipe(name: str, *sets: str) -> StudyRecipe:
 
 
 def specs(name: str, *sets: str) -> list[RunSpec]:
-    return [run.spec for run in expand(recipe(name, *sets), Path("study"), LocalRunner()).runs]
+    return [run.spec for run in expand(recipe(name, *sets), Path("study")).runs]
 
 
 def settings(spec: RunSpec) -> FinetuneRecipe:
     """What a run is fine-tuned with, every default filled in."""
-    values = {**json.loads(spec.settings), "model": spec.model, "tasks": [str(path) for path in spec.tasks]}
+    values = {**spec.settings, "model": spec.model, "tasks": [str(path) for path in spec.tasks]}
     return FinetuneRecipe.model_validate(values)
 
 
-def said(spec: RunSpec) -> tuple[int, float]:
+def epochs_and_rate(spec: RunSpec) -> tuple[int, float]:
     found = settings(spec)
     return found.epochs, found.train.lr
 
@@ -122,7 +121,7 @@ def test_every_task_of_the_paper_and_every_run_is_there(name: str, here: Path) -
 
 def test_carrino2022_tries_five_rates_with_batches_of_64_for_20_epochs(here: Path) -> None:
     found = specs("carrino2022/ner-grid")
-    assert {(spec.columns[0], said(spec)[1], spec.seed) for spec in found} == {
+    assert {(spec.columns[0], epochs_and_rate(spec)[1], spec.seed) for spec in found} == {
         (task, rate, seed)
         for task in TASKS["carrino2022/ner-grid"]
         for rate in (0.8e-5, 1e-5, 2e-5, 3e-5, 5e-5)
@@ -165,7 +164,7 @@ def test_mulyar2020_takes_turns_at_a_constant_rate(here: Path) -> None:
         sizes = {name: used.mixing.batch_sizes.get(name, used.batch_size) for name in spec.columns}
         assert sizes == {name: 40 if name in pairs else 25 for name in spec.columns}
         train = used.train
-        assert (train.lr, train.schedule, train.optimizer) == (5e-5, "constant", "adam")
+        assert (train.lr, train.schedule, train.optimizer) == (5e-5, "constant", "adamw")
         assert (train.weight_decay, train.clip, train.warmup) == (0.0, 0.0, 0)
         assert (used.mixing.order, used.max_length, used.epochs, used.accumulate) == ("round-robin", 512, 20, 1)
         assert used.batch_tokens >= 40 * 512
@@ -187,9 +186,9 @@ def test_peng2020_refines_and_pairs_within_a_domain(here: Path) -> None:
 
 @pytest.mark.parametrize("name", ["peng2020/fine-tune", "peng2020/fine-tune-scripts"])
 def test_peng2020_fine_tunes_what_was_refined(name: str, here: Path) -> None:
-    plan = expand(recipe(name), Path("study"), LocalRunner())
+    plan = expand(recipe(name), Path("study"))
     refined = {run.key: run.spec for run in plan.runs if run.spec.mode == "refine"}
-    assert {said(spec) for spec in refined.values()} == {(100, 5e-5)}
+    assert {epochs_and_rate(spec) for spec in refined.values()} == {(100, 5e-5)}
     for run in plan.runs:
         spec = run.spec
         if spec.mode == "refine":
@@ -197,19 +196,19 @@ def test_peng2020_fine_tunes_what_was_refined(name: str, here: Path) -> None:
         elif spec.row == "single":
             long = {"clinicalsts-2018", "share-clef-2013", "bc5cdr-disease", "bc5cdr-chem"}
             assert spec.after is None
-            assert said(spec) == (30 if spec.columns[0] in long else 10, 5e-5)
+            assert epochs_and_rate(spec) == (30 if spec.columns[0] in long else 10, 5e-5)
         else:
             assert spec.after is not None
             assert (refined[spec.after].row, refined[spec.after].seed) == (spec.row, spec.seed)
-            assert said(spec) == ((10, 1e-5) if name == "peng2020/fine-tune" else SCRIPTS[spec.columns[0]])
+            assert epochs_and_rate(spec) == ((10, 1e-5) if name == "peng2020/fine-tune" else SCRIPTS[spec.columns[0]])
     tasks = {spec.row: set(spec.columns) for spec in refined.values()}
     assert list(tasks.values()) == [CLINICAL, BIOMEDICAL, CLINICAL | BIOMEDICAL]
 
 
 def test_peng2020_refinements_are_the_same_runs_in_both_studies(here: Path) -> None:
-    taught = {run.key for run in expand(recipe("peng2020/refine"), Path("one"), LocalRunner()).runs}
-    plan = expand(recipe("peng2020/fine-tune"), Path("two"), LocalRunner())
-    shared = {run.spec.row for run in plan.runs if run.spec.mode == "refine" and run.key in taught}
+    trained = {run.key for run in expand(recipe("peng2020/refine"), Path("one")).runs}
+    plan = expand(recipe("peng2020/fine-tune"), Path("two"))
+    shared = {run.spec.row for run in plan.runs if run.spec.mode == "refine" and run.key in trained}
     assert shared == {"refined, clinical", "refined, biomedical"}
 
 
@@ -220,7 +219,7 @@ def test_wada2020_has_the_published_rate_and_epochs_of_every_model_on_every_task
             rate, epochs, _, _ = cell.split(" / ")
             published[row, task] = (int(epochs), float(rate))
     found = specs("wada2020/blue")
-    assert {(spec.row, spec.columns[0]): said(spec) for spec in found} == published
+    assert {(spec.row, spec.columns[0]): epochs_and_rate(spec) for spec in found} == published
     for spec in found:
         used = settings(spec)
         assert (used.max_length, used.batch_size, used.accumulate) == (128, 32, 1)
@@ -248,10 +247,10 @@ def test_a_task_or_a_model_can_be_left_out_with_all_that_is_said_of_it(here: Pat
         recipe("lewis2020/eighteen-tasks", 'without=["medmli"]')
 
 
-def test_tasks_are_only_taught_together_within_groups_that_exist(here: Path) -> None:
+def test_tasks_are_trained_together_only_within_groups_that_exist(here: Path) -> None:
     everything = specs("peng2020/pairwise", "within=[]")
     assert Counter(spec.mode for spec in everything) == {"single": 8 * 3, "pair": 28 * 3, "twin": 2 * 28 * 3}
-    with pytest.raises(RecipeError, match="within: 'Legal' is no group"):
+    with pytest.raises(RecipeError, match="within: 'Legal' must be a group"):
         recipe("peng2020/refine", 'within=["Legal"]')
 
 
@@ -263,7 +262,7 @@ def test_a_row_must_be_given_where_the_paper_has_no_settings_of_its_own() -> Non
 def reduced(name: str) -> list[str]:
     """The recipe's own tasks, rows and modes with one seed, one epoch, short windows and, of a grid, two points."""
     found = recipe(name)
-    sets = ["seeds=[1]", "workers=1", "resamples=100"]
+    sets = ["seeds=[1]", "workers=1"]
     sets += ["finetune.epochs=1", "finetune.max_length=64", "finetune.overlap=8"]
     sets += [f"task_settings.{column}.epochs=1" for column in found.task_settings]
     if found.grid:

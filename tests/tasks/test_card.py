@@ -4,6 +4,7 @@ import pytest
 
 from osler.artifacts.task_folder import read_records, write_records
 from osler.core.errors import RecipeError, UnknownNameError
+from osler.formats.registry import get_format
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import all_cards, load_card
 from osler.tasks.scoring import score
@@ -74,3 +75,21 @@ def test_records_survive_parquet_exactly(tmp_path):
     pairs = [TextPair("1", "a", "b", ("x",), None, {}), TextPair("2", "", "", (), 2.0)]
     write_records(pairs, tmp_path / "p.parquet", pairs=True)
     assert list(read_records(tmp_path / "p.parquet")) == pairs
+
+
+@pytest.mark.parametrize("kind", ["document", "pair"])
+def test_scores_survive_parquet_and_json_lines_also_from_older_files(tmp_path, kind):
+    plain = Document("1", "ab", labels=("b",)) if kind == "document" else TextPair("1", "a", "b", ("b",))
+    record = plain.with_(meta={"m": "n"}, scores={"b": 0.900001, "a": 0.1})
+    write_records([record], tmp_path / "new.parquet", pairs=kind == "pair", scores=True)
+    (found,) = read_records(tmp_path / "new.parquet")
+    assert found == record
+    assert list(found.scores) == ["b", "a"]
+    jsonl = get_format("jsonl")
+    jsonl.write([record], tmp_path / "new.jsonl")
+    assert list(jsonl.read(tmp_path / "new.jsonl")) == [record]
+    older = plain.with_(meta={"m": "n", "score:b": "0.9000", "score:a": "0.1000"})
+    write_records([older], tmp_path / "old.parquet", pairs=kind == "pair")
+    jsonl.write([older], tmp_path / "old.jsonl")
+    expected = record.with_(scores={"b": 0.9, "a": 0.1})
+    assert list(read_records(tmp_path / "old.parquet")) == list(jsonl.read(tmp_path / "old.jsonl")) == [expected]

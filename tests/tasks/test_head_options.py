@@ -11,7 +11,7 @@ from osler.artifacts.tokenizer import Tokenizer
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
 from osler.tasks.instances.base import IGNORED, HeadOptions, make_builder
-from osler.tasks.instances.tagging import best_path, marginals
+from osler.tasks.instances.tagging import best_paths, marginals
 from osler.text.document import Document, Relation, Span
 from osler.text.subwords import SubwordTokenizer
 from osler.text.tags import Scheme, label_set, transitions
@@ -41,9 +41,9 @@ def test_the_best_path_and_the_probability_of_each_tag_are_those_of_all_paths_en
     rng = np.random.default_rng(seed)
     scores, steps = rng.normal(size=(4, 5)) * 2, rng.normal(size=(5, 5)) * 2
     paths = enumerated(scores, steps)
-    assert tuple(best_path(scores, *RULES, steps)) == max(paths, key=paths.__getitem__)
+    assert tuple(best_paths([scores], *RULES, steps)[0]) == max(paths, key=paths.__getitem__)
     plain = enumerated(scores, np.zeros((5, 5)))
-    assert tuple(best_path(scores, *RULES)) == max(plain, key=plain.__getitem__)
+    assert tuple(best_paths([scores], *RULES)[0]) == max(plain, key=plain.__getitem__)
     shares = np.exp(np.array(list(paths.values())))
     expected = np.zeros((4, 5))
     for path, share in zip(paths, shares / shares.sum(), strict=True):
@@ -98,23 +98,23 @@ def test_decoding_is_the_protocols_unless_the_recipe_chooses(tokens, protocol, d
         assert found.spans == ()
 
 
-def test_a_chain_decodes_with_its_steps_and_scores_by_the_chain(tokens):
+def test_a_crf_decodes_with_its_transitions_and_scores_by_marginals(tokens):
     builder = tagger(tokens, tagger="crf")
     assert builder.head == "crf"
     document, instances, logits = lone_inside(builder)
-    with pytest.raises(ValueError, match="steps"):
+    with pytest.raises(ValueError, match="transition scores"):
         builder.decode([document], instances, [logits])
-    builder.steps = np.zeros((3, 3), dtype=np.float32)
-    (found,) = builder.decode([document], instances, [logits])
+    transitions = np.zeros((3, 3), dtype=np.float32)
+    (found,) = builder.decode([document], instances, [logits], transitions)
     assert [TEXT[span.start : span.end] for span in found.spans] == ["aspirin"]
     # I- is impossible there, so that B- has all but what O has.
     assert found.spans[0].score == pytest.approx(np.exp(11.0) / (np.exp(11.0) + 1.0), rel=1e-3)
-    builder.steps[0, 1] = -50.0  # no mention begins behind O
-    (found,) = builder.decode([document], instances, [logits])
+    transitions[0, 1] = -50.0  # no mention begins after O
+    (found,) = builder.decode([document], instances, [logits], transitions)
     assert found.spans == ()
 
 
-def test_a_chain_steps_over_words_whatever_the_protocol_labels(tokens):
+def test_a_crf_labels_only_first_subwords_whatever_the_protocol_says(tokens):
     gold = Document("d", "He took paracetamol.", (Span.at(8, 19, "Chemical", id="T1"),))
     every = tagger(tokens, "strict-all").build([gold], gold=True).instances[0].target
     chained = tagger(tokens, "strict-all", tagger="crf").build([gold], gold=True).instances[0].target

@@ -9,7 +9,7 @@ from osler.artifacts.tokenizer import Tokenizer
 from osler.core.errors import InputError
 from osler.tasks.card import TaskCard
 from osler.tasks.instances.base import IGNORED, make_builder
-from osler.tasks.instances.tagging import best_path
+from osler.tasks.instances.tagging import best_paths
 from osler.tasks.scoring import score
 from osler.text.document import Document, Relation, Span, TextPair
 from osler.text.subwords import SubwordTokenizer
@@ -226,7 +226,7 @@ def test_labels_of_long_documents_are_pooled_over_windows(tokens):
     assert builder.decode([record], instances, outputs)[0].labels == ("PROBLEM",)
 
 
-def test_thousands_of_labels_are_noted_best_first_so_that_they_can_be_ranked(tokens):
+def test_the_best_labels_have_scores_best_first_so_that_they_can_be_ranked(tokens):
     codes = tuple(f"C{n:03}" for n in range(400))
     coding = card("multilabel", labels=codes, protocols={"p": {"metric": "map"}})
     gold = Document("d", TEXT, labels=("C007", "C200"))
@@ -235,9 +235,9 @@ def test_thousands_of_labels_are_noted_best_first_so_that_they_can_be_ranked(tok
     outputs[200], outputs[7] = -8.0, -11.99
     (found,) = builder.decode([gold], builder.build([gold], gold=False).instances, [outputs])
     assert found.labels == ()
-    assert len(found.meta) == 300
-    assert next(iter(found.meta)) == "score:C200"
-    # C007 stands beyond the three hundredth place. Probabilities are rounded to equal ones; the order is of those before.
+    assert len(found.scores) == 300
+    assert next(iter(found.scores)) == "C200"
+    # C007 is not among the first 300. Rounding makes some probabilities equal, which does not change their order.
     assert score(coding, coding.protocols["p"], [gold], [found]).main == pytest.approx((1 + 0) / 2)
     assert score(coding, coding.protocols["p"], [gold.with_(labels=("C003",))], [found]).main == pytest.approx(1 / 5)
 
@@ -256,6 +256,6 @@ def test_viterbi_finds_the_best_legal_path_where_greedy_is_illegal():
     # tags: O, B, I; greedy would start with I
     scores = np.log(np.array([[0.3, 0.2, 0.5], [0.2, 0.1, 0.7]]))
     allowed = np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]], dtype=bool)
-    path = best_path(scores, allowed, np.array([True, True, False]), np.array([True, True, True]))
+    [path] = best_paths([scores], allowed, np.array([True, True, False]), np.array([True, True, True]))
     assert path.tolist() == [1, 2]
-    assert best_path(np.zeros((0, 3)), allowed, np.ones(3, bool), np.ones(3, bool)).tolist() == []
+    assert best_paths([np.zeros((0, 3))], allowed, np.ones(3, bool), np.ones(3, bool))[0].tolist() == []

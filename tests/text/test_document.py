@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.core.errors import InputError
-from osler.text.document import Document, Relation, Span, TextPair, check_text, number_spans
+from osler.text.document import Document, Relation, Span, TextPair, check_text, number_spans, split_meta
 
 
 @pytest.mark.parametrize("fragments", [(), ((3, 3),), ((5, 2),), ((-1, 2),), ((4, 6), (0, 2)), ((0, 4), (3, 6))])
@@ -88,3 +88,8 @@ def test_text_that_nothing_can_carry_is_refused(text: str, place: str) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=40))
 def test_all_other_text_passes_unchanged(text: str) -> None:
     assert check_text(text, where="notes.txt") is text
+
+
+def test_scores_of_older_files_are_taken_out_of_the_metadata() -> None:
+    meta = {"file": "a.txt", "score:A": "0.9000", "score:B": "0.1000", "score:mine": "high"}
+    assert split_meta(meta) == ({"file": "a.txt", "score:mine": "high"}, {"A": 0.9, "B": 0.1})

@@ -24,7 +24,7 @@ from osler.train.loop import train
 from osler.train.stats import BestOf
 
 STEPS = 100
-SETTINGS = {"checkpoint_every": 4, "eval_every": 6, "log_every": 3, "warmup": 0.1, "keep": 2}
+SETTINGS = {"checkpoint_every": 4, "eval_every": 6, "log_every": 3, "warmup": 0.1}
 
 
 class SlowSource(ToySource):

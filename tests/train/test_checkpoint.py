@@ -21,7 +21,7 @@ def checkpoint(step, value=0.0):
 
 
 def test_everything_comes_back(tmp_path):
-    store = Checkpoints(tmp_path, keep=2)
+    store = Checkpoints(tmp_path)
     best = {"layer.weight": torch.arange(6.0).reshape(3, 2).to(torch.bfloat16)}
     original = Checkpoint(3, {"a": [1, 2.5, None]}, best, {}, snapshot(), best)
     loaded = store.load(store.save(original))
@@ -51,7 +51,7 @@ def test_the_same_state_gives_the_same_bytes(tmp_path):
 
 
 def test_only_the_newest_are_kept(tmp_path):
-    store = Checkpoints(tmp_path, keep=2)
+    store = Checkpoints(tmp_path)
     for step in (5, 10, 100, 1000):
         store.save(checkpoint(step))
     assert [path.name for path in store.paths()] == ["step-0000000100", "step-0000001000"]
@@ -65,11 +65,11 @@ def test_the_best_outlives_its_own_checkpoint(tmp_path):
         seen[step] = weights(module)
         return {"f1": scores[step]}
 
-    settings = config(checkpoint_every=2, eval_every=2, keep=1)
+    settings = config(checkpoint_every=2, eval_every=2)
     train(Toy(), ToySource(8), settings, folder=tmp_path, evaluate=evaluate, best=BestOf("f1"))
-    store = Checkpoints(tmp_path, keep=1)
-    assert [path.name for path in store.paths()] == ["step-0000000008"]
-    kept = store.load(store.paths()[0])
+    store = Checkpoints(tmp_path)
+    assert [path.name for path in store.paths()] == ["step-0000000006", "step-0000000008"]
+    kept = store.load(store.paths()[1])
     assert kept.state["selection"] == {"step": 2, "value": 0.9, "stale": 3}
     assert same(dict(kept.best), seen[2])
     assert same(dict(kept.model), seen[8])
@@ -93,7 +93,7 @@ def damage_byte(path):
     ],
 )
 def test_a_damaged_checkpoint_is_passed_over_with_a_log_line(tmp_path, caplog, name, damage, problem):
-    store = Checkpoints(tmp_path, keep=3)
+    store = Checkpoints(tmp_path)
     good, broken = store.save(checkpoint(1)), store.save(checkpoint(2))
     damage(broken / name)
     with caplog.at_level(logging.WARNING, logger="osler"):
@@ -106,9 +106,9 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_log_line(tmp_path, caplog, n
 
 def test_training_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path):
     straight, resumed = Toy(), Toy()
-    settings = config(checkpoint_every=2, keep=3)
+    settings = config(checkpoint_every=2)
     expected = train(straight, ToySource(8), settings, folder=tmp_path)
-    damage_byte(Checkpoints(tmp_path, 3).paths()[-1] / "model.safetensors")
+    damage_byte(Checkpoints(tmp_path).paths()[-1] / "model.safetensors")
     source = ToySource(8)
     assert train(resumed, source, settings, folder=tmp_path) == expected
     assert source.loaded[0][0] == 6
@@ -116,7 +116,7 @@ def test_training_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path):
 
 
 def test_half_written_ones_are_ignored_and_removed(tmp_path):
-    store = Checkpoints(tmp_path, keep=2)
+    store = Checkpoints(tmp_path)
     whole = store.save(checkpoint(1))
     partial = store.folder / ".step-0000000002.partial"
     partial.mkdir()
@@ -126,20 +126,22 @@ def test_half_written_ones_are_ignored_and_removed(tmp_path):
     assert not partial.exists()
 
 
-def test_one_that_a_kill_kept_from_being_dropped_goes_when_the_run_goes_on(tmp_path):
+def test_one_that_a_kill_kept_from_being_dropped_goes_when_the_run_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr("osler.train.checkpoint.KEPT", 3)
     for step in (1, 2, 3):
-        Checkpoints(tmp_path, keep=3).save(checkpoint(step))
-    store = Checkpoints(tmp_path, keep=2)
+        Checkpoints(tmp_path).save(checkpoint(step))
+    monkeypatch.undo()
+    store = Checkpoints(tmp_path)
     assert store.newest().name == "step-0000000003"
     assert [path.name for path in store.paths()] == ["step-0000000002", "step-0000000003"]
 
 
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("osler.train.checkpoint.FORMAT", 2)
-    path = Checkpoints(tmp_path, keep=1).save(checkpoint(1))
+    path = Checkpoints(tmp_path).save(checkpoint(1))
     monkeypatch.undo()
     with pytest.raises(ArtifactError, match="format 2 is not 1"):
-        Checkpoints(tmp_path, keep=1).load(path)
+        Checkpoints(tmp_path).load(path)
 
 
 def test_tied_weights_are_stored_once_and_stay_tied():

@@ -103,7 +103,7 @@ def test_layers_are_the_members_of_lists_inner_ones_first():
 
 
 def test_muon_is_refused_before_any_work():
-    with pytest.raises(RecipeError, match="whole matrices"):
+    with pytest.raises(RecipeError, match="unsharded matrices"):
         validate(TrainConfig, {"optimizer": "muon", "parallel": "fsdp"}, where="recipe")
 
 

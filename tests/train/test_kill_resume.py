@@ -12,7 +12,8 @@ from osler.train.stats import read_history
 def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
     worker = Path(__file__).with_name("killed_worker.py")
     straight, broken = tmp_path / "straight", tmp_path / "broken"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(worker.parents[1])}
+    paths = filter(None, [str(worker.parents[1]), os.environ.get("PYTHONPATH")])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         [sys.executable, str(worker), str(straight), str(broken)],
         capture_output=True,
@@ -31,5 +32,5 @@ def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
     assert read_history(broken) == records
     assert [path.name for path in sorted((broken / "checkpoints").iterdir())] == ["step-0000000096", "step-0000000100"]
     for path in sorted((straight / "checkpoints").rglob("*.*")):
-        twin = broken / path.relative_to(straight)
-        assert path.is_dir() or twin.read_bytes() == path.read_bytes(), path.name
+        copy = broken / path.relative_to(straight)
+        assert path.is_dir() or copy.read_bytes() == path.read_bytes(), path.name

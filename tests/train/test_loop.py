@@ -138,7 +138,7 @@ def test_less_can_be_better_and_patience_ends_the_run(tmp_path):
         best=BestOf("perplexity", "min"),
     )
     assert (result.step, result.best_step, result.best_value) == (8, 4, 2.0)
-    assert [path.name for path in Checkpoints(tmp_path, 2).paths()] == ["step-0000000008"]
+    assert [path.name for path in Checkpoints(tmp_path).paths()] == ["step-0000000008"]
 
 
 def test_an_unknown_metric_is_named(tmp_path):
@@ -169,9 +169,9 @@ def test_non_finite_steps_are_skipped_and_counted(tmp_path):
         def step(self, index):
             return super().step([0, 1, 3, 4, 7][index])
 
-    twin = Toy(dropout=0.0)
-    train(twin, WithoutThem(5), config(schedule="constant"), folder=tmp_path / "twin")
-    assert same(weights(module), weights(twin))
+    clean = Toy(dropout=0.0)
+    train(clean, WithoutThem(5), config(schedule="constant"), folder=tmp_path / "clean")
+    assert same(weights(module), weights(clean))
 
 
 def test_an_infinite_loss_with_finite_gradients_is_skipped_too(tmp_path):
@@ -189,8 +189,8 @@ def test_an_infinite_loss_with_finite_gradients_is_skipped_too(tmp_path):
 
 def test_divergence_ends_with_an_error(tmp_path):
     source = ToySource(50, bad=frozenset({1, *range(4, 50)}))
-    with pytest.raises(OslerError, match=r"not finite 5 steps in a row, up to step 9.*Lower lr"):
-        train(Toy(), source, config(max_skipped=5, log_every=20), folder=tmp_path)
+    with pytest.raises(OslerError, match=r"not finite 20 steps in a row, up to step 24.*Lower lr"):
+        train(Toy(), source, config(log_every=50), folder=tmp_path)
 
 
 def test_other_settings_do_not_take_over_a_checkpoint(tmp_path):
@@ -199,9 +199,9 @@ def test_other_settings_do_not_take_over_a_checkpoint(tmp_path):
         train(Toy(), ToySource(4), config(checkpoint_every=2, lr=0.5), folder=tmp_path)
     with pytest.raises(ArtifactError, match="other training settings"):
         train(Toy(), ToySource(5), config(checkpoint_every=2), folder=tmp_path)
-    with pytest.raises(ArtifactError, match="not those of this model"):
+    with pytest.raises(ArtifactError, match="do not fit this model"):
         train(Toy(width=8), ToySource(4), config(checkpoint_every=2), folder=tmp_path)
-    result = train(Toy(), ToySource(4), config(checkpoint_every=3, keep=5, threads=None), folder=tmp_path)
+    result = train(Toy(), ToySource(4), config(checkpoint_every=3, threads=None), folder=tmp_path)
     assert result.step == 4  # where and how often to write is not a setting of the result
 
 
@@ -235,7 +235,7 @@ def test_a_read_only_folder_is_one_clear_error(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
-def test_signals_leave_a_whole_checkpoint_and_say_so(tmp_path, capsys, number, error):
+def test_signals_leave_a_complete_checkpoint_and_say_so(tmp_path, capsys, number, error):
     def on_step(report):
         if report.step == 5:
             os.kill(os.getpid(), number)
@@ -246,7 +246,7 @@ def test_signals_leave_a_whole_checkpoint_and_say_so(tmp_path, capsys, number, e
         train(Toy(), ToySource(12), settings, folder=tmp_path, on_step=on_step)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000000005"]
-    assert "goes on from update 5" in capsys.readouterr().err
+    assert "resumes from step 5" in capsys.readouterr().err
     resumed, straight = Toy(), Toy()
     train(resumed, ToySource(12), settings, folder=tmp_path)
     train(straight, ToySource(12), settings, folder=tmp_path / "straight")

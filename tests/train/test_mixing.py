@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.core.errors import RecipeError, UnknownNameError
-from osler.train.mixing import annealed, mix, proportional, round_robin, temperature
+from osler.train.mixing import mix
 
 BATCHES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 40), min_size=1)
 SEEDS = st.integers(0, 2**32)
@@ -27,13 +27,13 @@ def check(result, batches):
 @given(BATCHES, SEEDS, st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
 def test_round_robin_takes_equal_turns_until_the_largest_is_through(batches, seed, epoch):
-    result = round_robin(batches, seed, epoch)
+    result = mix("round-robin", batches, seed, epoch)
     check(result, batches)
     largest = max(batches.values())
     assert set(result.counts.values()) == {largest}
     tasks = [task for task, _ in result.order]
     assert tasks == list(batches) * largest  # strictly one after the other
-    for task, available in batches.items():  # each pass is whole before the next begins
+    for task, available in batches.items():  # each pass is complete before the next begins
         visits = [index for name, index in result.order if name == task]
         assert sorted(visits[:available]) == list(range(available))
         if available == largest:
@@ -43,7 +43,7 @@ def test_round_robin_takes_equal_turns_until_the_largest_is_through(batches, see
 @given(BATCHES, SEEDS, st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
 def test_proportional_takes_every_batch_once(batches, seed, epoch):
-    result = proportional(batches, seed, epoch)
+    result = mix("proportional", batches, seed, epoch)
     assert result.counts == batches
     assert sorted(result.order) == sorted((task, index) for task, count in batches.items() for index in range(count))
 
@@ -51,7 +51,7 @@ def test_proportional_takes_every_batch_once(batches, seed, epoch):
 @given(BATCHES, SEEDS, st.floats(1, 1e6))
 @settings(max_examples=100, deadline=None)
 def test_temperature_keeps_the_length_and_the_shares(batches, seed, heat):
-    result = temperature(batches, seed, 0, temperature=heat)
+    result = mix("temperature", batches, seed, 0, heat=heat)
     check(result, batches)
     total = sum(batches.values())
     assert len(result.order) == total
@@ -64,10 +64,10 @@ def test_temperature_keeps_the_length_and_the_shares(batches, seed, heat):
 
 def test_temperature_goes_from_proportional_to_equal():
     batches = {"large": 90, "middle": 9, "small": 1}
-    assert temperature(batches, 1, 0, temperature=1.0).counts == batches
-    assert temperature(batches, 1, 0, temperature=1e9).counts == {"large": 34, "middle": 33, "small": 33}
+    assert mix("temperature", batches, 1, 0, heat=1.0).counts == batches
+    assert mix("temperature", batches, 1, 0, heat=1e9).counts == {"large": 34, "middle": 33, "small": 33}
     # n ** 1/2 is 9.49, 3, 1: shares of 70.34, 22.24 and 7.41; the largest remainder is rounded up
-    assert temperature(batches, 1, 0, temperature=2.0).counts == {"large": 70, "middle": 22, "small": 8}
+    assert mix("temperature", batches, 1, 0, heat=2.0).counts == {"large": 70, "middle": 22, "small": 8}
 
 
 @pytest.mark.parametrize("name", ["round-robin", "proportional", "temperature", "annealed"])
@@ -80,7 +80,7 @@ def test_order_is_a_function_of_seed_and_epoch(name):
 
 
 def test_a_small_task_starts_again_in_a_new_order():
-    visits = [index for task, index in round_robin({"large": 60, "small": 20}, 1, 0).order if task == "small"]
+    visits = [index for task, index in mix("round-robin", {"large": 60, "small": 20}, 1, 0).order if task == "small"]
     passes = [visits[start : start + 20] for start in (0, 20, 40)]
     assert [sorted(each) for each in passes] == [list(range(20))] * 3
     assert passes[0] != passes[1] != passes[2]
@@ -88,11 +88,11 @@ def test_a_small_task_starts_again_in_a_new_order():
 
 def test_mistakes_are_named():
     with pytest.raises(RecipeError, match="'b' has no training batches"):
-        round_robin({"a": 3, "b": 0}, 0, 0)
+        mix("round-robin", {"a": 3, "b": 0}, 0, 0)
     with pytest.raises(RecipeError, match="no task"):
-        proportional({}, 0, 0)
+        mix("proportional", {}, 0, 0)
     with pytest.raises(RecipeError, match="below 1"):
-        temperature({"a": 1}, 0, 0, temperature=0.5)
+        mix("temperature", {"a": 1}, 0, 0, heat=0.5)
     with pytest.raises(UnknownNameError, match="Use round-robin"):
         mix("round_robin", {"a": 1}, 0, 0)
 
@@ -100,7 +100,7 @@ def test_mistakes_are_named():
 @given(BATCHES, SEEDS, st.integers(1, 12), st.integers(0, 15))
 @settings(max_examples=100, deadline=None)
 def test_annealed_keeps_the_length_and_the_shares_of_its_epoch(batches, seed, epochs, epoch):
-    result = annealed(batches, seed, epoch, epochs=epochs)
+    result = mix("annealed", batches, seed, epoch, epochs=epochs)
     check(result, batches)
     total = sum(batches.values())
     assert len(result.order) == total
@@ -114,14 +114,14 @@ def test_annealed_keeps_the_length_and_the_shares_of_its_epoch(batches, seed, ep
 
 def test_annealed_starts_proportional_and_goes_towards_equal():
     batches = {"large": 90, "middle": 9, "small": 1}
-    counts = [annealed(batches, 1, epoch, epochs=5).counts for epoch in range(5)]
+    counts = [mix("annealed", batches, 1, epoch, epochs=5).counts for epoch in range(5)]
     assert counts[0] == batches
     # n ** 0.2 in the last epoch is 2.460, 1.552, 1: shares of 49.09, 30.96 and 19.96
     assert counts[-1] == {"large": 49, "middle": 31, "small": 20}
     assert [each["large"] for each in counts] == sorted((each["large"] for each in counts), reverse=True)
     assert [each["small"] for each in counts] == sorted(each["small"] for each in counts)
-    assert annealed(batches, 1, 9, epochs=5).counts == counts[-1]  # past the plan: as the last one planned
-    assert annealed(batches, 1, 0, epochs=1).counts == batches
+    assert mix("annealed", batches, 1, 9, epochs=5).counts == counts[-1]  # past the plan: as the last one planned
+    assert mix("annealed", batches, 1, 0, epochs=1).counts == batches
     assert mix("annealed", batches, 1, 4, epochs=5).counts == counts[-1]
     with pytest.raises(RecipeError, match="over 0 epochs"):
-        annealed(batches, 1, 0, epochs=0)
+        mix("annealed", batches, 1, 0, epochs=0)

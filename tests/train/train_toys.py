@@ -10,6 +10,7 @@ from torch import nn
 
 from osler.core.seeding import generator
 from osler.train.config import TrainConfig
+from osler.train.optim import Optimiser
 from osler.train.source import Batch, LossOutput
 
 VOCABULARY, LABELS = 12, 3
@@ -65,6 +66,16 @@ def config(**values: Any) -> TrainConfig:
     """Settings for the toys: everything often, checkpoints only when asked for."""
     plain = {"lr": 0.01, "log_every": 1, "checkpoint_every": 0, "device": "cpu", "threads": 1}
     return TrainConfig(**(plain | values))
+
+
+def learning_rates(optimiser: Optimiser) -> dict[str, float]:
+    """Learning rate of every parameter, by name."""
+    return {
+        name: settings["lr"]
+        for optimizer, groups in optimiser._inners
+        for group, settings in zip(groups, optimizer.param_groups, strict=True)
+        for name in group.names
+    }
 
 
 def weights(module: nn.Module) -> dict[str, torch.Tensor]:

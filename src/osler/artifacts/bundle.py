@@ -1,59 +1,71 @@
-"""The bundle artifact: one encoder, its tokenizer and many heads, ready to annotate raw text."""
+"""The bundle artifact: one encoder, its tokenizer and its heads, ready to annotate raw text.
+
+Importing this module does not import torch: the spec, counts and history of a bundle can be read without it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import ValidationError
 
 from osler.artifacts.tokenizer import Tokenizer
+from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
-from osler.core.files import write_atomic
-from osler.nn.multihead import MultiHeadModel
-from osler.nn.packing import Packed, pack
+from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, HeadOptions, Instance, document_windows, make_builder
-from osler.tasks.scoring import Scored, score
-from osler.text.document import Document, Record, Relation, Span, number_spans
-from osler.text.label_scores import noted_scores, score_key
+from osler.text.document import Document, Record, Span, number_spans
 from osler.text.subwords import SubwordTokenizer
 
-FILE = "bundle.json"
+if TYPE_CHECKING:
+    from osler.nn.multihead import MultiHeadModel
+    from osler.nn.packing import Packed
+
+_SPEC = "bundle.json"
+_HISTORY = "history.json"
+_CARD = "README.md"
+_BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 
 
 class BundleHead(Recipe):
-    """One head: the task it was taught and the protocol it was taught under."""
+    """One head: the task and protocol it was trained on."""
 
     card: TaskCard
     protocol: str
     options: HeadOptions = HeadOptions()
     members: dict[str, str] | None = None
-    """Of a head that several tasks taught: those tasks, and the protocol of each. `card` then has the labels of all of them."""
+    """Tasks of a joint head, each with its protocol. `card` then has the labels of all of them."""
+
+
+class TrainedTask(NamedTuple):
+    """The head of a task, and the protocol it was trained under."""
+
+    head: str
+    protocol: str
 
 
 class BundleSpec(Recipe):
-    """All heads, and how documents are cut for every one of them."""
+    """The heads of a bundle and the window size they share."""
 
     max_length: int
     overlap: int
     heads: dict[str, BundleHead]
 
-    def save(self, folder: Path) -> None:
-        """Write `bundle.json`."""
-        write_atomic(folder / FILE, self.model_dump_json(indent=2, exclude_none=True) + "\n")
-
     @classmethod
-    def load(cls, folder: Path) -> BundleSpec:
-        """Read `bundle.json`."""
-        path = folder / FILE
+    def load(cls, folder: str | Path) -> BundleSpec:
+        path = Path(folder) / _SPEC
         if not path.is_file():
-            raise ArtifactError(f"no {FILE} here", where=folder, fix="Give the folder that osler finetune made")
+            raise ArtifactError(
+                f"not a bundle: {_SPEC} is missing", where=path.parent, fix="Give a folder that osler finetune made"
+            )
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except ValidationError as error:
@@ -61,39 +73,187 @@ class BundleSpec(Recipe):
             place = "".join(f"{part}: " for part in first["loc"])
             raise ArtifactError(f"damaged: {place}{first['msg']}", where=path, fix="Make the bundle again") from None
 
+    def save(self, folder: Path) -> None:
+        write_atomic(folder / _SPEC, self.model_dump_json(indent=2, exclude_none=True) + "\n")
 
-_BUDGET = {"cpu": 4_096, "cuda": 65_536}
+    @property
+    def tasks(self) -> dict[str, TrainedTask]:
+        """Every task the bundle was trained on."""
+        return {
+            task: TrainedTask(name, protocol)
+            for name, head in self.heads.items()
+            for task, protocol in (head.members or {name: head.protocol}).items()
+        }
+
+    def head(self, name: str) -> BundleHead:
+        """Return a head, or raise an error that lists the heads."""
+        if name not in self.heads:
+            close = nearest(name, self.heads)
+            hint = f"Did you mean {close!r}? " if close else ""
+            raise RecipeError(f"this bundle has no head {name!r}", fix=f"{hint}Heads: {', '.join(self.heads)}")
+        return self.heads[name]
+
+    def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
+        """Heads that annotate documents: those named or all, in one language if it is given."""
+        heads = {name: self.head(name).card for name in names or self.heads}
+        chosen = [n for n, card in heads.items() if card.record == "document" and language in (None, card.language)]
+        if not chosen:
+            raise RecipeError(
+                "no head of this bundle can annotate as asked",
+                fix=f"Choose other heads or another language. Heads: {', '.join(self.heads)}",
+            )
+        return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """An encoder with its heads, ready to predict."""
+
+    model: MultiHeadModel
+    tokens: SubwordTokenizer
+    spec: BundleSpec
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "auto") -> Bundle:
+        """Load a bundle folder onto a device."""
+        import torch
+
+        from osler.nn.multihead import MultiHeadModel
+
+        folder = Path(folder)
+        spec = BundleSpec.load(folder)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return cls(MultiHeadModel.load(folder).to(device), Tokenizer.open(folder), spec)
+
+    def save(
+        self, folder: Path, *, tokenizer_from: Path, history: Iterable[Mapping[str, Any]] = (), card: str = ""
+    ) -> None:
+        """Write encoder, heads, tokenizer, spec, training history and model card."""
+        self.model.save(folder)
+        self.spec.save(folder)
+        Tokenizer.open(tokenizer_from).copy_to(folder)
+        write_atomic(folder / _HISTORY, json.dumps(list(history), indent=1) + "\n")
+        write_atomic(folder / _CARD, card)
+
+    @staticmethod
+    def read_counts(folder: str | Path) -> dict[str, Any]:
+        """Counts of a finished bundle: steps, tokens, dev scores and others."""
+        return Artifact.open(Path(folder), kind="bundle").manifest.counts
+
+    @staticmethod
+    def read_history(folder: str | Path) -> list[dict[str, Any]]:
+        """Training log of a bundle; empty if it has none."""
+        path = Path(folder) / _HISTORY
+        history: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        return history
+
+    @staticmethod
+    def digest(folder: Path) -> str:
+        """Digest of weights, vocabulary and heads."""
+        from osler.nn.folders import check, model_digest
+
+        return f"{model_digest(check(folder))}-{fingerprint([folder / 'heads.json', folder / _SPEC])}"
+
+    @cached_property
+    def builders(self) -> dict[str, Builder]:
+        """Builder of each head."""
+        length, overlap = self.spec.max_length, self.spec.overlap
+        return {
+            name: make_builder(head.card, head.protocol, self.tokens, length, overlap, head.options)
+            for name, head in self.spec.heads.items()
+        }
+
+    def predict(
+        self,
+        name: str,
+        records: Sequence[Record],
+        *,
+        task: TaskCard | None = None,
+        instances: Sequence[Instance] | None = None,
+    ) -> list[Record]:
+        """Predict with one head. Relations are predicted between the spans of the given documents.
+
+        With `task`, a joint head predicts only that task's entity types. `instances` avoids building them again.
+        """
+        self.spec.head(name)
+        if instances is None:
+            instances = self.builders[name].build(records, gold=False).instances
+        predicted = self._decode(name, records, instances, run_heads(self.model, instances, [name])[name])
+        if task is None or task.kind is not Kind.TAGGING:
+            return predicted
+        return [found.only(task.labels) if isinstance(found, Document) else found for found in predicted]
+
+    def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
+        """Annotate raw text: all heads in one encoder pass, then relations between the entities that were found."""
+        names = self.spec.document_heads() if heads is None else heads
+        plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
+        windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap)
+        outputs = run_heads(self.model, windows, [name for name in names if self.builders[name].windowed])
+        relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
+        results = plain
+        for name in names:
+            if name in outputs:
+                predicted = self._decode(name, plain, windows, outputs[name])
+            elif name not in relation_heads:  # reads sentences, not windows
+                predicted = self.predict(name, plain)
+            else:
+                continue
+            results = [_with_predictions(result, found, name) for result, found in zip(results, predicted, strict=True)]
+        results = [result.with_(spans=number_spans(_distinct(result.spans))) for result in results]
+        for name in relation_heads:
+            entities = self.spec.heads[name].card.entity_labels
+            predicted = self.predict(name, [result.only(entities).with_(relations=()) for result in results])
+            results = [_with_relations(result, found) for result, found in zip(results, predicted, strict=True)]
+        return results
+
+    def _decode(
+        self, name: str, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> list[Record]:
+        transitions = self.model.head(name).steps()
+        scores = None if transitions is None else transitions.cpu().numpy()
+        return self.builders[name].decode(records, instances, outputs, scores)
 
 
 def run_heads(
     model: MultiHeadModel, instances: Sequence[Instance], heads: Sequence[str]
 ) -> dict[str, list[np.ndarray]]:
-    """The outputs of each head for each instance, in the order given: [tokens, outputs] or [outputs] an instance."""
+    """Return the outputs of each head for each instance: [tokens, outputs] or [outputs]."""
+    import torch
+
     device = next(model.parameters()).device
+    budget = _BATCH_TOKENS[device.type]
+    # Batches of similar length, longest first.
+    batches: list[list[int]] = []
+    used = budget
+    for index in sorted(range(len(instances)), key=lambda index: -instances[index].length):
+        if used + instances[index].length > budget:
+            batches.append([])
+            used = 0
+        batches[-1].append(index)
+        used += instances[index].length
     results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}
     training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            for group in _groups(instances, _BUDGET[device.type]):
-                chosen = [instances[index] for index in group]
-                batch = pack_instances(chosen, model).to(device)
-                for head, output in model(batch, heads).items():
+            for indices in batches:
+                batch = [instances[index] for index in indices]
+                borders = np.cumsum([instance.length for instance in batch])[:-1]
+                for head, output in model(pack_instances(batch, model).to(device), heads).items():
                     values = output.float().cpu().numpy()
-                    borders = np.cumsum([instance.length for instance in chosen])[:-1]
-                    pieces = np.split(values, borders) if model.heads[head].level == "token" else list(values)
-                    for index, piece in zip(group, pieces, strict=True):
-                        results[head][index] = piece
+                    rows = np.split(values, borders) if model.heads[head].level == "token" else list(values)
+                    for index, row in zip(indices, rows, strict=True):
+                        results[head][index] = row
     finally:
         model.train(training)
     return results
 
 
 def pack_instances(instances: Sequence[Instance], model: MultiHeadModel, **shape: int) -> Packed:
-    """Pack instances as this model's encoder wants them, with segment ids only where it has embeddings for them.
+    """Pack instances for this model's encoder. `shape` pads the batch: total, max_sequences, max_length."""
+    from osler.nn.packing import pack
 
-    `shape` is what `pack` takes to fill a batch up: total, max_sequences, max_length.
-    """
     config = model.encoder.config
     types = None
     if getattr(config, "type_vocab_size", 1) > 1:
@@ -103,148 +263,21 @@ def pack_instances(instances: Sequence[Instance], model: MultiHeadModel, **shape
     return pack(ids, token_types=types, marks=marks or None, pad_id=config.pad_token_id or 0, **shape)
 
 
-def _groups(instances: Sequence[Instance], budget: int) -> list[list[int]]:
-    """Indices of instances of like length, each group within the budget."""
-    order = sorted(range(len(instances)), key=lambda index: -instances[index].length)
-    groups: list[list[int]] = []
-    used = budget
-    for index in order:
-        length = instances[index].length
-        if used + length > budget:
-            groups.append([])
-            used = 0
-        groups[-1].append(index)
-        used += length
-    return groups
-
-
-class Bundle:
-    """An encoder with its heads, ready to predict."""
-
-    def __init__(self, model: MultiHeadModel, tokens: SubwordTokenizer, spec: BundleSpec) -> None:
-        self.model = model
-        self.tokens = tokens
-        self.spec = spec
-
-    @classmethod
-    def load(cls, folder: Path, device: str = "auto") -> Bundle:
-        """Load a bundle folder onto a device."""
-        spec = BundleSpec.load(folder)
-        model = MultiHeadModel.load(folder)
-        name = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        return cls(model.to(name), Tokenizer.open(folder), spec)
-
-    def save(self, folder: Path, tokenizer_from: Path) -> None:
-        """Write the folder: Hugging Face encoder, heads, tokenizer and what the heads mean."""
-        self.model.save(folder)
-        self.spec.save(folder)
-        Tokenizer.open(tokenizer_from).copy_to(folder)
-
-    @cached_property
-    def builders(self) -> dict[str, Builder]:
-        """The builder of each head."""
-        return {
-            name: make_builder(
-                head.card, head.protocol, self.tokens, self.spec.max_length, self.spec.overlap, head.options
-            )
-            for name, head in self.spec.heads.items()
-        }
-
-    def head(self, name: str) -> BundleHead:
-        """What a head was taught, or an error for a head that is not here."""
-        if name not in self.spec.heads:
-            close = nearest(name, self.spec.heads)
-            hint = f"Did you mean {close!r}? " if close else ""
-            raise RecipeError(f"this bundle has no head {name!r}", fix=f"{hint}Heads: {', '.join(self.spec.heads)}")
-        return self.spec.heads[name]
-
-    def instances(self, name: str, records: Sequence[Record]) -> list[Instance]:
-        """What one head sees of the records; whoever predicts them again and again makes this once."""
-        self.head(name)
-        return self.builders[name].build(records, gold=False).instances
-
-    def predict(
-        self, name: str, records: Sequence[Record], instances: Sequence[Instance] | None = None
-    ) -> list[Record]:
-        """One head's predictions. Relations are predicted between the spans that the documents carry."""
-        if instances is None:
-            instances = self.instances(name, records)
-        return self._decode(name, records, instances, run_heads(self.model, instances, [name])[name])
-
-    def _decode(
-        self, name: str, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
-    ) -> list[Record]:
-        """What the outputs of a head mean, by its builder; a chain is decoded with the steps as its head has learned them."""
-        builder = self.builders[name]
-        steps = self.model.head(name).steps()
-        builder.steps = None if steps is None else steps.cpu().numpy()
-        return builder.decode(records, instances, outputs)
-
-    def predict_task(
-        self, name: str, card: TaskCard, records: Sequence[Record], instances: Sequence[Instance] | None = None
-    ) -> list[Record]:
-        """One head's predictions for a task: of a head that has more types of entities, those of the task alone."""
-        predicted = self.predict(name, records, instances)
-        if card.kind is not Kind.TAGGING:
-            return predicted
-        return [found.only(card.labels) if isinstance(found, Document) else found for found in predicted]
-
-    def evaluate(
-        self,
-        name: str,
-        gold: Sequence[Record],
-        card: TaskCard | None = None,
-        protocol: str | None = None,
-        instances: Sequence[Instance] | None = None,
-        *,
-        main_only: bool = False,
-    ) -> Scored:
-        """Predict with one head and score under its protocol; of a head with several tasks say which, and its protocol."""
-        head = self.head(name)
-        card, protocol = card or head.card, protocol or head.protocol
-        predicted = self.predict_task(name, card, gold, instances)
-        return score(card, card.protocol_named(protocol), gold, predicted, main_only=main_only)
-
-    def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
-        """The heads that annotate raw documents: those named, or all, in one language where it is given."""
-        chosen = [name for name in names or self.spec.heads if self.head(name).card.record == "document"]
-        if language is not None:
-            chosen = [name for name in chosen if self.spec.heads[name].card.language == language]
-        if not chosen:
-            raise RecipeError(
-                "no head of this bundle is left to annotate with",
-                fix=f"Choose other heads or another language. Heads: {', '.join(self.spec.heads)}",
-            )
-        return chosen
-
-    def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
-        """Raw text to entities, labels and values, all heads in one encoder pass; then relations between what was found."""
-        names = self.document_heads() if heads is None else heads
-        plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
-        shared = [name for name in names if self.builders[name].windowed]
-        instances = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap)
-        outputs = run_heads(self.model, instances, shared)
-        results = plain
-        for name in names:
-            if self.spec.heads[name].card.kind is Kind.RELATION:
-                continue  # needs the mentions first
-            if name in outputs:
-                predicted = self._decode(name, plain, instances, outputs[name])
-            else:  # a head that reads sentences sees them as it was taught
-                predicted = self.predict(name, plain)
-            results = [_joined(result, found, name) for result, found in zip(results, predicted, strict=True)]
-        results = [result.with_(spans=number_spans(_distinct(result.spans))) for result in results]
-        for name in names:
-            card = self.spec.heads[name].card
-            if card.kind is Kind.RELATION:
-                narrowed = [result.only(card.entity_labels).with_(relations=()) for result in results]
-                predicted = self.predict(name, narrowed)
-                results = [_related(result, found) for result, found in zip(results, predicted, strict=True)]
-        return results
+def _with_predictions(result: Document, found: Record, head: str) -> Document:
+    """Add the predictions of one head. Document labels get the head's name, because two heads may share a label."""
+    assert isinstance(found, Document)
+    # Ids of different heads clash; spans are numbered again once all heads are done.
+    spans = (*result.spans, *(replace(span, id="", attributes={"head": head}) for span in found.spans))
+    labels = (*result.labels, *(f"{head}:{label}" for label in found.labels))
+    scores = {**result.scores, **{f"{head}:{label}": score for label, score in found.scores.items()}}
+    meta = dict(result.meta)
+    if found.value is not None:
+        meta[f"value:{head}"] = f"{found.value:.4f}"
+    return result.with_(spans=spans, labels=labels, meta=meta, scores=scores)
 
 
 def _distinct(spans: Sequence[Span]) -> list[Span]:
-    """Of mentions that several heads found alike, the one with the best score."""
+    """Keep the best-scored of equal spans found by several heads."""
     best: dict[object, Span] = {}
     for span in spans:
         known = best.get(span.key)
@@ -253,26 +286,8 @@ def _distinct(spans: Sequence[Span]) -> list[Span]:
     return list(best.values())
 
 
-def _joined(result: Document, found: Record, head: str) -> Document:
-    """Add what one head found. Document labels carry the name of their head, for two heads may share a label."""
-    if not isinstance(found, Document):
-        return result
-    # Ids of different heads clash; they are given anew once every head has spoken.
-    spans = (*result.spans, *(replace(span, id="", attributes={"head": head}) for span in found.spans))
-    labels = (*result.labels, *(f"{head}:{label}" for label in found.labels))
-    meta = dict(result.meta)
-    meta |= {score_key(f"{head}:{label}"): text for label, text in noted_scores(found).items()}
-    if found.value is not None:
-        meta[f"value:{head}"] = f"{found.value:.4f}"
-    return result.with_(spans=spans, labels=labels, meta=meta)
-
-
-def _related(result: Document, found: Record) -> Document:
-    if not isinstance(found, Document):
-        return result
-    number = len(result.relations)
-    named = tuple(
-        Relation(relation.label, relation.head, relation.tail, f"R{number + place}", relation.score)
-        for place, relation in enumerate(found.relations, start=1)
-    )
-    return result.with_(relations=result.relations + named)
+def _with_relations(result: Document, found: Record) -> Document:
+    assert isinstance(found, Document)
+    first = len(result.relations) + 1
+    named = (replace(relation, id=f"R{number}") for number, relation in enumerate(found.relations, first))
+    return result.with_(relations=(*result.relations, *named))

@@ -1,4 +1,4 @@
-"""One run of a study: its specification, its status and its results."""
+"""One run of a study: what it trains, how far it is, and its results."""
 
 from __future__ import annotations
 
@@ -13,210 +13,211 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict
+
+from osler.artifacts.task_folder import read_records
+from osler.core.artifact import MANIFEST, Artifact
+from osler.core.config import Recipe
 from osler.core.errors import writing
 from osler.core.files import write_json
+from osler.text.document import Record
 
 PATHS = (".mlm.corpus", ".teacher.bundle")
-"""Where settings hold a path: the end of a dotted name. Digests of what lies there are `RunSpec.inputs`."""
+"""Settings that hold a path, by the end of their dotted name. `RunSpec.inputs` has the digest of each."""
 
 
-def with_whole_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, or a recipe with settings in it, that mean the same in any working folder."""
-    whole: dict[str, Any] = _changed(values, os.path.abspath)
-    return whole
+def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, or a recipe that contains settings, with absolute paths."""
+    return dict(_map_paths(values, os.path.abspath))
 
 
 def without_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same less the text of these paths: what cannot make a result a different one."""
-    rest: dict[str, Any] = _changed(values, lambda _: None)
-    return rest
+    """Settings, or a recipe that contains settings, with every path set to None: where a file is changes no result."""
+    return dict(_map_paths(values, lambda _: None))
 
 
-def _changed(value: Any, change: Callable[[str | Path], str | None], place: str = "") -> Any:
+def _map_paths(value: Any, change: Callable[[str | Path], str | None], place: str = "") -> Any:
     if isinstance(value, Mapping):
-        return {name: _changed(item, change, f"{place}.{name}") for name, item in value.items()}
+        return {name: _map_paths(item, change, f"{place}.{name}") for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_changed(item, change, place) for item in value]
+        return [_map_paths(item, change, place) for item in value]
     return change(value) if isinstance(value, str | Path) and place.endswith(PATHS) else value
 
 
+class RunSettings(Mapping[str, Any]):
+    """Immutable settings. They hash, compare and are stored as canonical JSON."""
+
+    def __init__(self, values: Mapping[str, Any] | str = "{}") -> None:
+        plain = json.loads(values) if isinstance(values, str) else dict(values)
+        self.json = json.dumps(plain, sort_keys=True, default=_plain)
+        self._values: dict[str, Any] = self.plain()
+
+    def plain(self) -> dict[str, Any]:
+        """A copy that may be changed."""
+        values: dict[str, Any] = json.loads(self.json)
+        return values
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunSettings) and self.json == other.json
+
+    def __hash__(self) -> int:
+        return hash(self.json)
+
+    def __repr__(self) -> str:
+        return f"RunSettings({self.json})"
+
+
+def _plain(value: Any) -> Any:
+    return value.resolved() if isinstance(value, Recipe) else str(value)
+
+
 Mode = Literal["single", "together", "pair", "refine", "twin"]
-"""twin: a task alone with as many updates as a run of several tasks gave it."""
+"""twin: the single-task baseline of matched length, a task alone for as many steps as a joint run gave it."""
+NO_SETTINGS = RunSettings()
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One fine-tuning of one model on one task or several, and one evaluation of each scored column."""
+    """One fine-tuning of one model on one or more tasks, and one evaluation per scored column."""
 
     row: str
     """The model's name in the study."""
     model: str
     """A folder or hub name."""
     columns: tuple[str, ...]
-    """The columns it trains on; for a single run one."""
+    """The columns it trains on."""
     tasks: tuple[Path, ...]
-    """Their task artifacts, in the same order."""
+    """Their task folders, in the same order."""
     task_digests: tuple[str, ...]
     seed: int
     split: str
-    settings: str
-    """Fine-tuning settings as canonical JSON, the grid point and the fraction included, so that specs hash and compare."""
-    point: str = "{}"
-    """The grid point as canonical JSON."""
+    settings: RunSettings
+    """Fine-tuning settings, including the grid point and the fraction."""
+    point: RunSettings = NO_SETTINGS
+    """The grid point, by dotted name."""
     fraction: float = 1.0
     mode: Mode = "single"
     fold: int | None = None
     after: str | None = None
-    """The key of the refinement whose bundle this run starts from, in place of `model`."""
+    """Key of the refinement whose bundle this run starts from, in place of `model`."""
     equal_to: str | None = None
-    """Of a twin: the key of the joint run that says how many updates it has."""
+    """Single-task baseline: key of the joint run that sets its number of steps."""
     partner: str = ""
-    """Of a twin of a pair: the other task of the pair."""
+    """Single-task baseline of a pair: the other task of the pair."""
     alone: str | None = None
-    """Of a twin: the key of the run that differs from it in nothing but its length."""
+    """Single-task baseline: key of the run that differs from it only in its length."""
     only_start: bool = False
-    """A refinement that other runs start from, and that has no line in the tables."""
+    """A refinement that other runs start from and that has no line in the tables."""
     inputs: tuple[str, ...] = ()
-    """Digests of what the settings name by path (a teacher, a corpus), so that another one is another run."""
+    """Digests of the teacher and the corpus that the settings name by path."""
     kept_out: tuple[Path, ...] = ()
-    """Tasks whose dev and test this run must not learn from, for runs that start from it are tested on them; their digests are inputs."""
-    runtime: str = "{}"
-    """Training settings that change no result (device, threads, checkpoints), as canonical JSON; no part of the key."""
+    """Tasks whose dev and test documents must not be trained on, because runs that start from this one are tested on them.
+    Their digests are part of `inputs`."""
+    runtime: RunSettings = NO_SETTINGS
+    """Training settings that change no result (device, threads, checkpoints). Not part of the key."""
 
     def key(self, model_digest: str) -> str:
-        """The content address: same model (or refinement), data, settings and seed, same run, whatever it is for."""
-        start = self.after or model_digest
-        # What settings name by path is in `inputs` by its content.
-        settings = json.dumps(without_paths(json.loads(self.settings)), sort_keys=True)
-        content: list[Any] = [start, list(self.task_digests), self.seed, self.split, settings]
+        """The content address: the same start, data, settings and seed give the same key."""
+        settings = json.dumps(without_paths(self.settings), sort_keys=True)
+        content: list[Any] = [self.after or model_digest, list(self.task_digests), self.seed, self.split, settings]
         if self.inputs:
             content.append(list(self.inputs))
         if self.equal_to:
-            # How many updates that run gave is known when it is done; which run it is says as much.
+            # The number of steps is known only when the joint run is done; its key identifies them.
             content.append({"updates of": self.equal_to})
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]
 
-    def plain(self) -> dict[str, Any]:
-        """For spec.json."""
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
         paths = {name: [str(path) for path in getattr(self, name)] for name in ("tasks", "kept_out")}
-        return {**asdict(self), **paths}
+        settings = {name: getattr(self, name).json for name in ("settings", "point", "runtime")}
+        return {**asdict(self), **paths, **settings}
 
     @classmethod
-    def from_plain(cls, values: dict[str, Any]) -> RunSpec:
-        """The run that `plain` wrote."""
+    def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
+        """The spec that `to_dict` wrote."""
         lists = {name: tuple(values[name]) for name in ("columns", "task_digests", "inputs")}
         paths = {name: tuple(Path(path) for path in values[name]) for name in ("tasks", "kept_out")}
-        return cls(**{**values, **lists, **paths})
+        settings = {name: RunSettings(values[name]) for name in ("settings", "point", "runtime")}
+        return cls(**{**values, **lists, **paths, **settings})
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / "spec.json", self.to_dict())
 
     @property
     def label(self) -> str:
-        """The run in a few words, for a person."""
-        parts = [self.row, "+".join(self.columns), f"seed {self.seed}"]
+        """A short description for people."""
+        tasks = "+".join(self.columns)
         if self.mode == "refine":
-            parts[1] = f"refinement on {parts[1]}"
+            tasks = f"refinement on {tasks}"
         if self.mode == "twin":
-            parts[1] += f" with the updates of learning it with {self.partner or 'all'}"
+            tasks += f" for as many steps as with {self.partner or 'all tasks'}"
+        parts = [self.row, tasks, f"seed {self.seed}"]
         if self.fold is not None:
             parts.append(f"fold {self.fold + 1}")
         if self.fraction < 1:
             parts.append(f"{self.fraction:.3g} of the data")
-        parts += [f"{name} {value}" for name, value in json.loads(self.point).items()]
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """A run that is done."""
-
-    spec: RunSpec
-    folder: Path
-    chosen: bool = True
-    """Whether dev chose it (its grid point, or this very run); always true where there was nothing to choose."""
-
-    @cached_property
-    def counts(self) -> dict[str, Any]:
-        """What fine-tuning counted: dev scores by task, best update, batches of each task, documents removed as leaks."""
-        counts: dict[str, Any] = json.loads((self.folder / "bundle" / "manifest.json").read_text())["counts"]
-        return counts
-
-    @cached_property
-    def status(self) -> dict[str, Any]:
-        """State, seconds and device."""
-        status: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
-        return status
-
-    @property
-    def scored(self) -> bool:
-        """Whether every column of it was scored; a run that dev did not choose is not, nor one that others only start from."""
-        return not self.spec.only_start and all(
-            (self.evaluation(column) / "metrics.json").is_file() for column in self.spec.columns
-        )
-
-    def metrics(self, column: str) -> dict[str, Any]:
-        """The scores of one column, with their protocol."""
-        metrics: dict[str, Any] = json.loads((self.evaluation(column) / "metrics.json").read_text())
-        return metrics
-
-    def evaluation(self, column: str) -> Path:
-        """The folder with predictions and metrics of one column."""
-        return self.folder / "evaluation" / column
+        return ", ".join([*parts, *(f"{name} {value}" for name, value in self.point.items())])
 
 
 State = Literal["waiting", "running", "done", "failed"]
+_STATUS = "status.json"
 _LOCK = ".running"
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What status.json of a run says."""
+    """How far a run is."""
 
     state: State = "waiting"
     reason: str | None = None
     """Why it failed; never document text."""
     attempts: int = 0
     seconds: float = 0.0
-    """Of the work that was finished, the evaluation included."""
+    """Training and evaluation, all attempts together."""
     device: str | None = None
     peak_memory: int | None = None
-    """Bytes on a GPU, where one was used."""
+    """Bytes on the GPU, if it used one."""
     processes: int = 1
-    """Processes that it was trained with, each on a GPU of its own where there are GPUs."""
+    """Processes it was trained with, each on its own GPU if there are GPUs."""
 
-    def changed(self, **values: Any) -> RunStatus:
-        """A copy with some fields replaced."""
-        return replace(self, **values)
+    @property
+    def failed(self) -> bool:
+        return self.state == "failed"
+
+    @classmethod
+    def read(cls, folder: Path) -> RunStatus:
+        """The status in a run's folder. A run without a readable status is waiting."""
+        try:
+            return cls(**json.loads((folder / _STATUS).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return cls()
+
+    @classmethod
+    def current(cls, folder: Path) -> RunStatus:
+        """The same, but "running" only while a process holds the run: a killed process leaves its status behind."""
+        found = cls.read(folder)
+        return replace(found, state="waiting") if found.state == "running" and not _held(folder) else found
 
     def write(self, folder: Path) -> None:
-        """Write status.json."""
-        write_json(folder / "status.json", asdict(self))
-
-
-def read_status(folder: Path) -> RunStatus:
-    """The status a run's folder holds; a missing or damaged one is that of a run that waits."""
-    try:
-        values = json.loads((folder / "status.json").read_text(encoding="utf-8"))
-        return RunStatus(**values)
-    except (OSError, ValueError, TypeError):
-        return RunStatus()
-
-
-def state_of(folder: Path) -> RunStatus:
-    """The status as it really is: "running" only while a process holds the run."""
-    found = read_status(folder)
-    return found.changed(state="waiting") if found.state == "running" and not _held(folder) else found
-
-
-def is_trained(folder: Path) -> bool:
-    """Whether the fine-tuning of a run is done."""
-    return (folder / "bundle" / "manifest.json").is_file()
+        write_json(folder / _STATUS, asdict(self))
 
 
 @contextmanager
 def holding(folder: Path) -> Iterator[None]:
-    """Hold a run; where another process has it (a study that shares the store), wait until that one is through."""
+    """Hold a run. If another study that shares the store holds it, wait until that one is done with it."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        handle = open(folder / _LOCK, "a")  # noqa: SIM115 - closed below, which lets go of the lock
+        handle = open(folder / _LOCK, "a")  # noqa: SIM115 - closed below, which releases the lock
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -231,23 +232,145 @@ def _held(folder: Path) -> bool:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
     except OSError:
-        return True  # a file system without locks: believe what is written
+        return True  # locked, or a file system without locks: then trust the status
     finally:
         os.close(descriptor)
     return False
 
 
-def time_left(
-    costs: Mapping[str, float], seconds: Mapping[str, float], todo: Mapping[str, float], at_once: int
-) -> float | None:
-    """Seconds until all is done, by what the finished runs took for their expected length; None before the first."""
-    known = {key: value for key, value in seconds.items() if value > 0 and key in costs}
-    if not known:
-        return None
-    pace = sum(known.values()) / sum(costs[key] for key in known)
-    remaining = [cost * pace for cost in todo.values()]
-    # The end is never before the longest run that is left.
-    return max(sum(remaining) / max(1, at_once), max(remaining, default=0.0))
+class RunTraining(BaseModel):
+    """How a run was trained: the recipe and the counts in the manifest of its bundle."""
+
+    model_config = ConfigDict(frozen=True)
+
+    recipe: dict[str, Any]
+    dev: dict[str, float] = {}
+    """The dev score of each task."""
+    steps: int = 0
+    best_step: int | None = None
+    """The step with the best dev score."""
+    batches_trained: dict[str, int] = {}
+    batches_an_epoch: dict[str, int] = {}
+    batches_by_epoch: list[dict[str, int]] = []
+    tokens: int | None = None
+    flops: int | float | None = None
+    parameters: int | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> RunTraining:
+        manifest = Artifact.open(folder / "bundle", kind="bundle").manifest
+        return cls.model_validate({**manifest.counts, "recipe": manifest.recipe})
+
+    @property
+    def train(self) -> dict[str, Any]:
+        """The `train` section of the recipe."""
+        return dict(self.recipe.get("train", {}))
+
+    def steps_on(self, task: str) -> int:
+        """Batches of one task that were trained on: its steps, if a step takes one batch."""
+        if task in self.batches_trained:
+            return self.batches_trained[task]
+        # Runs made before batches were counted by task: the task's share of an epoch.
+        batches, total = self.batches_an_epoch.get(task), sum(self.batches_an_epoch.values())
+        return round(self.steps * batches / total) if batches is not None and total else self.steps
+
+    @property
+    def best_epoch(self) -> float | None:
+        """The epoch with the best dev score, counted from 1."""
+        # Early stopping leaves fewer steps than planned, so an epoch is a share of the planned steps. A step never crosses
+        # the end of an epoch: the last step of an epoch may hold fewer batches.
+        size, epochs = self.recipe.get("accumulate", 1), self.recipe.get("epochs")
+        planned = sum(-(-sum(epoch.values()) // size) for epoch in self.batches_by_epoch) or self.steps
+        return round(self.best_step / planned * epochs, 1) if self.best_step and planned and epochs else None
+
+    @property
+    def planned_steps(self) -> int | None:
+        """The steps its schedule was made for; more than it took if it stopped early. None if it ran for a time budget."""
+        return None if self.train.get("budget") else int(self.train.get("steps") or self._planned_batches)
+
+    @property
+    def eval_every(self) -> int:
+        """Steps between two evaluations on dev."""
+        return int(self.train.get("eval_every") or max(1, self._planned_batches // self.recipe["epochs"]))
+
+    @property
+    def _planned_batches(self) -> int:
+        return sum(sum(epoch.values()) for epoch in self.batches_by_epoch)
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """The scores of one column under one protocol."""
+
+    protocol: str
+    metric: str
+    main: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a study in its folder."""
+
+    spec: RunSpec
+    folder: Path
+    chosen: bool = True
+    """Whether dev chose its grid point, or this very run. True if there was nothing to choose."""
+
+    @property
+    def bundle(self) -> Path:
+        return self.folder / "bundle"
+
+    def evaluation(self, column: str) -> Path:
+        """The evaluation artifact of one column."""
+        return self.folder / "evaluation" / column
+
+    @cached_property
+    def training(self) -> RunTraining:
+        return RunTraining.read(self.folder)
+
+    @cached_property
+    def status(self) -> RunStatus:
+        return RunStatus.read(self.folder)
+
+    @property
+    def scored(self) -> bool:
+        """Whether every column was scored. A run that others only start from never is."""
+        return not self.spec.only_start and all(self._metrics_file(name).is_file() for name in self.spec.columns)
+
+    def metrics(self, column: str) -> RunMetrics | None:
+        """The scores of one column, or None if it was not scored."""
+        path = self._metrics_file(column)
+        if not path.is_file():
+            return None
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return RunMetrics(found["protocol"], found["metric"], found["main"], found["metrics"])
+
+    def predictions(self, column: str) -> list[Record]:
+        return list(read_records(self.evaluation(column) / "predictions.parquet"))
+
+    def dev_curve(self, task: str) -> list[tuple[float, float]]:
+        """Dev score of a task by step."""
+        evaluations = [record for record in self._history if record.get("kind") == "eval"]
+        return [(float(item["step"]), float(item[task])) for item in evaluations if item.get(task) is not None]
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens it was trained on. Runs made before the manifest counted them have the number in their log."""
+        logged = (int(record["tokens"]) for record in reversed(self._history) if record.get("tokens"))
+        return next(logged, None) if self.training.tokens is None else self.training.tokens
+
+    def _metrics_file(self, column: str) -> Path:
+        return self.evaluation(column) / "metrics.json"
+
+    @cached_property
+    def _history(self) -> list[dict[str, Any]]:
+        path = self.bundle / "history.json"
+        records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        return records
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether a run's fine-tuning is done."""
+    return (folder / "bundle" / MANIFEST).is_file()

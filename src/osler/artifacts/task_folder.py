@@ -16,7 +16,7 @@ from osler.core.config import read_toml, validate
 from osler.core.errors import ArtifactError, writing
 from osler.core.files import undamaged, write_atomic
 from osler.tasks.card import TaskCard
-from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.text.document import Document, Record, Relation, Span, TextPair, split_meta
 
 SPLITS = ("train", "dev", "test")
 CARD = "card.toml"
@@ -55,6 +55,7 @@ DOCUMENT_SCHEMA = pa.schema(
     ]
 )
 PAIR_SCHEMA = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
+_SCORES = pa.field("scores", pa.map_(pa.string(), pa.float64()))
 
 
 class TaskFolder:
@@ -129,9 +130,9 @@ def in_order(splits: Iterable[str]) -> list[str]:
     return sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
 
 
-def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False) -> int:
-    """Write records to a Parquet file and return their number."""
-    with _RecordWriter(path, pairs=pairs) as writer:
+def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False, scores: bool = False) -> int:
+    """Write records to a Parquet file and return their number. Predictions may have `scores`; a task's own records do not."""
+    with _RecordWriter(path, pairs=pairs, scores=scores) as writer:
         for record in records:
             writer.write(record)
     return writer.count
@@ -149,10 +150,11 @@ def read_records(path: Path) -> Iterator[Record]:
 class _RecordWriter:
     """Writes records to a Parquet file in batches."""
 
-    def __init__(self, path: Path, *, pairs: bool) -> None:
+    def __init__(self, path: Path, *, pairs: bool, scores: bool = False) -> None:
         self.path = path
         self.count = 0
-        self._schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
+        schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
+        self._schema = schema.append(_SCORES) if scores else schema
         self._rows: list[dict[str, Any]] = []
         self._size = 0
 
@@ -182,7 +184,12 @@ class _RecordWriter:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    common = {"labels": list(record.labels), "value": record.value, "meta": list(record.meta.items())}
+    common = {
+        "labels": list(record.labels),
+        "value": record.value,
+        "meta": list(record.meta.items()),
+        "scores": list(record.scores.items()),
+    }
     if isinstance(record, TextPair):
         return {"id": record.id, "first": record.first, "second": record.second, **common}
     return {
@@ -212,7 +219,9 @@ def _plain(items: Iterable[Span | Relation]) -> list[dict[str, Any]]:
 
 
 def _record(row: Mapping[str, Any]) -> Record:
-    common: dict[str, Any] = {"labels": tuple(row["labels"]), "value": row["value"], "meta": dict(row["meta"])}
+    meta, scores = split_meta(dict(row["meta"]))
+    scores |= dict(row.get("scores") or ())
+    common: dict[str, Any] = {"labels": tuple(row["labels"]), "value": row["value"], "meta": meta, "scores": scores}
     if "first" in row:
         return TextPair(row["id"], row["first"], row["second"], **common)
     spans = tuple(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from osler.cli.common import DryRunOption, ForceOption, SetOption, announce
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe, load_recipe, shipped_recipe
 from osler.core.console import console
-from osler.stages.study.runner import LocalRunner
 
 TASKS = (
     "clinic-entities-en",
@@ -145,7 +143,7 @@ class DemoFlow:
             "models.random weights.model": encoder,
         }
         recipe = load_recipe(StudyRecipe, shipped_recipe("demo/study"), options=options)
-        return partial(run, runner=LocalRunner())(recipe, self.out / "study")
+        return run(recipe, self.out / "study")
 
     def _annotate(self) -> Artifact:
         from osler.clinic.notes import notes

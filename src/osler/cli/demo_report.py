@@ -14,8 +14,7 @@ from osler.formats.registry import get_format
 from osler.report.page import Page
 from osler.report.plots import curves
 from osler.report.tables import Column, Table
-from osler.stages.study.layouts import main_tables
-from osler.stages.study.results import read_results
+from osler.stages.study.page import score_tables
 from osler.text.document import Document
 
 
@@ -103,11 +102,10 @@ def _heads(page: Page, bundle: Artifact) -> None:
 
 
 def _study(page: Page, study: Artifact) -> None:
-    results = read_results(study.path / "results.json")
     page.heading("What pretraining buys")
     page.text("The same encoder with and without its pretrained weights. More of this study: `study/report.html`.")
-    for named in main_tables(results):
-        page.table(named.table)
+    for table in score_tables(study.path):
+        page.table(table)
 
 
 def _pretraining(page: Page, encoder: Artifact) -> None:

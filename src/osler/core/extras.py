@@ -18,6 +18,7 @@ _EXTRA_OF = {
     "peft": "peft",
     "ray": "ray",
     "pyarrow": "train",
+    "scipy": "study",
     "safetensors": "train",
     "torch": "train",
     "transformers": "train",

@@ -1,10 +1,10 @@
 """osler's own record format: one JSON object per line with everything a record holds.
 
 A document has "id" and "text", a pair of texts has "id", "first" and "second". Optional: "labels" (or one "label"),
-"value", "meta", and for documents "spans" ({"start", "end"} or {"fragments": [[start, end], …]}, "label", "id",
-"score", "attributes") and "relations" ("label", "head", "tail", "id", "score", "attributes"). Any other field with a
-plain value goes to "meta", so that any JSON Lines file with texts can be read; the options name its fields if they
-differ.
+"value", "scores" (label to probability), "meta", and for documents "spans" ({"start", "end"} or {"fragments":
+[[start, end], …]}, "label", "id", "score", "attributes") and "relations" ("label", "head", "tail", "id", "score",
+"attributes"). Any other field with a plain value goes to "meta", so that any JSON Lines file with texts can be read; the
+options name its fields if they differ.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from osler.core.errors import InputError
 from osler.formats.base import FileFormat, Problems, SourceReading, checked_text
 from osler.formats.output import output_file
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.text.document import Document, Record, Relation, Span, TextPair, split_meta
 
 _OWN = {"spans", "relations", "labels", "label", "value", "meta"}
 
@@ -68,7 +68,10 @@ class Jsonl(FileFormat):
 
     def _record(self, data: Mapping[str, Any], number: int, where: str, problems: Problems) -> Record:
         known = _OWN | {self.id, self.text, self.first, self.second, self.label, self.value}
-        meta = {str(key): _string(item) for key, item in (data.get("meta") or {}).items()}
+        meta, scores = split_meta({str(key): _string(item) for key, item in (data.get("meta") or {}).items()})
+        if isinstance(data.get("scores"), dict):
+            known |= {"scores"}
+            scores |= {str(label): float(score) for label, score in data["scores"].items()}
         for key, item in data.items():
             if key in known or item is None or item == [] or item == {}:
                 continue
@@ -84,6 +87,7 @@ class Jsonl(FileFormat):
             "labels": tuple(_string(item) for item in labels or ()),
             "value": None if value is None else float(value),
             "meta": meta,
+            "scores": scores,
         }
         if self.text not in data and self.first in data:
             first, second = _string(data[self.first]), _string(data[self.second])
@@ -162,6 +166,8 @@ def as_json(record: Record) -> dict[str, Any]:
         found["labels"] = list(record.labels)
     if record.value is not None:
         found["value"] = record.value
+    if record.scores:
+        found["scores"] = dict(record.scores)
     if record.meta:
         found["meta"] = dict(record.meta)
     return found

@@ -90,6 +90,7 @@ def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], 
         lost["scores"] = sum(item.score is not None for item in scored)
         lost[SPANS] = len(record.spans)
     lost[LABELS] = len(record.labels)
+    lost["scores"] += len(record.scores)
     lost[VALUES] = int(record.value is not None)
     lost[META] = len(record.meta.keys() - set(meta))
     for held in holds:

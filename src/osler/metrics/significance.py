@@ -1,9 +1,9 @@
-"""Honest uncertainty: bootstrap over documents and seeds, paired comparison, correction for many comparisons.
+"""Uncertainty of scores: bootstrap over documents and seeds, paired comparison, correction for multiple comparisons.
 
-A system is a sequence of `Decomposed` scores, one for each seed, all over the same documents. A draw takes documents
-with replacement (the same ones for every seed and system) and seeds with replacement (each system its own), and
-averages the score over the drawn seeds. With one seed only documents vary. With few seeds the spread between seeds is
-somewhat underestimated, as in any bootstrap of a small sample.
+A system is a sequence of `Decomposed` scores, one per seed, over the same documents. A draw takes documents with replacement
+(the same ones for every seed and system) and seeds with replacement (each system its own), and averages the score over the
+drawn seeds. With one seed only documents vary. With few seeds the spread between seeds is somewhat underestimated, as in any
+bootstrap of a small sample.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.core.seeding import generator
-from osler.metrics.scores import Decomposed, FloatArray, mean_of
+from osler.metrics.scores import Decomposed, FloatArray
 
 _CELLS = 4_000_000  # draws are made in blocks of at most this many document indices: 32 MB
 
@@ -42,13 +42,12 @@ class PairedComparison:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval of the difference leaves zero out."""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The usual figures over runs; `std` is the sample deviation (n - 1), 0 for a single run."""
+    """Mean, spread and median over runs; `std` is the sample standard deviation (n - 1), 0 for a single run."""
 
     n: int
     mean: float
@@ -59,7 +58,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Mean, standard deviation, median, smallest and largest of some runs."""
+    """Summarise the scores of several runs."""
     runs = np.asarray(values, dtype=np.float64)
     if not runs.size:
         raise InputError("a summary needs at least one value")
@@ -70,18 +69,10 @@ def summarise(values: Sequence[float]) -> Summary:
 def bootstrap_interval(
     system: Decomposed | Sequence[Decomposed], *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> Interval:
-    """The interval of one system's score over documents and, where there are several, seeds."""
+    """The interval of one system's score over documents and, if there are several, seeds."""
     seeds = _seeds(system)
-    drawn = _draws([seeds], resamples, seed)[0]
-    low, high = _percentiles(drawn, confidence)
+    low, high = _percentiles(_draws([seeds], resamples, seed)[0], confidence)
     return Interval(_mean_value(seeds), low, high)
-
-
-def mean_interval(
-    values: Sequence[float], *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
-) -> Interval:
-    """The interval of the mean of some values, such as one score a seed."""
-    return bootstrap_interval(mean_of(values), resamples=resamples, confidence=confidence, seed=seed)
 
 
 def paired_bootstrap(
@@ -94,12 +85,12 @@ def paired_bootstrap(
 ) -> PairedComparison:
     """Compare two systems on the same documents.
 
-    The p-value is twice the smaller share of draws at or beyond zero, counting the observed one, so it is never 0.
+    The p-value is twice the smaller share of draws at or beyond zero, counting the observed difference, so it is never 0.
     """
     one, other = _seeds(first), _seeds(second)
     drawn = _draws([one, other], resamples, seed)
     differences = drawn[0] - drawn[1]
-    differences[np.abs(differences) < 1e-12] = 0.0  # sums in another order differ in the last digits: a tie
+    differences[np.abs(differences) < 1e-12] = 0.0  # a tie: sums in another order differ in the last digits
     low, high = _percentiles(differences, confidence)
     smaller = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
     p_value = min(1.0, 2 * (smaller + 1) / (resamples + 1))
@@ -108,10 +99,10 @@ def paired_bootstrap(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values of several comparisons so that the chance of any false alarm keeps its level."""
+    """Correct the p-values of several comparisons with Holm's method, which controls the family-wise error rate."""
     raw = np.asarray(p_values, dtype=np.float64)
     if raw.size and not ((raw >= 0) & (raw <= 1)).all():
-        raise InputError("a p-value is not between 0 and 1")
+        raise InputError("p-values must be between 0 and 1")
     order = np.argsort(raw, kind="stable")
     stepped = np.maximum.accumulate(raw[order] * np.arange(raw.size, 0, -1))
     adjusted = np.empty_like(raw)
@@ -122,7 +113,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _seeds(system: Decomposed | Sequence[Decomposed]) -> list[Decomposed]:
     seeds = [system] if isinstance(system, Decomposed) else list(system)
     if not seeds:
-        raise InputError("a comparison needs at least one run of each system")
+        raise InputError("a bootstrap needs at least one run of each system")
     return seeds
 
 
@@ -132,13 +123,13 @@ def _mean_value(seeds: Sequence[Decomposed]) -> float:
 
 def _percentiles(drawn: FloatArray, confidence: float) -> tuple[float, float]:
     if not 0 < confidence < 1:
-        raise InputError("the confidence of an interval lies between 0 and 1", fix="Use 0.95 for a 95 % interval")
+        raise InputError("confidence must be between 0 and 1", fix="Use 0.95 for a 95 % interval")
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
 def _draws(systems: Sequence[Sequence[Decomposed]], resamples: int, seed: int) -> list[FloatArray]:
-    """One array of resampled scores for each system, on common draws of documents."""
+    """One array of resampled scores per system, on common draws of documents."""
     sizes = {len(run.rows) for runs in systems for run in runs}
     if len(sizes) != 1:
         raise InputError(
@@ -161,7 +152,7 @@ def _draws(systems: Sequence[Sequence[Decomposed]], resamples: int, seed: int) -
 
 
 def _draw_counts(stream: np.random.Generator, number: int, documents: int) -> FloatArray:
-    """How often each document comes in each draw."""
+    """How often each document is in each draw."""
     drawn = stream.integers(0, documents, size=(number, documents))
     drawn += np.arange(number)[:, None] * documents
     counts = np.bincount(drawn.ravel(), minlength=number * documents)

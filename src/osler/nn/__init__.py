@@ -1,4 +1,4 @@
-"""Torch modules: packed batches, any Hugging Face encoder run packed, heads, and the model that joins them.
+"""Torch modules: packed batches, Hugging Face encoders that run on them, heads, and the model that combines them.
 
-This file imports nothing: `osler.nn.cost` and the names of heads must stay usable where torch is not installed.
+This file imports nothing: `osler.nn.cost` and the names of heads must be usable without torch.
 """

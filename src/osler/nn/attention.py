@@ -1,21 +1,19 @@
-"""The only place that chooses how attention is computed.
+"""Attention for packed batches, registered with `transformers.AttentionInterface` as `osler_packed`.
 
-Models run packed through the function `osler_packed`, registered with `transformers.AttentionInterface`. The borders
-of the sequences travel as the keyword arguments `cu_seq_lens_q` and `max_length_q`, which transformers passes down to
-every layer. There is no attention dropout here: `varlen_attn` has none. A recipe that wants it runs the model padded.
+The borders of the sequences travel as the keyword arguments `cu_seq_lens_q` and `max_length_q`, which transformers passes down to
+every layer. There is no attention dropout, since `varlen_attn` has none. A recipe that needs it runs the model padded.
 
 * CUDA, half precision: `torch.nn.attention.varlen.varlen_attn`, one kernel for all sequences.
-* CUDA, float32: one padded call, for a call a sequence would leave a GPU idle between them.
-* CPU, by what was measured to be fastest on one and two cores with gradients:
+* CUDA, float32: one padded call. One call per sequence would leave the GPU idle in between.
+* CPU: what was measured to be fastest on one and two cores, with gradients:
   - all sequences equally long: one batched call on a view of the same memory;
-  - up to 16 tokens a sequence on average: one padded call, since the cost of a call outweighs the padding;
-  - otherwise one call a sequence: 1.0 to 2.3 times as fast as one padded call, 4 to 40 times as fast as a block mask.
+  - up to 16 tokens per sequence on average: one padded call, since the cost of a call outweighs the padding;
+  - otherwise one call per sequence: 1.0 to 2.3 times as fast as one padded call, 4 to 40 times as fast as a block mask.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,7 +26,7 @@ _SHORT = 16
 
 @functools.cache
 def register() -> None:
-    """Make the packed attention known to transformers (once a process)."""
+    """Register the packed attention with transformers, once per process."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, packed_attention)
@@ -36,7 +34,7 @@ def register() -> None:
 
 
 def _no_mask(*_: Any, **__: Any) -> None:
-    """Borders are not given as a mask."""
+    """No mask: `cu_seq_lens_q` holds the borders."""
 
 
 def packed_attention(
@@ -55,12 +53,12 @@ def packed_attention(
     if cu_seq_lens_q is None or max_length_q is None:
         raise ValueError(f"{NAME} attention needs cu_seq_lens_q and max_length_q")
     if more.get("position_bias") is not None or more.get("softcap") is not None:
-        raise ValueError(f"{NAME} attention has neither position bias nor soft capping")
-    # transformers hands over flash attention's convention: a window of w reaches w - 1 tokens to each side.
+        raise ValueError(f"{NAME} attention supports neither position bias nor soft capping")
+    # transformers uses flash attention's convention: a window of w reaches w - 1 tokens to each side.
     reach = None if sliding_window is None or sliding_window >= max_length_q else sliding_window - 1
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
         return _varlen(query, key, value, cu_seq_lens_q, max_length_q, scaling, reach), None
-    return _twin(query, key, value, cu_seq_lens_q, scaling, reach), None
+    return _by_lengths(query, key, value, cu_seq_lens_q, scaling, reach), None
 
 
 def _varlen(
@@ -86,7 +84,9 @@ def _varlen(
     return output.unsqueeze(0)
 
 
-def _sequences(
+# Lengths are read as numbers here, which a compiled graph cannot hold.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _by_lengths(
     query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, scale: float | None, reach: int | None
 ) -> Tensor:
     lengths = [length for length in torch.diff(cu_seqlens).tolist() if length]
@@ -97,13 +97,9 @@ def _sequences(
     elif query.is_cuda or tokens <= _SHORT * len(lengths):
         output = _padded(tensors, torch.tensor(lengths, device=query.device), longest, scale, reach)
     else:
-        pieces = zip(*(torch.split(tensor, lengths) for tensor in tensors), strict=True)
-        output = torch.cat([_rows(piece, 1, piece[0].shape[0], None, scale, reach) for piece in pieces])
+        sequences = zip(*(torch.split(tensor, lengths) for tensor in tensors), strict=True)
+        output = torch.cat([_rows(sequence, 1, sequence[0].shape[0], None, scale, reach) for sequence in sequences])
     return output.unsqueeze(0)
-
-
-# Lengths are read as numbers there, which a compiled graph cannot hold; the CUDA path needs none.
-_twin: Callable[..., Tensor] = torch.compiler.disable(_sequences)  # type: ignore[no-untyped-call]
 
 
 def _padded(

@@ -1,9 +1,10 @@
-"""One head with its encoder as a stock Hugging Face folder, for people who do not run osler."""
+"""Export one head with its encoder as a stock Hugging Face folder, for people who do not run osler."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,30 @@ _PROBLEMS = {
     "multilabel": "multi_label_classification",
     "regression": "regression",
 }
+# Layers of the stock classifier, and the layers of our head that have the same place.
+_TOKEN = {"classifier": "classifier"}
+_ROBERTA = {"classifier.dense": "dense", "classifier.out_proj": "out_proj"}
+_SEQUENCE = {
+    "bert": {"base_model.pooler.dense": "dense", "classifier": "out_proj"},
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "mpnet": _ROBERTA,
+    "albert": {"base_model.pooler": "dense", "classifier": "out_proj"},
+}
 _TOLERANCE = 1e-4
 
 
 def to_hf(model: MultiHeadModel, head: str, labels: Sequence[str] | None, folder: Path) -> None:
     """Write the encoder and one head for `AutoModelForTokenClassification` or `AutoModelForSequenceClassification`.
 
-    The folder gives the same logits as the head; where the stock class of the architecture cannot, nothing is written.
+    The stock model gives the same logits as the head. If the stock class of the architecture cannot, nothing is written.
     """
     module, spec = model.head(head), model.specs[head]
     names = list(labels or spec.labels) or [f"LABEL_{number}" for number in range(spec.num_labels)]
     if len(names) != spec.num_labels:
         raise InputError(
-            f"{len(names)} labels for {spec.num_labels} outputs",
-            where=f"head {head}",
-            fix="Give one label for each output",
+            f"{len(names)} labels for {spec.num_labels} outputs", where=f"head {head}", fix="Give one label per output"
         )
     if spec.kind != "tagging" and spec.kind not in _PROBLEMS:
         raise InputError(
@@ -60,72 +70,44 @@ def _build(encoder: nn.Module, config: Any, head: Head) -> Any:
 
     token = head.level == "token"
     auto: Any = AutoModelForTokenClassification if token else AutoModelForSequenceClassification
-    fill = (_TOKEN if token else _SEQUENCE).get(config.model_type, _token_head if token else None)
-    if fill is None:
+    layers = _TOKEN if token else _SEQUENCE.get(config.model_type)
+    if layers is None:
         raise InputError(
-            f"the stock sequence classifier of {config.model_type} has another shape than osler's head",
+            f"the stock sequence classifier of {config.model_type} does not have the shape of osler's head",
             fix=f"Export an encoder of another architecture ({', '.join(_SEQUENCE)}), or serve this one with osler",
         )
-    if fill is _modern_token_head:
-        # The stock class puts a dense layer, an activation and a norm before the classifier; they must cancel out.
+    modern = token and config.model_type == "modernbert"
+    if modern:
         config.classifier_activation = "linear"
     with seeded(0, "export"), quiet():
         stock = auto.from_config(config, attn_implementation="eager").float().eval()
     weights = {name: tensor.detach().cpu().float() for name, tensor in encoder.state_dict().items()}
     stock.base_model.load_state_dict(weights, strict=False)
     with torch.no_grad():
-        fill(stock, head)
+        if modern:
+            _cancel_extra_layers(stock)
+        for target, source in layers.items():
+            ours: Any = getattr(head, source)
+            theirs: nn.Linear = attrgetter(target)(stock)
+            theirs.weight.copy_(ours.weight)
+            theirs.bias.copy_(ours.bias)
     return stock
 
 
-def _copy(target: nn.Linear, source: Any) -> None:
-    target.weight.copy_(source.weight)
-    target.bias.copy_(source.bias)
+def _cancel_extra_layers(stock: Any) -> None:
+    """Make the dense layer and the norm before ModernBERT's classifier an identity.
 
-
-def _token_head(stock: Any, head: Any) -> None:
-    _copy(stock.classifier, head.classifier)
-
-
-def _modern_token_head(stock: Any, head: Any) -> None:
-    """Make ModernBERT's extra layers an identity: undo the final norm's scale, normalise again, put the scale back."""
+    The dense layer undoes the scale of the encoder's final norm, and the extra norm restores it.
+    """
     final, extra = stock.base_model.final_norm, stock.head
     scale = final.weight
     if final.bias is not None or extra.dense.bias is not None or bool((scale.abs() < 1e-3).any()):
         raise InputError(
-            "the stock token classifier of this ModernBERT has layers that cannot be made an identity",
+            "the extra layers of this ModernBERT's stock token classifier cannot be made an identity",
             fix="Serve this model with osler, or export an encoder of another architecture",
         )
     extra.dense.weight.copy_(torch.diag(1.0 / scale))
     extra.norm.weight.copy_(scale)
-    _copy(stock.classifier, head.classifier)
-
-
-def _roberta_sequence_head(stock: Any, head: Any) -> None:
-    _copy(stock.classifier.dense, head.dense)
-    _copy(stock.classifier.out_proj, head.out_proj)
-
-
-def _bert_sequence_head(stock: Any, head: Any) -> None:
-    _copy(stock.base_model.pooler.dense, head.dense)
-    _copy(stock.classifier, head.out_proj)
-
-
-def _albert_sequence_head(stock: Any, head: Any) -> None:
-    _copy(stock.base_model.pooler, head.dense)
-    _copy(stock.classifier, head.out_proj)
-
-
-_Fill = Callable[[Any, Any], None]
-_TOKEN: dict[str, _Fill] = {"modernbert": _modern_token_head}
-_SEQUENCE: dict[str, _Fill] = {
-    "bert": _bert_sequence_head,
-    "roberta": _roberta_sequence_head,
-    "xlm-roberta": _roberta_sequence_head,
-    "camembert": _roberta_sequence_head,
-    "mpnet": _roberta_sequence_head,
-    "albert": _albert_sequence_head,
-}
 
 
 @torch.no_grad()

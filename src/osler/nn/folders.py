@@ -16,41 +16,11 @@ from osler.core.errors import ArtifactError, InputError, writing
 from osler.core.files import fingerprint
 from osler.core.seeding import derive
 
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence warnings and progress bars of transformers for the duration."""
-    from transformers.utils import logging as transformers_logging
-
-    logging: Any = transformers_logging
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def seeded(seed: int, *keys: str | int) -> Iterator[None]:
-    """Draw from torch's CPU generator as if it were fresh for (seed, keys), and leave it as it was."""
-    state = torch.get_rng_state()
-    torch.default_generator.manual_seed(derive(seed, *keys))
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)
-
-
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-_OS_ERROR = re.compile(r"os error (\d+)")
 
 
 def resolve(source: str | Path) -> Path:
-    """The local folder of a model: the folder itself, or the hub's copy in the local cache, fetched if need be."""
+    """Local folder of a model: the folder itself, or the copy of a hub model in the local cache, downloaded if needed."""
     path = Path(source).expanduser()
     if path.is_dir():
         return check(path)
@@ -64,13 +34,13 @@ def resolve(source: str | Path) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        # Only what may be read is fetched at all: no code, no pickle.
+        # Neither code nor pickles are downloaded.
         fetched = snapshot_download(name, allow_patterns=["*.json", "model*.safetensors"])
     except (OSError, ValueError) as error:
         raise InputError(
-            "there is no such folder, and no such model in the local cache or within reach on the hub",
+            "no such folder, and no such model in the local cache or on the hub",
             where=name,
-            fix="Check the name, download it on a machine with network, or give the path of a model folder",
+            fix="Check the name, download the model on a machine with network, or give the path of a model folder",
         ) from error
     return check(Path(fetched), name)
 
@@ -89,28 +59,14 @@ def check(folder: Path, name: str | None = None) -> Path:
                 fix="Convert them to model.safetensors in an environment you trust",
             )
         raise ArtifactError(
-            "no model.safetensors here", where=where, fix="Give the folder of a whole Hugging Face model"
+            "no model.safetensors here", where=where, fix="Give the complete folder of a Hugging Face model"
         )
     return folder
 
 
 def model_digest(folder: Path) -> str:
-    """A hash of what makes a model: its weights, its shape and its vocabulary."""
+    """Hash of a model: its weights, its configuration and its vocabulary."""
     return fingerprint([*sorted(folder.glob("*.safetensors")), folder / "config.json", folder / "tokenizer.json"])
-
-
-@contextmanager
-def _loading(source: str | Path, what: str) -> Iterator[None]:
-    from huggingface_hub.errors import StrictDataclassError
-
-    try:
-        with quiet():
-            yield
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ArtifactError(
-            f"cannot be loaded as {what}: {reason}", where=source, fix="Check that the folder is whole"
-        ) from error
 
 
 def load_config(source: str | Path) -> Any:
@@ -146,8 +102,22 @@ def load_model(auto: Any, source: str | Path) -> Any:
     return model
 
 
+@contextmanager
+def _loading(source: str | Path, what: str) -> Iterator[None]:
+    from huggingface_hub.errors import StrictDataclassError
+
+    try:
+        with quiet():
+            yield
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ArtifactError(
+            f"cannot be loaded as {what}: {reason}", where=source, fix="Check that the folder is complete"
+        ) from error
+
+
 def without_pooler(auto: Any, config: Any) -> dict[str, Any]:
-    """The argument that leaves out the pooler, for base models that have one."""
+    """Arguments that leave out the pooler of a base model that has one."""
     kind = auto._model_mapping[type(config)]
     kind = kind[0] if isinstance(kind, tuple | list) else kind
     return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(kind.__init__).parameters else {}
@@ -162,12 +132,40 @@ def save_model(model: Any, folder: Path) -> None:
 
 @contextmanager
 def saving(target: Path) -> Iterator[None]:
-    """Tell a full disk or a read-only folder as one OutputError, also where safetensors hides it."""
+    """Turn a full disk or a read-only folder into one OutputError, also where safetensors wraps the OSError."""
     with writing(target):
         try:
             yield
         except SafetensorError as error:
-            found = _OS_ERROR.search(str(error))
+            found = re.search(r"os error (\d+)", str(error))
             if found is None:
                 raise
-            raise OSError(int(found.group(1)), str(error)) from error
+            raise OSError(int(found[1]), str(error)) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings and progress bars of transformers."""
+    from transformers.utils import logging as transformers_logging
+
+    logging: Any = transformers_logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def seeded(seed: int, *keys: str | int) -> Iterator[None]:
+    """Seed torch's CPU generator with (seed, keys) inside, and restore it afterwards."""
+    state = torch.get_rng_state()
+    torch.default_generator.manual_seed(derive(seed, *keys))
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)

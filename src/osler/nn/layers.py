@@ -1,4 +1,4 @@
-"""Faster layers for compiled half-precision training: layer norms and hashed dropout."""
+"""Faster layers for compiled half-precision training: layer norms and dropout."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
+# Constants of a 32-bit hash whose output bits depend on all input bits; the second is 0x846ca68b as a signed number.
+_FIRST, _SECOND = 0x7FEB352D, -0x7B935975
+
 
 class HalfLayerNorm(nn.LayerNorm):
-    """A layer norm that hands on autocast's half precision on a GPU, and is a plain one everywhere else."""
+    """A layer norm that stays in autocast's half precision on a GPU, and is a plain one everywhere else."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise the last dimensions."""
         if not (input.is_cuda and torch.is_autocast_enabled("cuda")):
             return super().forward(input)
         half = torch.get_autocast_dtype("cuda")
@@ -21,31 +23,26 @@ class HalfLayerNorm(nn.LayerNorm):
             return layer_norm(input.to(half), self.normalized_shape, weight, bias, self.eps)
 
 
-def half_norms(model: nn.Module) -> None:
-    """Make every plain layer norm of a model such a one, in place; its weights and their names stay."""
-    for module in model.modules():
-        if type(module) is nn.LayerNorm:
-            module.__class__ = HalfLayerNorm
-
-
-_FIRST, _SECOND = (
-    0x7FEB352D,
-    -0x7B935975,
-)  # of a 32-bit hash whose bits each depend on all bits put in (0x846ca68b, signed)
-
-
 class HashedDropout(nn.Dropout):
-    """Dropout that hashes inside compiled code on a GPU, and is the plain one everywhere else."""
+    """Dropout by a hash in compiled code on a GPU, and a plain one everywhere else."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Zero a share of the elements and scale the others up."""
         if self.training and self.p and input.is_cuda and torch.compiler.is_compiling():
             return hashed_dropout(input, self.p)
         return super().forward(input)
 
 
+def use_fast_layers(model: nn.Module) -> None:
+    """Replace every plain layer norm and dropout of a model in place; weights and their names stay."""
+    for module in model.modules():
+        if type(module) is nn.LayerNorm:
+            module.__class__ = HalfLayerNorm
+        elif type(module) is nn.Dropout:
+            module.__class__ = HashedDropout
+
+
 def hashed_dropout(input: Tensor, share: float) -> Tensor:
-    """Zero about a `share` of the elements, chosen by a hash of their place and a number from torch's generator."""
+    """Zero about a `share` of the elements, chosen by a hash of their position and a number from torch's generator."""
     seed = torch.randint(-(2**31), 2**31 - 1, (1,), dtype=torch.int32, device=input.device)
     place = torch.arange(input.numel(), dtype=torch.int32, device=input.device).view(input.shape)
     kept = _hash(place ^ _hash(seed)) >= int(share * 2**31)
@@ -53,14 +50,7 @@ def hashed_dropout(input: Tensor, share: float) -> Tensor:
 
 
 def _hash(number: Tensor) -> Tensor:
-    """31 well-mixed bits of a 32-bit number; shifts of negative numbers bring in ones, which the masks take out."""
+    """Return 31 well-mixed bits of a 32-bit number. The masks remove the ones that shifting a negative number brings in."""
     number = (number ^ ((number >> 16) & 0xFFFF)) * _FIRST
     number = (number ^ ((number >> 15) & 0x1FFFF)) * _SECOND
     return (number ^ ((number >> 16) & 0xFFFF)) & 0x7FFFFFFF
-
-
-def hash_dropout(model: nn.Module) -> None:
-    """Make every plain dropout of a model such a one, in place."""
-    for module in model.modules():
-        if type(module) is nn.Dropout:
-            module.__class__ = HashedDropout

@@ -1,11 +1,11 @@
-"""One encoder, many named heads, one pass."""
+"""One encoder and any number of named heads, computed in one pass."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,55 +22,18 @@ from osler.nn.heads import HEADS
 from osler.nn.heads.base import Head
 from osler.nn.packing import Packed
 
-
-@dataclass(frozen=True)
-class Partial:
-    """Which outputs of the joint head a corpus's O stands for, and which its own other tags are, in its own order."""
-
-    outside: Tensor
-    own: Tensor
-
-    @classmethod
-    def of(cls, own: Sequence[str], joint: Sequence[str]) -> Partial:
-        """For a corpus whose tags are `own`, O first, of a head whose tags are `joint`."""
-        place = {tag: number for number, tag in enumerate(joint)}
-        missing = [tag for tag in own if tag not in place]
-        if missing or own[0] != joint[0]:
-            raise RecipeError(f"the joint head has no output for the tag {(missing or [own[0]])[0]}")
-        kept = [place[tag] for tag in own[1:]]
-        outside = [number for number in range(len(joint)) if number not in set(kept)]
-        return cls(torch.tensor(outside), torch.tensor(kept))
-
-    def narrowed(self, logits: Tensor) -> Tensor:
-        """Logits [T, own tags] whose distribution is that of the joint head with all that is not the corpus's own added up as O."""
-        outside = logits.float().index_select(-1, self.outside).logsumexp(-1, keepdim=True)
-        return torch.cat([outside, logits.float().index_select(-1, self.own)], dim=-1)
-
-
 _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True)
 class HeadArguments:
-    """What makes a head again; `settings` is for whoever decodes it (tag scheme, thresholds) and is kept as it is."""
+    """Arguments that rebuild a head."""
 
     kind: str
     num_labels: int
     labels: tuple[str, ...] = ()
     dropout: float = 0.1
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-def own_dropout(config: Any, kind: str) -> float:
-    """The dropout of a head where none is given: over tokens that of the architecture's stock classes, over sequences 0.1.
-
-    Heads over sequences have a layer of their own and often few examples: without dropout they did worse (docs/decisions.md).
-    """
-    if HEADS.get(kind).level == "sequence":
-        return 0.1
-    rates = (getattr(config, name, None) for name in ("classifier_dropout", "hidden_dropout_prob", "dropout"))
-    return next((float(rate) for rate in rates if rate is not None), 0.1)
 
 
 class MultiHeadModel(nn.Module):
@@ -84,27 +47,19 @@ class MultiHeadModel(nn.Module):
         self.train(encoder.training)
 
     def add_head(
-        self,
-        name: str,
-        kind: str,
-        num_labels: int,
-        *,
-        seed: int,
-        labels: Sequence[str] = (),
-        dropout: float = 0.1,
-        settings: Mapping[str, Any] | None = None,
+        self, name: str, kind: str, num_labels: int, *, seed: int, labels: Sequence[str] = (), dropout: float = 0.1
     ) -> Head:
-        """Add a head with weights drawn from (seed, name), whatever other heads there are."""
+        """Add a head whose initial weights depend on (seed, name) alone."""
         if not _NAME.fullmatch(name) or hasattr(nn.ModuleDict, name):
             raise RecipeError(
                 f"a head cannot be named {name!r}",
-                fix="Use letters, digits, '-' and '_', and no name that torch needs itself, such as 'keys' or 'type'",
+                fix="Use letters, digits, '-' and '_', and no name that torch reserves, such as 'keys' or 'type'",
             )
         if name in self.heads:
-            raise RecipeError(f"there is a head {name!r} already", fix="Give each head a name of its own")
+            raise RecipeError(f"there is a head {name!r} already", fix="Give each head its own name")
         if labels and len(labels) != num_labels:
             raise ValueError(f"head {name!r} has {num_labels} outputs but {len(labels)} labels")
-        spec = HeadArguments(kind, num_labels, tuple(labels), dropout, dict(settings or {}))
+        spec = HeadArguments(kind, num_labels, tuple(labels), dropout)
         with seeded(seed, "head", name):
             head: Head = HEADS.get(kind)(self.encoder.hidden_size, num_labels, dropout)
         head.name_outputs(spec.labels)
@@ -115,7 +70,7 @@ class MultiHeadModel(nn.Module):
         return head
 
     def head(self, name: str) -> Head:
-        """The head of this name."""
+        """Return the head of this name."""
         if name not in self.heads:
             close = nearest(name, self.heads)
             hint = f"Did you mean {close!r}? " if close else ""
@@ -125,62 +80,96 @@ class MultiHeadModel(nn.Module):
         return head
 
     def forward(self, batch: Packed, names: Iterable[str] | None = None) -> dict[str, Tensor]:
-        """The logits of the named heads (all by default) from one pass of the encoder."""
+        """Logits of the named heads (all by default) from one pass of the encoder."""
         chosen = {name: self.head(name) for name in (self.heads if names is None else names)}
-        # An encoder of which nothing learns needs to remember nothing for a backward pass.
-        learns = any(parameter.requires_grad for parameter in self.encoder.parameters())
-        with torch.set_grad_enabled(torch.is_grad_enabled() and learns):
+        # A frozen encoder needs to store nothing for a backward pass.
+        trained = any(parameter.requires_grad for parameter in self.encoder.parameters())
+        with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
             hidden = self.encoder(batch)
         return {name: head(hidden, batch) for name, head in chosen.items()}
 
     def save(self, folder: Path) -> None:
-        """Write the encoder folder and the heads beside it."""
+        """Write the encoder, and the heads in the same folder."""
         self.encoder.save(folder)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         write_atomic(folder / "heads.safetensors", save(weights, metadata={"format": "pt"}))
-        write_json(
-            folder / "heads.json",
-            {"format": _FORMAT, "heads": {name: asdict(spec) for name, spec in self.specs.items()}},
-        )
+        # `settings` is never used; it stays in the file so that the digests of bundles do not change.
+        heads = {name: {**asdict(spec), "settings": {}} for name, spec in self.specs.items()}
+        write_json(folder / "heads.json", {"format": _FORMAT, "heads": heads})
 
     @classmethod
     def load(cls, folder: Path, *, mode: Mode | None = None) -> MultiHeadModel:
         """Read what `save` wrote, on the CPU in float32."""
-        specs = _read_specs(folder / "heads.json")
+        _read_specs(folder)  # fails faster than loading an encoder
         model = cls(load_encoder(folder, mode=mode))
-        model._load_heads(folder, specs)
+        model.load_heads(folder)
         return model
 
     def load_heads(self, folder: Path) -> None:
-        """Add the heads that `save` wrote; there must be none yet."""
-        self._load_heads(folder, _read_specs(folder / "heads.json"))
-
-    def _load_heads(self, folder: Path, specs: Mapping[str, HeadArguments]) -> None:
-        for name, spec in specs.items():
+        """Add the heads that `save` wrote to a model without heads."""
+        for name, spec in _read_specs(folder).items():
             self.add_head(name, seed=0, **asdict(spec))
         path = folder / "heads.safetensors"
         try:
             self.heads.load_state_dict({key: value.float() for key, value in load_file(path).items()})
         except (OSError, SafetensorError, RuntimeError) as error:
             raise ArtifactError(
-                "the weights of the heads are missing, broken or not those heads.json speaks of",
+                "the weights of the heads are missing, broken or not those in heads.json",
                 where=path,
-                fix="Give a folder that was saved whole",
+                fix="Give a complete bundle",
             ) from error
 
 
-def _read_specs(path: Path) -> dict[str, HeadArguments]:
+def _read_specs(folder: Path) -> dict[str, HeadArguments]:
+    path = folder / "heads.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        version, heads = int(content["format"]), content["heads"]
+        version = int(content["format"])
         if version > _FORMAT:
             raise ArtifactError(
                 f"the heads have format {version}, this osler reads up to {_FORMAT}", where=path, fix="Upgrade osler"
             )
-        return {name: HeadArguments(**{**spec, "labels": tuple(spec["labels"])}) for name, spec in heads.items()}
+        specs = {}
+        for name, spec in content["heads"].items():
+            spec.pop("settings", None)
+            specs[name] = HeadArguments(**{**spec, "labels": tuple(spec["labels"])})
+        return specs
     except FileNotFoundError as error:
-        raise ArtifactError(
-            "no heads.json here", where=path.parent, fix="Give the folder of a fine-tuned model"
-        ) from error
+        raise ArtifactError("no heads.json here", where=folder, fix="Give the folder of a fine-tuned model") from error
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise ArtifactError("not a list of heads", where=path, fix="Give a folder that was saved whole") from error
+        raise ArtifactError("not a list of heads", where=path, fix="Give a complete bundle") from error
+
+
+def own_dropout(config: Any, kind: str) -> float:
+    """Default dropout of a head: the architecture's own for token heads, 0.1 for sequence heads.
+
+    Sequence heads have a dense layer and often few examples: without dropout they did worse (docs/decisions.md).
+    """
+    if HEADS.get(kind).level == "sequence":
+        return 0.1
+    rates = (getattr(config, name, None) for name in ("classifier_dropout", "hidden_dropout_prob", "dropout"))
+    return next((float(rate) for rate in rates if rate is not None), 0.1)
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Outputs of a joint tagging head as one corpus sees them: `outside` stands for its O, `own` for its other tags, in order."""
+
+    outside: Tensor
+    own: Tensor
+
+    @classmethod
+    def of(cls, own: Sequence[str], joint: Sequence[str]) -> Partial:
+        """Map the tags of a corpus, O first, to the tags of a joint head."""
+        place = {tag: number for number, tag in enumerate(joint)}
+        missing = [tag for tag in own if tag not in place]
+        if missing or own[0] != joint[0]:
+            raise RecipeError(f"the joint head has no output for the tag {(missing or [own[0]])[0]}")
+        kept = [place[tag] for tag in own[1:]]
+        outside = [number for number in range(len(joint)) if number not in set(kept)]
+        return cls(torch.tensor(outside), torch.tensor(kept))
+
+    def narrowed(self, logits: Tensor) -> Tensor:
+        """Logits [T, own tags]: the probabilities of all tags that the corpus does not annotate are added up as O."""
+        outside = logits.float().index_select(-1, self.outside).logsumexp(-1, keepdim=True)
+        return torch.cat([outside, logits.float().index_select(-1, self.own)], dim=-1)

@@ -1,9 +1,9 @@
-"""Batches without padding: sequences laid end to end, with the places where each one starts.
+"""Batches without padding: sequences laid end to end, with the place where each one starts.
 
-A static shape (for `torch.compile`) comes from `total` and `max_sequences`: the tail is filled with padding tokens that
-form sequences of their own, so that no real sequence ever attends to them, and `cu_seqlens` is filled up by repeating
-its end. Keep `max_sequences` near what batches hold, since CUDA attention visits empty sequences too: RoBERTa-base on
-65,536 tokens of 512 a sequence trained at 638k tokens/s with room for 130 sequences, 618k for 1,024, 468k for 8,192.
+`total` and `max_sequences` give a static shape for `torch.compile`: the tail is filled with padding tokens that form sequences of
+their own, so that no real sequence attends to them, and `cu_seqlens` is filled up by repeating its end. Keep `max_sequences` close to
+what batches hold, since CUDA attention visits empty sequences too: RoBERTa-base on 65,536 tokens, 512 per sequence, trained at 638k
+tokens/s with room for 130 sequences, 618k for 1,024 and 468k for 8,192.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Ids = Sequence[int] | np.ndarray[Any, Any]
 class Packed:
     """One batch of sequences laid end to end.
 
-    `position_ids` restart at 0 in every sequence. Sequence i is `cu_seqlens[i]` to `cu_seqlens[i + 1]`; the first
-    `num_sequences` are real, what follows is padding or empty. No sequence is longer than `max_length`.
+    `position_ids` restart at 0 in every sequence. Sequence i goes from `cu_seqlens[i]` to `cu_seqlens[i + 1]`. The first
+    `num_sequences` are real, the others are padding or empty. No sequence is longer than `max_length`.
     """
 
     input_ids: Tensor
@@ -34,23 +34,22 @@ class Packed:
     num_sequences: int
     token_type_ids: Tensor | None = None
     marks: Tensor | None = None
-    """Places [N, K] of tokens of each real sequence that a head reads, counted from the start of the batch."""
+    """Positions [N, K] of the tokens that a head reads in each real sequence, counted from the start of the batch."""
 
     @property
     def num_tokens(self) -> int:
-        """All tokens of the batch, the padding at its end included."""
+        """Number of tokens, including the padding at the end."""
         return self.input_ids.shape[0]
 
     def starts(self) -> Tensor:
-        """The place of the first token of each real sequence."""
+        """Position of the first token of each real sequence."""
         return self.cu_seqlens[: self.num_sequences].long()
 
     def lengths(self) -> Tensor:
-        """The number of tokens of each real sequence."""
+        """Number of tokens of each real sequence."""
         return (self.cu_seqlens[1:] - self.cu_seqlens[:-1])[: self.num_sequences].long()
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Packed:
-        """A copy on another device."""
         tensors: dict[str, Any] = {
             name: value.to(device, non_blocking=non_blocking)
             for name, value in vars(self).items()
@@ -71,9 +70,8 @@ def pack(
 ) -> Packed:
     """Lay sequences end to end.
 
-    `total` fixes the number of tokens, `max_sequences` the number of sequences, padding ones included, and
-    `max_length` the length that attention is told; a batch that does not fit is refused. `marks` are places within each
-    sequence, equally many in all.
+    `total` fixes the number of tokens, `max_sequences` the number of sequences including padding, and `max_length` the length that
+    attention is given. A batch that does not fit is refused. `marks` are positions within each sequence, equally many in all.
     """
     lengths = [len(sequence) for sequence in sequences]
     if not lengths or min(lengths) == 0:
@@ -84,23 +82,24 @@ def pack(
     elif longest > max_length:
         raise ValueError(f"a sequence has {longest} tokens, more than the {max_length} allowed")
     if token_types is not None and [len(types) for types in token_types] != lengths:
-        raise ValueError("token types must have the lengths of their sequences")
+        raise ValueError("token types must be as long as their sequences")
 
     used = sum(lengths)
     tail = 0 if total is None else total - used
     if tail < 0:
         raise ValueError(f"the sequences have {used} tokens, more than the {total} of the batch")
-    pieces = lengths + _pieces(tail, max_length)
+    full, rest = divmod(tail, max_length)
+    spans = lengths + [max_length] * full + ([rest] if rest else [])
     if max_sequences is not None:
-        if len(pieces) > max_sequences:
+        if len(spans) > max_sequences:
             raise ValueError(
-                f"{len(lengths)} sequences and {len(pieces) - len(lengths)} of padding do not fit into {max_sequences}"
+                f"{len(lengths)} sequences and {len(spans) - len(lengths)} of padding do not fit into {max_sequences}"
             )
-        pieces += [0] * (max_sequences - len(pieces))
+        spans += [0] * (max_sequences - len(spans))
 
-    ends = np.cumsum(pieces, dtype=np.int64)
+    ends = np.cumsum(spans, dtype=np.int64)
     cu_seqlens = np.concatenate(([0], ends)).astype(np.int32)
-    positions = np.arange(used + tail, dtype=np.int64) - np.repeat(ends - pieces, pieces)
+    positions = np.arange(used + tail, dtype=np.int64) - np.repeat(ends - spans, spans)
     return Packed(
         input_ids=_lay(sequences, tail, pad_id),
         position_ids=torch.from_numpy(positions),
@@ -108,21 +107,16 @@ def pack(
         max_length=max_length,
         num_sequences=len(lengths),
         token_type_ids=None if token_types is None else _lay(token_types, tail, 0),
-        marks=None if marks is None else _places(marks, lengths),
+        marks=None if marks is None else _positions(marks, lengths),
     )
 
 
-def _places(marks: Sequence[Sequence[int]], lengths: Sequence[int]) -> Tensor:
+def _positions(marks: Sequence[Sequence[int]], lengths: Sequence[int]) -> Tensor:
     rows = np.array(marks, dtype=np.int64)
     if rows.ndim != 2 or len(rows) != len(lengths) or (rows < 0).any() or (rows >= np.array(lengths)[:, None]).any():
-        raise ValueError("every sequence needs as many marks as the others, each of them on one of its own tokens")
+        raise ValueError("every sequence needs the same number of marks, each on one of its own tokens")
     starts = np.cumsum(lengths) - lengths
     return torch.from_numpy(rows + starts[:, None])
-
-
-def _pieces(tail: int, max_length: int) -> list[int]:
-    full, rest = divmod(tail, max_length)
-    return [max_length] * full + ([rest] if rest else [])
 
 
 def _lay(sequences: Sequence[Ids], tail: int, fill: int) -> Tensor:
@@ -132,7 +126,7 @@ def _lay(sequences: Sequence[Ids], tail: int, fill: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Padded:
-    """The real sequences of a batch as rows [N, L], for models that cannot run packed."""
+    """Real sequences of a batch as rows [N, L], for models that cannot run packed."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -143,7 +137,7 @@ class Padded:
 
 
 def to_padded(batch: Packed, *, pad_id: int) -> Padded:
-    """Turn the real sequences into rows of equal length. Waits for the device, since it needs the longest length."""
+    """Turn the real sequences into rows of equal length. Waits for the device to learn the longest length."""
     starts, lengths = batch.starts(), batch.lengths()
     longest = int(lengths.max())
     columns = torch.arange(longest, device=lengths.device)
@@ -163,7 +157,7 @@ def to_padded(batch: Packed, *, pad_id: int) -> Padded:
 
 
 def from_padded(values: Tensor, padded: Padded) -> Tensor:
-    """Turn rows [N, L, …] back into [T, …]; tokens of the padding at the end of the batch get zeros."""
+    """Turn rows [N, L, …] back into [T, …]; padding at the end of the batch becomes zeros."""
     real = values.flatten(0, 1).index_select(0, padded.index)
     tail = padded.num_tokens - real.shape[0]
     return torch.cat([real, real.new_zeros(tail, *real.shape[1:])]) if tail else real

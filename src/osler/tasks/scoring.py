@@ -1,4 +1,4 @@
-"""Score predicted records against gold under a protocol: one dictionary of numbers, and the per-document counts behind the main one."""
+"""Score predictions against gold under a protocol."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from osler.metrics.scores import Decomposed
 from osler.metrics.spans import score_relations, score_spans, score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.text.document import Document, Record, Relation
-from osler.text.label_scores import noted_scores
 
 
 @dataclass(frozen=True)
 class Scored:
-    """All numbers of one evaluation; `main` is the one the protocol names."""
+    """All metrics of one evaluation. `main` is the metric of the protocol, `decomposed` its parts by document."""
 
     main: float
     metrics: dict[str, float]
@@ -35,7 +34,7 @@ def score(
     *,
     main_only: bool = False,
 ) -> Scored:
-    """Score one task under one protocol; `main_only` leaves out what costs time and is not the main number."""
+    """Score one task under one protocol. `main_only` skips metrics that take time and are not the main one."""
     if protocol.records == "labelled":
         pairs = [(want, have) for want, have in zip(gold, predicted, strict=True) if want.labels]
         gold, predicted = [want for want, _ in pairs], [have for _, have in pairs]
@@ -45,7 +44,7 @@ def score(
         metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
     if protocol.metric not in metrics:
         raise RecipeError(
-            f"metric {protocol.metric!r} is not one a {card.kind} task has",
+            f"metric {protocol.metric!r} is not supported for a {card.kind} task",
             where=f"task {card.name}",
             fix=f"Use one of: {', '.join(metrics)}",
         )
@@ -53,18 +52,16 @@ def score(
     return Scored(metrics[protocol.metric], metrics, details, decomposed)
 
 
-_Outcome = tuple[dict[str, float], dict[str, Any], dict[str, Decomposed]]
-
-
+_Result = tuple[dict[str, float], dict[str, Any], dict[str, Decomposed]]
 _BY_MENTION = ("f1", "precision", "recall", "macro_f1")
 
 
-def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     scores = score_spans(_documents(gold), _documents(predicted), labels=card.labels)
     return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
 
 
-def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     metrics, details, decomposed = _mentions(card, gold, predicted)
     partial = score_spans(_documents(gold), _documents(predicted), labels=card.labels, match="partial")
     tokens = score_tokens(_documents(gold), _documents(predicted), labels=card.labels)
@@ -77,7 +74,7 @@ def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]
     return metrics, details, decomposed | {"token_f1": tokens.f1("micro")}
 
 
-def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     wanted, found = _documents(gold), _documents(predicted)
     if card.symmetric:
         wanted, found = [in_text_order(d) for d in wanted], [in_text_order(d) for d in found]
@@ -85,23 +82,21 @@ def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record
     return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
 
 
-def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     scores = score_classes(
         [r.labels[0] for r in gold], [r.labels[0] for r in predicted], labels=card.labels, ignore={card.negative}
     )
-    metrics = {"accuracy": scores.accuracy} | _averages(scores)
-    return (
-        metrics,
-        scores.as_dict(),
-        {"accuracy": scores.decomposed_accuracy(), "f1": scores.f1("micro"), "macro_f1": scores.f1("macro")},
-    )
+    decomposed = {"accuracy": scores.decomposed_accuracy(), "f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+    return {"accuracy": scores.accuracy} | _averages(scores), scores.as_dict(), decomposed
 
 
-def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     wanted, found = [r.labels for r in gold], [r.labels for r in predicted]
     scores = score_multilabel(wanted, found, labels=card.labels)
     abstracts = score_hoc(wanted, found)
-    ranking = score_ranking(wanted, [_ranked(r) for r in predicted])
+    # Scores are rounded; sorting is stable, so labels with equal scores keep the order they were predicted in.
+    ranked = [sorted(r.scores, key=r.scores.__getitem__, reverse=True) or list(r.labels) for r in predicted]
+    ranking = score_ranking(wanted, ranked)
     metrics = _averages(scores) | {"accuracy": scores.accuracy, "hoc_f1": abstracts.f1, "map": ranking.value}
     details = {**scores.as_dict(), "by_document": abstracts.as_dict()}
     decomposed = {
@@ -113,7 +108,7 @@ def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Reco
     return metrics, details, decomposed
 
 
-def _regression(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Outcome:
+def _regression(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     wanted, found = [r.value or 0.0 for r in gold], [r.value or 0.0 for r in predicted]
     metrics = {"pearson": pearson(wanted, found), "spearman": spearman(wanted, found)}
     return metrics, dict(metrics), {"pearson": decomposed_pearson(wanted, found)}
@@ -133,18 +128,12 @@ def _averages(scores: Any) -> dict[str, float]:
     return {"f1": micro.f1, "precision": micro.precision, "recall": micro.recall, "macro_f1": scores.macro_f1}
 
 
-def _ranked(record: Record) -> list[str]:
-    """Labels by the probability that is noted of them; equal ones as they stand, which is the order of what was rounded."""
-    noted = {label: float(text) for label, text in noted_scores(record).items()}
-    return sorted(noted, key=noted.__getitem__, reverse=True) or list(record.labels)
-
-
 def _documents(records: Sequence[Record]) -> list[Document]:
     return [record for record in records if isinstance(record, Document)]
 
 
 def in_text_order(document: Document) -> Document:
-    """The same relations with the argument that stands first as their head, for relations without a direction."""
+    """Make the first argument in the text the head of each relation, for relations without a direction."""
     place = {span.id: (span.start, span.end, span.id) for span in document.spans}
 
     def ordered(relation: Relation) -> Relation:

@@ -1,7 +1,7 @@
-"""The records everything else reads and writes: documents with spans and relations, and pairs of texts.
+"""Records: documents with spans and relations, and pairs of texts.
 
-Offsets are characters of the original text, half-open, and the text is never altered. A record checks itself when it is
-made, so that code behind a reader can rely on it; messages give ids and offsets, never text.
+Offsets are half-open character offsets into the original text, which is never altered. A record validates itself when it is
+created, so code that receives one can rely on it. Error messages give ids and offsets, never text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fragment = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One annotated mention: one fragment, or several where it is discontinuous."""
+    """An annotated mention. A discontinuous mention has several fragments."""
 
     fragments: tuple[Fragment, ...]
     label: str
@@ -40,37 +40,33 @@ class Span:
 
     @classmethod
     def at(cls, start: int, end: int, label: str, **more: Any) -> Span:
-        """Make a span of one fragment."""
         return cls(((start, end),), label, **more)
 
     @property
     def start(self) -> int:
-        """First character of the first fragment."""
         return self.fragments[0][0]
 
     @property
     def end(self) -> int:
-        """One past the last character of the last fragment."""
         return self.fragments[-1][1]
 
     @property
     def discontinuous(self) -> bool:
-        """Whether the span has more than one fragment."""
         return len(self.fragments) > 1
 
     @property
     def key(self) -> tuple[tuple[Fragment, ...], str]:
-        """What exact-match scoring compares: the characters covered and the label."""
+        """Characters and label, which exact-match scoring compares."""
         return self.fragments, self.label
 
     def text_in(self, text: str) -> str:
-        """The covered characters, fragments joined by one blank (as brat writes them)."""
+        """Covered text, with fragments joined by one space as in brat files."""
         return " ".join(text[start:end] for start, end in self.fragments)
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A typed, directed link between two spans of one document, by their ids."""
+    """A labelled, directed link between two spans of a document, given by their ids."""
 
     label: str
     head: str
@@ -81,13 +77,13 @@ class Relation:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What scoring compares when both sides share their spans."""
+        """What scoring compares when gold and prediction share their spans."""
         return self.label, self.head, self.tail
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text with everything known or predicted about it."""
+    """A text with its annotations, gold or predicted."""
 
     id: str
     text: str
@@ -96,6 +92,8 @@ class Document:
     labels: tuple[str, ...] = ()
     value: float | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Predicted probability of each label, best first."""
 
     def __post_init__(self) -> None:
         length = len(self.text)
@@ -115,18 +113,16 @@ class Document:
                         )
 
     def with_(self, **changes: Any) -> Document:
-        """A copy with some fields replaced."""
         return replace(self, **changes)
 
     def span(self, span_id: str) -> Span:
-        """The span with this id."""
         for span in self.spans:
             if span.id == span_id:
                 return span
         raise KeyError(span_id)
 
     def only(self, labels: Iterable[str]) -> Document:
-        """A copy that keeps only spans with these labels and the relations between them."""
+        """Return a copy with only the spans of these labels and the relations between them."""
         wanted = set(labels)
         spans = tuple(span for span in self.spans if span.label in wanted)
         ids = {span.id for span in spans}
@@ -136,7 +132,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class TextPair:
-    """Two texts with a label (entailment) or a value (similarity). The order is premise, then hypothesis."""
+    """Two texts with a label (entailment) or a value (similarity), premise first."""
 
     id: str
     first: str
@@ -144,9 +140,10 @@ class TextPair:
     labels: tuple[str, ...] = ()
     value: float | None = None
     meta: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Predicted probability of each label, best first."""
 
     def with_(self, **changes: Any) -> TextPair:
-        """A copy with some fields replaced."""
         return replace(self, **changes)
 
 
@@ -154,7 +151,7 @@ Record = Document | TextPair
 
 
 def number_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Sort spans by place and give each an id T1, T2, … where it has none."""
+    """Sort spans by position and number those without an id: T1, T2, …"""
     ordered = sorted(spans, key=lambda span: (span.start, -span.end, span.label))
     taken = {span.id for span in ordered if span.id}
     named: list[Span] = []
@@ -169,8 +166,23 @@ def number_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(named)
 
 
+def split_meta(meta: Mapping[str, str]) -> tuple[dict[str, str], dict[str, float]]:
+    """Split metadata from label scores, which files written before `scores` was a field hold as `score:LABEL`."""
+    rest: dict[str, str] = {}
+    scores: dict[str, float] = {}
+    for key, text in meta.items():
+        try:
+            if key.startswith("score:"):
+                scores[key.removeprefix("score:")] = float(text)
+                continue
+        except ValueError:
+            pass  # a user's own metadata
+        rest[key] = text
+    return rest, scores
+
+
 def check_text(text: str, *, where: str) -> str:
-    """Refuse text that no tokenizer or file format can carry: NUL characters and lone surrogates."""
+    """Reject text that no tokenizer or file format can hold: NUL characters and lone surrogates."""
     if "\x00" in text:
         raise InputError(
             f"NUL character at offset {text.index(chr(0))}",
@@ -179,7 +191,5 @@ def check_text(text: str, *, where: str) -> str:
         )
     for offset, character in enumerate(text) if not text.isascii() else ():
         if 0xD800 <= ord(character) <= 0xDFFF:
-            raise InputError(
-                f"lone surrogate at offset {offset}", where=where, fix="Write the file again as valid UTF-8"
-            )
+            raise InputError(f"lone surrogate at offset {offset}", where=where, fix="Save the file as valid UTF-8")
     return text

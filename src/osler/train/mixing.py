@@ -1,4 +1,4 @@
-"""In what order several tasks take turns: pure functions of (seed, epoch, epochs), with the counts that prove what they do.
+"""Order in which several tasks take turns: pure functions of (seed, epoch, epochs), with the number of turns per task.
 
 A task that has fewer batches than turns starts again; every pass visits each of its batches once, in a new order.
 """
@@ -15,75 +15,56 @@ from osler.core.seeding import generator
 
 Turn = tuple[str, int]
 
+_RULES = ("round-robin", "proportional", "temperature", "annealed")
+
 
 @dataclass(frozen=True)
 class Mix:
-    """One epoch's order as (task, batch index), and how often each task had its turn."""
+    """Order of one epoch as (task, batch index), and the number of turns per task."""
 
     order: tuple[Turn, ...]
     counts: dict[str, int]
 
 
-def round_robin(batches: Mapping[str, int], seed: int, epoch: int) -> Mix:
-    """Each task in turn, equally often, until the one with most batches is through; smaller ones start again."""
-    _check(batches)
-    counts = dict.fromkeys(batches, max(batches.values()))
-    turns = [_passes(task, batches[task], counts[task], seed, epoch) for task in batches]
-    return Mix(tuple(turn for rounds in zip(*turns, strict=True) for turn in rounds), counts)
-
-
-def proportional(batches: Mapping[str, int], seed: int, epoch: int) -> Mix:
-    """Every batch of every task once, shuffled together: a task's share is its share of the data."""
-    _check(batches)
-    return _shuffled(batches, dict(batches), seed, epoch)
-
-
-def temperature(batches: Mapping[str, int], seed: int, epoch: int, *, temperature: float) -> Mix:
-    """As long as `proportional`, with shares n ** (1 / temperature): 1 is proportional, large is equal."""
-    _check(batches)
-    if not temperature >= 1:
-        raise RecipeError(
-            f"mixing temperature = {temperature} is below 1", fix="Use 1 (proportional) or more (more equal)"
-        )
-    return _shuffled(batches, _apportion(batches, temperature), seed, epoch)
-
-
-def annealing(epoch: int, epochs: int) -> float:
-    """The power of a task's size in `annealed`: 1 in the first epoch, 0.2 in the last (Stickland and Murray, 2019)."""
-    return 1.0 - 0.8 * min(epoch, epochs - 1) / max(epochs - 1, 1)
-
-
-def annealed(batches: Mapping[str, int], seed: int, epoch: int, *, epochs: int) -> Mix:
-    """As long as `proportional`; shares are proportional to size in the first epoch and nearly equal in the last.
-
-    Epochs are counted from 0; one past the last planned is mixed like the last.
-    """
-    _check(batches)
-    if epochs < 1:
-        raise RecipeError(f"annealed mixing over {epochs} epochs", fix="Plan at least one epoch")
-    return _shuffled(batches, _apportion(batches, 1.0 / annealing(epoch, epochs)), seed, epoch)
-
-
 def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0, epochs: int = 1) -> Mix:
-    """The mix of a name in a recipe: `round-robin`, `proportional`, `temperature` or `annealed`."""
-    if name == "round-robin":
-        return round_robin(batches, seed, epoch)
-    if name == "proportional":
-        return proportional(batches, seed, epoch)
-    if name == "temperature":
-        return temperature(batches, seed, epoch, temperature=heat)
-    if name == "annealed":
-        return annealed(batches, seed, epoch, epochs=epochs)
-    known = ("round-robin", "proportional", "temperature", "annealed")
-    raise UnknownNameError(f"no task mixing is called {name!r}", fix=f"Use {nearest(name, known) or ', '.join(known)}")
+    """Mix tasks, given as their numbers of batches, by one of these rules:
 
-
-def _check(batches: Mapping[str, int]) -> None:
+    * `round-robin`: each task in turn, equally often, until the one with most batches is complete; smaller ones start again.
+    * `proportional`: every batch of every task once, shuffled: a task's share is its share of the data.
+    * `temperature`: as long as proportional, with shares n ** (1 / heat): 1 is proportional, large is equal.
+    * `annealed`: as long as proportional, with shares n ** power, where the power falls from 1 in the first epoch to 0.2 in the last
+      (Stickland and Murray, 2019). Epochs count from 0; those past the last planned one are mixed like it.
+    """
+    if name not in _RULES:
+        raise UnknownNameError(f"unknown task mixing {name!r}", fix=f"Use {nearest(name, _RULES) or ', '.join(_RULES)}")
     if not batches:
         raise RecipeError("there is no task to mix", fix="Name at least one task")
     empty = [task for task, count in batches.items() if count < 1]
     if empty:
         raise RecipeError(f"task {empty[0]!r} has no training batches", fix="Give it training data, or leave it out")
+
+    if name == "round-robin":
+        counts = dict.fromkeys(batches, max(batches.values()))
+    elif name == "proportional":
+        counts = dict(batches)
+    elif name == "temperature":
+        if not heat >= 1:
+            raise RecipeError(
+                f"mixing temperature = {heat} is below 1", fix="Use 1 (proportional) or more (more equal)"
+            )
+        counts = _apportion(batches, heat)
+    else:
+        if epochs < 1:
+            raise RecipeError(f"annealed mixing over {epochs} epochs", fix="Plan at least one epoch")
+        power = 1.0 - 0.8 * min(epoch, epochs - 1) / max(epochs - 1, 1)
+        counts = _apportion(batches, 1.0 / power)
+
+    turns = [_passes(task, batches[task], counts[task], seed, epoch) for task in batches]
+    if name == "round-robin":
+        return Mix(tuple(turn for rounds in zip(*turns, strict=True) for turn in rounds), counts)
+    together = [turn for task in turns for turn in task]
+    order = generator(seed, "mix", epoch).permutation(len(together))
+    return Mix(tuple(together[index] for index in order), counts)
 
 
 def _passes(task: str, available: int, wanted: int, seed: int, epoch: int) -> list[Turn]:
@@ -92,14 +73,8 @@ def _passes(task: str, available: int, wanted: int, seed: int, epoch: int) -> li
     return [(task, int(index)) for index in np.concatenate(list(shuffled))[:wanted]]
 
 
-def _shuffled(batches: Mapping[str, int], counts: dict[str, int], seed: int, epoch: int) -> Mix:
-    turns = [turn for task in batches for turn in _passes(task, batches[task], counts[task], seed, epoch)]
-    order = generator(seed, "mix", epoch).permutation(len(turns))
-    return Mix(tuple(turns[index] for index in order), counts)
-
-
 def _apportion(batches: Mapping[str, int], temperature: float) -> dict[str, int]:
-    """Whole numbers nearest the shares that add up to the total (largest remainders), at least one turn each."""
+    """Round the shares to whole turns that add up to the total (largest remainders), at least one per task."""
     total = sum(batches.values())
     sizes = np.array(list(batches.values()), dtype=np.float64)
     shares = np.exp(np.log(sizes / sizes.max()) / temperature)
@@ -108,6 +83,6 @@ def _apportion(batches: Mapping[str, int], temperature: float) -> dict[str, int]
     order = np.argsort(-(exact - whole), kind="stable")
     missing = total - int(whole.sum())
     whole[order[: max(missing, 0)]] += 1
-    for _ in range(-missing):  # the least share was lifted to one turn: take it from the largest
+    for _ in range(-missing):  # small shares were raised to one turn: take it from the largest
         whole[int(np.argmax(whole))] -= 1
     return dict(zip(batches, whole.tolist(), strict=True))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device of a process: `auto` is its own GPU where there is one, else the CPU."""
+    """Device of a process: `auto` is its own GPU if there is one, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cpu":
@@ -28,13 +28,13 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 
 
 def cpu_computes_bf16() -> bool:
-    """Whether this CPU has instructions for products of bf16 numbers: those of x86, AMX or Arm."""
-    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older releases of torch cannot tell
+    """Whether this CPU multiplies bf16 numbers in hardware (AVX512-BF16, AMX or Arm)."""
+    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older releases of torch
     return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 class Autocast:
-    """The mixed precision of a run; enter `context()` around every forward pass."""
+    """Mixed precision of a run; enter `context()` around every forward pass."""
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         on_gpu = device.type == "cuda"
@@ -43,24 +43,23 @@ class Autocast:
                 "precision = 'bf16', but this CPU has no instructions for it and would be many times slower",
                 fix="Set precision to 'auto'",
             )
-        # On a CPU `auto` is fp32, so that the same recipe gives the same numbers on all of them.
+        # On a CPU `auto` is fp32, so that a recipe gives the same numbers on every CPU.
         self.enabled = config.precision == "bf16" or (
             config.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
         )
         self._device = device
 
     def context(self) -> AbstractContextManager[object]:
-        """A fresh autocast context, or one that does nothing."""
         return torch.autocast(self._device.type, dtype=torch.bfloat16) if self.enabled else nullcontext()
 
 
 def worth_compiling(config: TrainConfig, device: torch.device, *, static: bool) -> bool:
-    """Whether to compile: `auto` does on a GPU and only where all batches have one shape, since every new one compiles again."""
+    """Whether to compile: `auto` compiles on a GPU if all batches have one shape, since each new shape compiles again."""
     return config.compile == "on" or (config.compile == "auto" and device.type == "cuda" and static)
 
 
 def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, static: bool) -> nn.Module:
-    """The module as it is called in training: compiled where that pays, parameters shared with the original."""
+    """Compile a module where that pays; its parameters are shared with the original."""
     if worth_compiling(config, device, static=static):
         return torch.compile(module)  # type: ignore[return-value]
     return module
@@ -68,7 +67,7 @@ def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, st
 
 @contextmanager
 def cpu_threads(count: int | None) -> Iterator[None]:
-    """Compute with so many CPU threads inside; None leaves them as they are."""
+    """Use `count` CPU threads inside the context; None changes nothing."""
     before = torch.get_num_threads()
     if count is not None:
         torch.set_num_threads(count)
@@ -79,12 +78,12 @@ def cpu_threads(count: int | None) -> Iterator[None]:
 
 
 def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: int | None = None) -> float:
-    """FLOP/s of the best of several rounds in about so many seconds: bf16 on a GPU that has it, fp32 elsewhere."""
+    """Measure FLOP/s of matrix products, best of several rounds: in bf16 on a GPU that supports it, else fp32."""
     device = torch.device(device)
     cuda = device.type == "cuda"
     size, repeats = (8192, 10) if cuda else (1024, 1)
     dtype = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
-    # Random numbers, since a GPU multiplies zeros faster; of a generator of its own, since a run counts on torch's.
+    # Random numbers, since a GPU multiplies zeros faster; from a separate generator, since a run depends on torch's.
     drawn = torch.Generator(device).manual_seed(0)
     left, right = (torch.randn(size, size, generator=drawn, device=device, dtype=dtype) for _ in range(2))
     best = 0.0
@@ -102,15 +101,15 @@ def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: i
     return best
 
 
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def device_name(device: torch.device | str) -> str:
-    """The device in words."""
+    """Name of the GPU, or the CPU with its number of threads."""
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
     return f"CPU with {threads} thread{'s' if threads > 1 else ''}"
-
-
-def _finish(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -1,12 +1,12 @@
-"""Passes that are recorded once and replayed: what keeps a fast GPU busy on the small batches of fine-tuning.
+"""Record a forward and backward pass once and replay it: this keeps a fast GPU busy on the small batches of fine-tuning.
 
 A forward and backward pass of RoBERTa-base launches some 1,500 kernels. On a batch of a few thousand tokens Python takes several
-times as long to launch them as an H200 to run them, and compiling for every shape would take longer than the training. A recorded
-pass (a CUDA graph) is launched as one. It can be replayed on batches of exactly the recorded shape only, so whoever makes the
-batches fills them up to few shapes and marks them `repeatable`; all others are run as usual.
+times as long to launch them as an H200 takes to run them, and compiling for every shape would take longer than the training. A
+recorded pass (a CUDA graph) is one launch. It can only be replayed on batches of exactly the recorded shape, so the data source
+pads its batches to a few shapes and marks them `repeatable`; all other batches run as usual.
 
-A replay runs the same kernels on the same numbers as the pass it stands for, dropout included, whose generator is seeded before
-every pass. So it does not matter for the result which passes are replayed.
+A replay runs the same kernels on the same numbers as the pass it replaces. That includes dropout, since the generator is seeded
+before every pass. So which passes are replayed does not change the result.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from osler.train.source import LossOutput, move, parts
 
 log = get_logger("osler.train")
 
-_BEFORE = 1
-"""Plain passes of a shape before it is recorded: a shape that is seen once is not worth it, and libraries set themselves up."""
-_MOST = 64
-"""Shapes that are recorded; each takes some tenths of a second, and memory for its inputs."""
+_WARMUP = 1
+"""Plain passes of a shape before it is recorded: a shape seen once is not worth it, and libraries initialise themselves."""
+_MAX_SHAPES = 64
+"""Shapes to record; each takes some tenths of a second, and memory for its inputs."""
 
 Pass = Callable[[Any, torch.Tensor], LossOutput]
-"""Forward and backward of a payload on the device, its loss times a factor."""
+"""Forward and backward pass of a payload on the device; the loss is multiplied by the second argument."""
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A graph, the tensors it reads, the result it leaves, and the parameters whose gradients it adds to."""
+    """A graph, its input and output tensors, and the parameters whose gradients it adds to."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[torch.Tensor]
@@ -44,7 +44,7 @@ class _Recorded:
 
 
 class Replay:
-    """Runs passes, and replays those whose shape came before. Gradients are where a plain pass would leave them."""
+    """Runs passes and replays those of known shapes. Gradients end up where a plain pass would leave them."""
 
     def __init__(self, run: Pass, module: nn.Module, device: torch.device) -> None:
         self._run = run
@@ -57,16 +57,16 @@ class Replay:
         self._gradients: dict[nn.Parameter, torch.Tensor] = {}
         self._pool: Any = None
         self.able = True
-        """False once a model turned out not to be recordable: it looks at numbers on the host in its pass."""
+        """False once recording has failed: the model reads values on the host during its pass."""
 
     def __call__(self, payload: Any, scale: torch.Tensor | float) -> LossOutput:
-        """One forward and backward pass of a payload, from the host or the device, its loss times `scale`."""
+        """Run one pass of a payload, which may be on the host or the device; the loss is multiplied by `scale`."""
         self._scale.copy_(scale) if isinstance(scale, torch.Tensor) else self._scale.fill_(scale)
         key = shape_of(payload)
         known = self._recorded.get(key)
         if known is None:
             self._seen[key] += 1
-            if self.able and self._seen[key] > _BEFORE and len(self._recorded) < _MOST:
+            if self.able and self._seen[key] > _WARMUP and len(self._recorded) < _MAX_SHAPES:
                 known = self._record(key, move(payload, self._device))
             if known is None:
                 return self._plain(key, move(payload, self._device))
@@ -78,7 +78,7 @@ class Replay:
         return known.output
 
     def _plain(self, key: Hashable, payload: Any) -> LossOutput:
-        """An ordinary pass; the first of a shape notes whose gradients it adds to."""
+        """Run an ordinary pass; the first of a shape notes which parameters get a gradient."""
         if key in self._touched:
             return self._run(payload, self._scale)
         before = [parameter.grad for parameter in self._parameters]
@@ -92,19 +92,19 @@ class Replay:
         return output
 
     def _record(self, key: Hashable, payload: Any) -> _Recorded | None:
-        """Record the pass of a shape with the payload's own tensors as its inputs; it is not run by that."""
+        """Record the pass of a shape, with the tensors of this payload as inputs. Recording does not run it."""
         touched = self._touched[key]
         for parameter in touched:
             if parameter not in self._gradients:
                 self._gradients[parameter] = torch.zeros_like(parameter)
         held = [parameter.grad for parameter in touched]
-        for parameter in touched:  # a recorded pass adds to memory that stays where it is
+        for parameter in touched:  # a recorded pass writes to fixed memory
             parameter.grad = self._gradients[parameter]
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         seed, graph = torch.cuda.initial_seed(), torch.cuda.CUDAGraph()
         try:
-            # The thread that loads batches may ask for page-locked memory meanwhile, which is no fault of this one.
+            # Thread-local: the thread that loads batches may ask for page-locked memory in the meantime.
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 output = self._run(payload, self._scale)
         except RuntimeError as error:
@@ -114,15 +114,16 @@ class Replay:
         finally:
             for parameter, gradient in zip(touched, held, strict=True):
                 parameter.grad = gradient
-        # Recordings have memory of their own. What plain passes of this size left behind would lie idle beside it, and several
-        # runs may share the GPU.
+        # Recordings have their own memory. What plain passes of this size used would lie idle, and several runs may share the GPU.
         torch.cuda.empty_cache()
         self._recorded[key] = _Recorded(graph, list(tensors(payload)), output, touched)
         return self._recorded[key]
 
     def _give_up(self, seed: int) -> None:
-        """Run everything as usual from now on. A recording that broke off leaves the generator waiting for its end: it gets
-        a new state, which the recordings made so far would not read."""
+        """Run everything as usual from now on.
+
+        A failed recording leaves the generator in capture mode, so it gets a new state. Earlier recordings would not read it.
+        """
         self.able = False
         self._recorded.clear()
         torch.cuda.synchronize(self._device)
@@ -131,7 +132,7 @@ class Replay:
         torch.cuda.default_generators[self._device.index or 0].graphsafe_set_state(clean.graphsafe_get_state())
 
     def _attach(self, touched: list[nn.Parameter]) -> None:
-        """Put the recorded gradients in place: empty at the start of an update, else with what it has added up so far."""
+        """Put the recorded gradients in place: zero at the start of a step, else with the sum so far."""
         fresh = []
         for parameter in touched:
             gradient = self._gradients[parameter]
@@ -145,12 +146,12 @@ class Replay:
 
 
 def repeatable(payload: Any) -> bool:
-    """Whether the maker of a payload says that its shape comes again and again."""
+    """Whether the data source marked this payload as one of few shapes."""
     return bool(getattr(payload, "repeatable", False))
 
 
 def shape_of(payload: Any) -> Hashable:
-    """What two payloads must share for one recording to serve both: all but the numbers in their tensors."""
+    """A key that two payloads share if one recording serves both: everything but the values in their tensors."""
     if isinstance(payload, torch.Tensor):
         return tuple(payload.shape), payload.dtype
     inner = parts(payload)
@@ -161,7 +162,7 @@ def shape_of(payload: Any) -> Hashable:
 
 
 def tensors(payload: Any) -> Iterator[torch.Tensor]:
-    """All tensors of a payload, always in the same order."""
+    """All tensors of a payload, in a fixed order."""
     if isinstance(payload, torch.Tensor):
         yield payload
     else:

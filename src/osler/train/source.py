@@ -15,9 +15,97 @@ import torch
 from osler.core.errors import RecipeError
 from osler.core.seeding import generator
 
-# Examples are sorted by length within chunks of this many batches: enough to make lengths alike, few enough to keep the
-# company of an example changing from epoch to epoch, also in a small task.
-_CHUNK = 10
+# Examples are sorted by length within groups of this many batches: enough for similar lengths in a batch, few enough that an
+# example meets others in each epoch, even in a small task.
+_GROUP = 10
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch: the argument of the module, its share of the loss denominator, and its number of real tokens."""
+
+    payload: Any
+    weight: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class LossOutput:
+    """Result of a module: a loss SUMMED over what `Batch.weight` counts, and values to log.
+
+    A logged value is averaged over the micro-batches of the log window that report it.
+    """
+
+    loss_sum: torch.Tensor
+    logs: Mapping[str, torch.Tensor | float] = field(default_factory=dict)
+
+
+class BatchSource(Protocol):
+    """A source of micro-batches."""
+
+    def __len__(self) -> int:
+        """Optimiser steps in the run."""
+        ...
+
+    def step(self, index: int) -> Sequence[Any]:
+        """References to all micro-batches of optimiser step `index`, over all ranks; a pure function of `index`."""
+        ...
+
+    def load(self, ref: Any) -> Batch:
+        """Collate the micro-batch behind one reference; called from a background thread."""
+        ...
+
+
+@runtime_checkable
+class CountedSource(Protocol):
+    """A source that knows the tokens of its steps, so that a budget of work can be turned into steps."""
+
+    def steps_for(self, tokens: float) -> int:
+        """Number of steps for about this many tokens, at least one."""
+        ...
+
+
+class EpochSource:
+    """A source over epochs: `order(epoch)` lists the micro-batches, `accumulate` of them make an optimiser step.
+
+    A step does not cross the end of an epoch, so the last step of an epoch may hold fewer micro-batches.
+    """
+
+    def __init__(
+        self, order: Callable[[int], Sequence[Any]], load: Callable[[Any], Batch], *, epochs: int, accumulate: int = 1
+    ) -> None:
+        self.load = load
+        self._order = order
+        self._epochs = epochs
+        self._accumulate = accumulate
+        self._ends: list[int] = []  # the first step after each epoch seen so far
+        self._current: tuple[int, Sequence[Any]] = (-1, ())
+
+    def __len__(self) -> int:
+        return self._end(self._epochs - 1)
+
+    def step(self, index: int) -> Sequence[Any]:
+        """References of one step; an index past the planned epochs continues into further ones."""
+        epoch = 0
+        while self._end(epoch) <= index:
+            epoch += 1
+        first = self._end(epoch - 1) if epoch else 0
+        start = (index - first) * self._accumulate
+        return self._batches(epoch)[start : start + self._accumulate]
+
+    def _end(self, epoch: int) -> int:
+        while len(self._ends) <= epoch:
+            batches = len(self._batches(len(self._ends)))
+            if not batches:
+                raise ValueError("an epoch without batches")
+            done = self._ends[-1] if self._ends else 0
+            self._ends.append(done + -(-batches // self._accumulate))
+        return self._ends[epoch]
+
+    def _batches(self, epoch: int) -> Sequence[Any]:
+        if self._current[0] != epoch:
+            self._current = (epoch, self._order(epoch))
+        return self._current[1]
 
 
 def packed_batches(
@@ -40,7 +128,7 @@ def packed_batches(
 def padded_batches(
     lengths: Sequence[int], budget: int, seed: int, epoch: int, max_sequences: int | None = None
 ) -> list[list[int]]:
-    """Cut examples into batches of like length whose padded size, longest times count, is at most `budget` tokens.
+    """Cut examples into batches of similar length whose padded size, longest times count, is at most `budget` tokens.
 
     Batches hold at most `max_sequences` examples and come in shuffled order.
     """
@@ -51,17 +139,24 @@ def padded_batches(
     limit = max_sequences if max_sequences is not None else len(sizes)
     stream = generator(seed, "batches", epoch)
     shuffled = stream.permutation(len(sizes))
-    chunk = _CHUNK * min(usual, limit)
+    group = _GROUP * min(usual, limit)
     batches: list[list[int]] = []
-    for start in range(0, len(shuffled), chunk):
-        part = shuffled[start : start + chunk]
+    for start in range(0, len(shuffled), group):
+        part = shuffled[start : start + group]
         ordered = part[np.argsort(sizes[part], kind="stable")]
-        batches.extend(_cut(ordered.tolist(), sizes, budget, limit))
+        room = 0
+        for index in reversed(
+            ordered.tolist()
+        ):  # from the longest down: the first one of a batch sets its padded length
+            if room == 0:
+                batches.append([])
+                room = min(limit, budget // max(1, int(sizes[index])))
+            batches[-1].append(index)
+            room -= 1
     return [batches[index] for index in stream.permutation(len(batches))]
 
 
 def _checked(lengths: Sequence[int], budget: int) -> np.ndarray:
-    """The lengths, none of which is over the budget."""
     sizes = np.asarray(lengths, dtype=np.int64)
     longest = int(sizes.max(initial=0))
     if longest > budget:
@@ -70,111 +165,6 @@ def _checked(lengths: Sequence[int], budget: int) -> np.ndarray:
             fix=f"Raise the token budget to {longest} or more, or use shorter windows",
         )
     return sizes
-
-
-def _cut(ordered: list[int], sizes: np.ndarray, budget: int, limit: int) -> list[list[int]]:
-    """Fill batches from the longest down, so that each one's first example sets its padded length."""
-    batches: list[list[int]] = []
-    room = 0
-    for index in reversed(ordered):
-        if room == 0:
-            batches.append([])
-            room = min(limit, budget // max(1, int(sizes[index])))
-        batches[-1].append(index)
-        room -= 1
-    return batches
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One micro-batch: what the module is called with, its share of the loss denominator, and its real tokens."""
-
-    payload: Any
-    weight: float
-    tokens: int
-
-
-@dataclass(frozen=True)
-class LossOutput:
-    """What a module returns: a loss SUMMED over what `Batch.weight` counts, and values to log.
-
-    A logged value is averaged over the micro-batches of the log window that report it.
-    """
-
-    loss_sum: torch.Tensor
-    logs: Mapping[str, torch.Tensor | float] = field(default_factory=dict)
-
-
-class BatchSource(Protocol):
-    """Where micro-batches come from."""
-
-    def __len__(self) -> int:
-        """Optimiser steps in the whole run."""
-        ...
-
-    def step(self, index: int) -> Sequence[Any]:
-        """References to all micro-batches of optimiser step `index`, over all ranks; a pure function of `index`."""
-        ...
-
-    def load(self, ref: Any) -> Batch:
-        """Collate the micro-batch behind one reference; called from a background thread."""
-        ...
-
-
-@runtime_checkable
-class CountedSource(Protocol):
-    """A source whose steps have known numbers of tokens, so that a budget of work can be turned into steps."""
-
-    def steps_for(self, tokens: float) -> int:
-        """The steps that see about so many tokens, at least one."""
-        ...
-
-
-class EpochSource:
-    """A source over epochs: `order(epoch)` lists the micro-batches, `accumulate` of them make an optimiser step.
-
-    No step reaches over the end of an epoch, so the last one of each may hold fewer micro-batches.
-    """
-
-    def __init__(
-        self, order: Callable[[int], Sequence[Any]], load: Callable[[Any], Batch], *, epochs: int, accumulate: int = 1
-    ) -> None:
-        self._order = order
-        self._load = load
-        self._epochs = epochs
-        self._accumulate = accumulate
-        self._ends: list[int] = []  # the first step after each epoch seen so far
-        self._current: tuple[int, Sequence[Any]] = (-1, ())
-
-    def __len__(self) -> int:
-        return self._end(self._epochs - 1)
-
-    def step(self, index: int) -> Sequence[Any]:
-        """The references of one step; an index past the planned epochs runs into further ones."""
-        epoch = 0
-        while self._end(epoch) <= index:
-            epoch += 1
-        first = self._end(epoch - 1) if epoch else 0
-        start = (index - first) * self._accumulate
-        return self._batches(epoch)[start : start + self._accumulate]
-
-    def load(self, ref: Any) -> Batch:
-        """Collate one micro-batch."""
-        return self._load(ref)
-
-    def _end(self, epoch: int) -> int:
-        while len(self._ends) <= epoch:
-            batches = len(self._batches(len(self._ends)))
-            if not batches:
-                raise ValueError("an epoch without batches")
-            done = self._ends[-1] if self._ends else 0
-            self._ends.append(done + -(-batches // self._accumulate))
-        return self._ends[epoch]
-
-    def _batches(self, epoch: int) -> Sequence[Any]:
-        if self._current[0] != epoch:
-            self._current = (epoch, self._order(epoch))
-        return self._current[1]
 
 
 def move(payload: Any, device: torch.device) -> Any:
@@ -187,12 +177,12 @@ def move(payload: Any, device: torch.device) -> Any:
 
 
 def pin(payload: Any) -> Any:
-    """Put a payload in page-locked memory; from elsewhere the host would wait for the device before every copy."""
+    """Put a payload in page-locked memory; a copy from other memory would make the host wait for the device."""
     return payload.pin_memory() if hasattr(payload, "pin_memory") else _each(payload, pin)
 
 
 def parts(payload: Any) -> list[Any] | None:
-    """What a payload holds, in order; None of one that holds nothing else (a tensor, a name, a number)."""
+    """Values inside a payload, in order; None for a leaf such as a tensor, a name or a number."""
     if is_dataclass(payload) and not isinstance(payload, type):
         return [getattr(payload, part.name) for part in fields(payload)]
     if isinstance(payload, Mapping):
@@ -218,7 +208,7 @@ T = TypeVar("T")
 def prefetch(load: Callable[[int], T], indices: Iterable[int], *, depth: int = 2) -> Generator[T]:
     """Yield `load(index)` for every index in order, up to `depth` loads ahead of the consumer.
 
-    An exception in `load` is raised where its result would have come. Closing the generator ends the thread.
+    An exception in `load` is raised in place of its result. Closing the generator ends the thread.
     """
     waiting = iter(indices)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="osler-prefetch") as pool:

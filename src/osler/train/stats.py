@@ -1,4 +1,4 @@
-"""Training statistics: running sums, speed, and the logs they go to."""
+"""Training statistics: running sums, speed, logs, and the choice of the best weights."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ from torch import nn
 from osler.core.errors import RecipeError, nearest, writing
 from osler.core.extras import available
 from osler.core.files import write_atomic
-from osler.train.checkpoint import load_module, module_tensors
+from osler.train.checkpoint import module_tensors
 from osler.train.parallel import World
 
 _KNOWN_AFTER = 50  # good steps before the usual gradient norm is known
-_MEMORY = 0.02  # what a step counts in it
-_BELIEVED = 10.0  # a norm counts at most so many times the usual
+_MIN_SHARE = 0.02  # of one step in the usual gradient norm
+_MAX_RATIO = 10.0  # of a norm to the usual one, when it is averaged in
+
+_COPIES = 8
+"""Copies of the weights that must fit in free GPU memory for the best ones to stay there."""
+
+Number = int | float | None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The sums as numbers: mean loss and logged values of the window, tokens in it, skipped steps of the run."""
+    """A log window as numbers: mean loss, logged values and tokens of the window, skipped steps of the run."""
 
     loss: float | None
     grad_norm: float
@@ -41,13 +46,13 @@ class Reading:
 class StepSums:
     """Sums of a log window, and the count of skipped steps.
 
-    Loss, weight and skips are the same on every rank; tokens and logged values are each rank's own until they are read.
+    Loss, weight and skips are the same on every rank; tokens and logged values differ until they are read.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # loss sum, its weight, gradient norm of the last step; then what outlives a window:
-        # skipped in the run, skipped in a row, the usual gradient norm, good steps
+        # Of the window: loss sum, its weight, gradient norm of the last step.
+        # Of the run: skipped steps, skipped in a row, the usual gradient norm, good steps.
         self._sums = torch.zeros(7, dtype=torch.float64, device=device)
         self._tokens = 0
         self._logs: dict[str, tuple[torch.Tensor | float, int]] = {}
@@ -57,10 +62,10 @@ class StepSums:
         good = (~bad).to(torch.float64)
         loss_sum, weights, _, skipped, row, usual, count = self._sums.unbind()
         norm = norm.to(torch.float64)
-        # A skipped step still pulls the usual norm a little towards its own, so that a lasting change is believed in the end.
-        seen = torch.where(torch.isfinite(norm), torch.minimum(norm, _BELIEVED * usual.clamp(min=1e-30)), usual)
+        # A skipped step still moves the usual norm a little, so that a lasting change is accepted in the end.
+        seen = torch.where(torch.isfinite(norm), torch.minimum(norm, _MAX_RATIO * usual.clamp(min=1e-30)), usual)
         seen = torch.where(count > 0, seen, norm.nan_to_num(0.0, 0.0, 0.0))
-        share = (1 / (count + 1)).clamp(min=_MEMORY)
+        share = (1 / (count + 1)).clamp(min=_MIN_SHARE)
         self._sums = torch.stack(
             [
                 loss_sum + torch.where(bad, 0.0, loss),
@@ -74,7 +79,7 @@ class StepSums:
         )
 
     def spike(self, norm: torch.Tensor, times: float) -> torch.Tensor:
-        """Whether a gradient norm is more than `times` the usual, which is known after some steps."""
+        """Whether a gradient norm is more than `times` the usual one; never in the first steps."""
         usual, count = self._sums[5], self._sums[6]
         return (count >= _KNOWN_AFTER) & (norm > times * usual)
 
@@ -87,24 +92,24 @@ class StepSums:
             self._logs[name] = (total + number, count + 1)
 
     def read(self, world: World) -> Reading:
-        """The sums so far, over all ranks."""
+        """Read the window, summed over all ranks."""
         state = self.state(world)
         loss, weight, norm, skipped, row, *_ = state["sums"]
         logs = {name: total / count for name, (total, count) in sorted(state["logs"].items())}
         return Reading(loss / weight if weight else None, norm, state["tokens"], int(skipped), int(row), logs)
 
     def skipped_in_a_row(self) -> int:
-        """Skipped steps up to now without a good one between; waits for the device."""
+        """Skipped steps since the last good one; waits for the device."""
         return int(self._sums[4])
 
     def restart(self) -> None:
-        """Begin a new window; the skips stay counted."""
+        """Begin a new window; values of the run stay."""
         self._sums = torch.cat([torch.zeros_like(self._sums[:3]), self._sums[3:]])
         self._tokens = 0
         self._logs = {}
 
     def state(self, world: World) -> dict[str, Any]:
-        """Everything as plain data, added up over all ranks."""
+        """Everything as plain data, summed over all ranks."""
         mine = self._tokens, {name: (float(total), count) for name, (total, count) in self._logs.items()}
         tokens = 0
         logs: dict[str, tuple[float, int]] = {}
@@ -116,7 +121,7 @@ class StepSums:
         return {"sums": self._sums.tolist(), "tokens": tokens, "logs": logs}
 
     def load_state(self, state: Mapping[str, Any], world: World) -> None:
-        """Take back what `state` gave; rank 0 alone takes what is each rank's own, so that it counts once."""
+        """Load the result of `state`; rank 0 takes the sums over ranks, so that they count once."""
         self._sums = torch.tensor(state["sums"], dtype=torch.float64, device=self._device)
         if world.main:
             self._tokens = state["tokens"]
@@ -125,7 +130,7 @@ class StepSums:
 
 @dataclass(frozen=True)
 class Rates:
-    """Speeds over the last log window, evaluation and checkpoints not counted."""
+    """Speed over the last log window, without evaluation and checkpoints."""
 
     tokens_per_second: float
     flops_per_second: float
@@ -148,7 +153,7 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out the time spent inside."""
+        """Do not count the time inside."""
         begun = self._clock()
         try:
             yield
@@ -156,7 +161,7 @@ class Meter:
             self._paused += self._clock() - begun
 
     def read(self, step: int, tokens: int) -> Rates:
-        """Rates of the window that ends at `step` with `tokens` done in it; the next window begins."""
+        """Speed of the window that ends at `step`, with `tokens` in it; begin the next window."""
         seconds = max(self._clock() - self._since - self._paused, 1e-9)
         each = seconds / max(step - self._step, 1)
         speed = tokens / seconds
@@ -164,11 +169,8 @@ class Meter:
         return Rates(speed, speed * self._flops_per_token, each)
 
 
-Number = int | float | None
-
-
 class Trackers:
-    """The logs of one run, under `logs/` in its folder; opened at the step that training continues from."""
+    """Logs of one run, under `logs/` in its folder; records after `step` are dropped."""
 
     def __init__(self, folder: Path, step: int) -> None:
         logs = folder / "logs"
@@ -181,7 +183,7 @@ class Trackers:
 
     def record(self, kind: str, step: int, values: Mapping[str, Number], clock: Mapping[str, float]) -> None:
         """Write one record of a kind ("train", "eval") at a step."""
-        plain = {name: _finite(value) for name, value in values.items()}
+        plain = {name: None if value is None or not math.isfinite(value) else value for name, value in values.items()}
         line: dict[str, Any] = {"kind": kind, "step": step, **plain, "clock": dict(clock)}
         with writing(self._path):
             self._file.write(json.dumps(line) + "\n")
@@ -192,19 +194,18 @@ class Trackers:
                     self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def sync(self) -> None:
-        """Make what is written survive a power cut: a checkpoint must not be ahead of its log."""
+        """Flush to disk: a checkpoint must not be ahead of its log."""
         with writing(self._path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close every log."""
         self._file.close()
         if self._board is not None:
             self._board.close()
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run, in order, without their wall-clock values."""
+    """Records of a run in order, without wall-clock values."""
     path = folder / "logs" / "log.jsonl"
     if not path.exists():
         return []
@@ -213,20 +214,19 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
 
 
 def _truncate(path: Path, step: int) -> None:
-    """Drop records of steps that will be done again, and a last line that a kill cut short."""
-    if not path.exists():
-        return
-    before = path.read_text(encoding="utf-8", errors="replace")
-    kept = "".join(line for line in before.splitlines(keepends=True) if _belongs(line, step))
-    if kept != before:
-        write_atomic(path, kept)
+    """Drop records of steps that will be repeated, and a last line that a kill cut short."""
 
+    def keeps(line: str) -> bool:
+        try:
+            return line.endswith("\n") and int(json.loads(line)["step"]) <= step
+        except (ValueError, KeyError, TypeError):
+            return False
 
-def _belongs(line: str, step: int) -> bool:
-    try:
-        return line.endswith("\n") and int(json.loads(line)["step"]) <= step
-    except (ValueError, KeyError, TypeError):
-        return False
+    if path.exists():
+        before = path.read_text(encoding="utf-8", errors="replace")
+        kept = "".join(filter(keeps, before.splitlines(keepends=True)))
+        if kept != before:
+            write_atomic(path, kept)
 
 
 def _tensorboard(folder: Path, step: int) -> Any:
@@ -238,37 +238,16 @@ def _tensorboard(folder: Path, step: int) -> Any:
     return SummaryWriter(str(folder), purge_step=step + 1 if folder.exists() else None)
 
 
-def _finite(value: Number) -> Number:
-    return value if value is None or math.isfinite(value) else None
-
-
-_ROOM = 8
-"""How many copies must fit beside what is there for one to stay on the GPU."""
-
-
 @dataclass(frozen=True)
 class BestOf:
-    """Which metric of the evaluation decides, and whether more or less of it is better."""
+    """Metric that decides which weights are best, and whether a high or a low value is better."""
 
     metric: str
     mode: Literal["max", "min"] = "max"
 
-    def value(self, metrics: Mapping[str, float]) -> float:
-        """The deciding metric of an evaluation."""
-        if self.metric not in metrics:
-            close = nearest(self.metric, metrics) or ", ".join(metrics)
-            raise RecipeError(f"the evaluation gives no {self.metric!r} to choose the best by", fix=f"Use {close}")
-        return metrics[self.metric]
-
-    def better(self, value: float, than: float | None) -> bool:
-        """Whether `value` beats the best so far; not-a-number never does, and an equal value keeps the earlier one."""
-        if math.isnan(value):
-            return False
-        return than is None or (value > than if self.mode == "max" else value < than)
-
 
 class Selection:
-    """The best evaluation of a run; its weights wait in memory until a checkpoint or the end."""
+    """The best evaluation of a run, with its weights in memory."""
 
     def __init__(self, rule: BestOf | None) -> None:
         self._rule = rule
@@ -278,35 +257,33 @@ class Selection:
         self.weights: Mapping[str, torch.Tensor] | None = None
 
     def judge(self, metrics: Mapping[str, float], step: int, module: nn.Module) -> None:
-        """Take an evaluation into account, with a copy of the weights if it is the best so far."""
+        """Compare an evaluation with the best one so far; copy the weights if it is better."""
         if self._rule is None:
             return
-        value = self._rule.value(metrics)
-        if self._rule.better(value, self.value):
+        metric = self._rule.metric
+        if metric not in metrics:
+            close = nearest(metric, metrics) or ", ".join(metrics)
+            raise RecipeError(f"the evaluation has no metric {metric!r}", fix=f"Use {close}")
+        value, best = metrics[metric], self.value
+        # NaN is never better, and of equal values the earlier one stays.
+        if not math.isnan(value) and (best is None or (value > best if self._rule.mode == "max" else value < best)):
             self.step, self.value, self.stale = step, value, 0
-            self.weights = None  # makes room for the next
+            self.weights = None  # free its memory first
             self.weights = _copied(module_tensors(module))
         else:
             self.stale += 1
 
-    def restore_best(self, module: nn.Module) -> None:
-        """Put the best weights into the module, if there are any."""
-        if self.weights is not None:
-            load_module(module, self.weights)
-
     def state(self) -> dict[str, Any]:
-        """All but the weights, as plain data."""
         return {"step": self.step, "value": self.value, "stale": self.stale}
 
     def load_state(self, state: Mapping[str, Any], weights: Mapping[str, torch.Tensor] | None) -> None:
-        """Take back what `state` gave, and the weights."""
         self.step, self.value, self.stale = state["step"], state["value"], state["stale"]
         self.weights = weights
 
 
 def _copied(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A copy on the GPU where it has room in plenty, which costs nothing, else in main memory (a fifth of a second for 500 MB)."""
+    """Copy on the GPU if it has plenty of room, which is free, else to main memory (a fifth of a second for 500 MB)."""
     size = sum(tensor.nbytes for tensor in tensors.values())
     devices = {tensor.device for tensor in tensors.values() if tensor.is_cuda}
-    roomy = bool(devices) and all(torch.cuda.mem_get_info(device)[0] > _ROOM * size for device in devices)
+    roomy = bool(devices) and all(torch.cuda.mem_get_info(device)[0] > _COPIES * size for device in devices)
     return {name: tensor.clone() if roomy else tensor.to("cpu", copy=True) for name, tensor in tensors.items()}

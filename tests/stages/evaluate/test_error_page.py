@@ -34,7 +34,7 @@ def span(text: str, label: str, start: int = 0, **more) -> Span:
 
 def made(kind_card: TaskCard, gold, predicted, folder, documents: int = 200) -> tuple[str, list[dict[str, str]], dict]:
     errors = find_errors(kind_card, kind_card.protocol_named(), gold, predicted)
-    heading = Heading("test", "hand-made/p@v1", "f1", 0.5, {"f1": 0.5})
+    heading = Heading("test", "hand-made/p@v1", "f1", 0.5)
     write_error_page(errors, heading, folder / "errors.html", documents=documents)
     write_errors_csv(errors, folder / "errors.csv")
     write_errors_json(errors, folder / "errors.json", {"task": "hand-made"})
@@ -86,7 +86,7 @@ def test_mentions_are_counted_grouped_and_linked_to_their_marks(tmp_path):
 
 def test_the_page_says_what_it_leaves_out(tmp_path):
     html, rows, _ = tagged(tmp_path, documents=1)
-    assert "Here are the 1 with most errors of 2" in html
+    assert "The 1 with the most errors of 2" in html
     assert "g2" not in html
     assert "+ 1" in html
     assert {row["document"] for row in rows} == {"g1", "g2"}
@@ -110,21 +110,21 @@ def test_relations_show_both_arguments(tmp_path):
 
 def test_wrong_classes_are_grouped_and_the_surest_stand_first(tmp_path):
     pairs = [TextPair(f"p{i}", f"{CANARY} {i}", "second & last", labels=("yes",)) for i in range(12)]
-    predicted = [pair.with_(labels=("no",), meta={"score:no": f"0.{50 + i}"}) for i, pair in enumerate(pairs)]
+    predicted = [pair.with_(labels=("no",), scores={"no": float(f"0.{50 + i}")}) for i, pair in enumerate(pairs)]
     html, rows, counts = made(
         card("classification", ("yes", "no"), record="pair"), pairs, predicted, tmp_path, documents=3
     )
     assert "gold yes, predicted no: 12" in html
     assert re.findall(r'note-caption">([^<]+)<', html) == ["1 · p11", "2 · p10", "3 · p9"]
     assert "predicted: no 0.61" in html
-    assert "Here are the 3 with the surest errors of 12" in html
+    assert "The 3 with the most confident errors of 12" in html
     assert counts["calibration"]["predictions"] == len(rows) == 12
     assert 'id="s-confidence"' in html
 
 
 def test_labels_missed_and_invented(tmp_path):
     gold = [Document("m1", TEXT, labels=("DRUG",)), Document("m2", TEXT, labels=("DRUG", "PROBLEM"))]
-    predicted = [gold[0].with_(labels=("PROBLEM",), meta={"score:PROBLEM": "0.9000"}), gold[1].with_(labels=("DRUG",))]
+    predicted = [gold[0].with_(labels=("PROBLEM",), scores={"PROBLEM": 0.9}), gold[1].with_(labels=("DRUG",))]
     html, rows, _ = made(card("multilabel"), gold, predicted, tmp_path)
     assert [(row["document"], row["class"], row["gold_type"] or row["predicted_type"]) for row in rows] == [
         ("m1", "missed", "DRUG"),

@@ -162,7 +162,7 @@ def test_relations_add_up_to_the_scorers_numbers(gold, predicted, symmetric):
 
 
 def labelled(*labels: str, **scores: float) -> Document:
-    return Document("d", TEXT, labels=labels, meta={f"score:{name}": f"{value:.4f}" for name, value in scores.items()})
+    return Document("d", TEXT, labels=labels, scores=scores)
 
 
 def test_classes_by_hand():

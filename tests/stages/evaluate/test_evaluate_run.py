@@ -85,7 +85,7 @@ def test_predictions_carry_scores_and_errors_agree_with_the_metrics(bundle, task
         spans = record.spans if counts["kind"] == "tagging" else ()
         said = [*spans, *getattr(record, "relations", ())]
         assert all(item.score is not None and 0 <= item.score <= 1 for item in said)
-        assert all(f"score:{label}" in record.meta for label in record.labels)
+        assert all(label in record.scores for label in record.labels)
         said_something |= bool(said or record.labels or record.value is not None)
     assert said_something
 
@@ -162,7 +162,7 @@ def test_several_labels_each_have_a_score_also_those_that_are_not_predicted(bund
     made = run(asked(bundle, task), tmp_path / "ev").path
     labels, left_out = TaskFolder.open(task).card.labels, 0
     for record in read_records(made / "predictions.parquet"):
-        scores = {label: float(record.meta[f"score:{label}"]) for label in labels}
+        scores = {label: record.scores[label] for label in labels}
         assert set(record.labels) == {label for label, value in scores.items() if value > 0.5}
         left_out += len(labels) - len(record.labels)
     assert left_out
@@ -171,7 +171,9 @@ def test_several_labels_each_have_a_score_also_those_that_are_not_predicted(bund
 def test_mistakes_are_named_before_anything_is_made(bundle, tasks, tmp_path):
     task = tasks["clinic-entities-en"]
     assert BundleSpec.load(bundle).heads["clinic-entities-en"].protocol == "strict"
-    with pytest.raises(RecipeError, match="taught under 'strict', which differs from 'strict-train\\+dev' in train_on"):
+    with pytest.raises(
+        RecipeError, match="trained under 'strict', which differs from 'strict-train\\+dev' in train_on"
+    ):
         run(asked(bundle, task, protocol="strict-train+dev"), tmp_path / "x")
     with pytest.raises(RecipeError, match="Did you mean 'conlleval'"):
         run(asked(bundle, task, protocol="conleval"), tmp_path / "x")

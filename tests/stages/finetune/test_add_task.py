@@ -14,7 +14,7 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
 from osler.core.errors import ArtifactError, RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.run import _Finetuning, plan, run
+from osler.stages.finetune.run import plan, prepare, run
 
 TRAIN = {"lr": 1e-2, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
 
@@ -78,7 +78,7 @@ def test_the_new_bundle_holds_every_head_and_its_parents(old, added):
     parents = Artifact.open(added).manifest.parents
     assert parents["bundle"] == Artifact.open(old).manifest.digest
     assert set(parents) == {"model", "bundle", "task:tests"}
-    assert "whose encoder and heads are unchanged" in (added / "README.md").read_text()
+    assert "whose encoder and heads did not change" in (added / "README.md").read_text()
 
 
 def test_rehearsal_lets_all_learn_on_and_mixes_the_old_tasks_in(old, tasks, tmp_path):
@@ -108,7 +108,7 @@ def test_what_a_task_holds_out_is_removed_from_new_and_rehearsed_training_alike(
     )
     given = recipe(leaky, add_to=str(old), rehearse=(tasks["drugs"], tasks["diseases"]))
     rehearsed = [TaskFolder.open(path) for path in given.rehearse]
-    state = _Finetuning(given, old, [TaskFolder.open(leaky)], rehearsed)
+    state = prepare(given, old, [TaskFolder.open(leaky)], rehearsed)
     assert state.leaked == {"drugs": 0, "diseases": 1, "leaky": 1}
 
 
@@ -121,39 +121,37 @@ def test_a_joint_head_is_rehearsed_by_its_tasks(models, tasks, tmp_path):
     spec = Bundle.load(made.path, "cpu").spec
     assert list(spec.heads) == ["entities", "tests"]
     assert set(made.manifest.counts["batches_trained"]) == {"drugs", "diseases", "tests"}
-    state = _Finetuning(
-        more, first.path, [TaskFolder.open(tasks["tests"])], [TaskFolder.open(p) for p in more.rehearse]
-    )
-    assert state.train_data["drugs"].head == "entities"
-    assert state.train_data["drugs"].partial is not None
+    state = prepare(more, first.path, [TaskFolder.open(tasks["tests"])], [TaskFolder.open(p) for p in more.rehearse])
+    assert state.instances["drugs"].head == "entities"
+    assert state.instances["drugs"].partial is not None
 
 
 def test_what_would_harm_the_old_heads_is_refused(old, tasks, tmp_path, make_corpus):
     new, both = tasks["tests"], (tasks["drugs"], tasks["diseases"])
     cases = {
-        "has a head for drugs already": recipe(tasks["drugs"], add_to=str(old)),
-        "the head of diseases would fall behind": recipe(new, add_to=str(old), rehearse=both[:1]),
+        "already has a head for drugs": recipe(tasks["drugs"], add_to=str(old)),
+        "the head of diseases would no longer fit": recipe(new, add_to=str(old), rehearse=both[:1]),
         "given twice": recipe(new, add_to=str(old), rehearse=(*both, new)),
         "max_length is 32": recipe(new, add_to=str(old), max_length=32, overlap=8),
-        "lora is for an encoder that learns": recipe(new, add_to=str(old), lora={}),
-        "mlm is for an encoder": recipe(new, add_to=str(old), mlm={"corpus": str(make_corpus(["one two"]))}),
-        "reinitialise is for an encoder": recipe(new, add_to=str(old), reinitialise=True),
-        "freeze is for an encoder": recipe(new, add_to=str(old), freeze="embeddings"),
+        "lora needs an encoder that is trained": recipe(new, add_to=str(old), lora={}),
+        "mlm needs an encoder": recipe(new, add_to=str(old), mlm={"corpus": str(make_corpus(["one two"]))}),
+        "reinitialise needs an encoder": recipe(new, add_to=str(old), reinitialise=True),
+        "freeze needs an encoder": recipe(new, add_to=str(old), freeze="embeddings"),
     }
     for problem, given in cases.items():
         with pytest.raises(RecipeError, match=problem):
             run(given, tmp_path / "x")
     with pytest.raises(ArtifactError, match="nowhere: no such folder"):
         run(recipe(new, add_to="nowhere"), tmp_path / "x")
-    with pytest.raises(ValueError, match="both name what to start from"):
+    with pytest.raises(ValueError, match="cannot both be set"):
         recipe(new, add_to=str(old), model="other")
-    with pytest.raises(ValueError, match="rehearse is for the tasks of the bundle"):
+    with pytest.raises(ValueError, match="rehearse needs add_to"):
         recipe(new, model=str(old), rehearse=both)
 
 
-def test_a_task_that_was_never_taught_cannot_be_rehearsed(old, tasks, make_task, tmp_path):
+def test_only_tasks_of_the_bundle_can_be_rehearsed(old, tasks, make_task, tmp_path):
     other = make_task("other", ["TEST"], seed=11)
-    with pytest.raises(RecipeError, match="was not taught other"):
+    with pytest.raises(RecipeError, match="was not trained on other"):
         run(recipe(tasks["tests"], add_to=str(old), rehearse=(other,)), tmp_path / "x")
     changed = make_task("drugs", ["DRUG", "TEST"], seed=12)
     with pytest.raises(RecipeError, match="kind or labels differ"):

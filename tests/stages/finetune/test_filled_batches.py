@@ -1,4 +1,4 @@
-"""Batches that are filled up to few shapes teach what they teach as they are."""
+"""Padding batches to a few shapes does not change the loss or the gradients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from osler.artifacts.task_folder import TaskFolder
-from osler.stages.finetune.batches import TaskBatches, full_shape
+from osler.stages.finetune.batches import InstanceStream, full_shape
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.model import MultiTask
-from osler.stages.finetune.run import _Finetuning, run
+from osler.stages.finetune.run import prepare, run
 from osler.train.replay import shape_of
 from osler.train.source import packed_batches
 
@@ -50,15 +50,14 @@ def test_few_shapes_and_little_waste():
 )
 def test_a_filled_batch_has_the_loss_and_the_gradients_of_the_plain_one(model, tasks, more, monkeypatch):
     given = recipe(model, *tasks.values(), **more)
-    state = _Finetuning(given, Path(given.model), [TaskFolder.open(path) for path in given.tasks])
-    batches = TaskBatches(given, state.bundle.model, state.train_data)
+    state = prepare(given, Path(given.model), [TaskFolder.open(path) for path in given.tasks])
+    batches = state.batches
     module = MultiTask(state.bundle.model)
-    lanes = type(next(iter(batches.lanes.values())))
     shapes = set()
     for ref in batches.order(0):
         results = []
         for fill in (False, True):
-            monkeypatch.setattr(lanes, "_recordable", lambda lane, fill=fill: fill)
+            monkeypatch.setattr(InstanceStream, "_recordable", lambda stream, fill=fill: fill)
             batch = batches.load(ref)
             assert batch.payload.repeatable is fill
             module.zero_grad(set_to_none=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from osler.artifacts.task_folder import TaskFolder
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.run import _Finetuning
+from osler.stages.finetune.run import prepare
 from osler.text.document import Document, Span
 
 
@@ -43,10 +43,10 @@ def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted
     two = task(make_task, "two", train=[6, 7, 8], dev=[3], test=[4])
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
-    together = _Finetuning(recipe, model, [one, two])
+    together = prepare(recipe, model, [one, two])
     assert together.leaked == {"one": 2, "two": 1}
-    assert {name: len(data.instances) for name, data in together.train_data.items()} == {"one": 2, "two": 2}
-    assert _Finetuning(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaked == {"one": 0}
+    assert {name: len(data.instances) for name, data in together.instances.items()} == {"one": 2, "two": 2}
+    assert prepare(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaked == {"one": 0}
 
 
 def test_what_the_result_will_be_tested_on_later_is_kept_out_too(make_task, tmp_path, tokenizer_folder):
@@ -55,6 +55,6 @@ def test_what_the_result_will_be_tested_on_later_is_kept_out_too(make_task, tmp_
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     paths = {"tasks": (one.artifact.path,), "keep_out": (later.artifact.path,)}
     recipe = FinetuneRecipe(model=str(model), **paths, max_length=64, overlap=8)
-    refining = _Finetuning(recipe, model, [one])
+    refining = prepare(recipe, model, [one])
     assert refining.leaked == {"one": 2}  # 3 and 4; what `later` trains on may stay
-    assert list(refining.train_data) == ["one"]
+    assert list(refining.instances) == ["one"]

@@ -27,7 +27,7 @@ from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.tasks.instances.base import Instance
 from osler.text.document import Document
-from osler.train.optim import Optimiser
+from osler.train.optim import parameter_groups
 
 SIZES = {"train": 6, "dev": 2, "test": 2}
 ENTITIES, TREATMENTS, SPECIALTY = "clinic-entities-en", "clinic-treatments-en", "clinic-specialty-en"
@@ -85,7 +85,7 @@ def test_chain_and_marks_are_learned_and_kept_in_the_bundle(special):
         fresh.add_head(name, spec.kind, spec.num_labels, seed=1, labels=spec.labels, dropout=spec.dropout)
         for key, value in fresh.heads[name].state_dict().items():
             assert (after[f"{name}.{key}"] != value.numpy()).any(), f"{name}.{key}"
-    assert "tags as a chain" in (special / "README.md").read_text()
+    assert "CRF tagger" in (special / "README.md").read_text()
 
 
 def test_predict_and_annotate_decode_a_chain_alike_and_only_to_legal_tags(special, tasks):
@@ -160,7 +160,7 @@ def test_class_weights_change_what_is_learned(model, tasks, tmp_path, plain):
 
 
 def test_a_chain_and_class_weights_are_refused_together(model, tasks, tmp_path):
-    with pytest.raises(RecipeError, match="cannot be weighed"):
+    with pytest.raises(RecipeError, match="class_weights is not supported with a CRF head"):
         run(recipe(model, tasks[ENTITIES], tagger="crf", class_weights="balanced"), tmp_path / "x")
 
 
@@ -191,7 +191,7 @@ def test_frozen_weights_stay_and_the_others_learn(model, tasks, tmp_path, what, 
 def test_what_cannot_be_frozen_is_told_in_one_sentence(what):
     with pytest.raises(RecipeError) as error:
         validate(FinetuneRecipe, {"model": "m", "tasks": ["t"], "freeze": what}, where="recipe")
-    assert error.value.problem == "'freeze': should be 'nothing', 'embeddings', 'encoder' or a number of first layers"
+    assert error.value.problem == "'freeze': must be 'nothing', 'embeddings', 'encoder' or a number of first layers"
 
 
 def test_frozen_weights_are_in_no_optimiser_and_a_frozen_encoder_remembers_nothing(model):
@@ -199,7 +199,7 @@ def test_frozen_weights_are_in_no_optimiser_and_a_frozen_encoder_remembers_nothi
     made.add_head("a", "classification", 2, seed=1)
     layers = made.encoder.config.num_hidden_layers
     assert freeze(made.encoder, "encoder") == sum(p.numel() for p in made.encoder.parameters())
-    names = set(Optimiser(made, recipe(model, model).train).rates())
+    names = {name for group in parameter_groups(made, recipe(model, model).train) for name in group.names}
     assert names == {f"heads.a.{name}" for name, _ in made.head("a").named_parameters()}
     batch = pack([[0, 9, 2]], pad_id=1)
     graphs = []
@@ -270,7 +270,7 @@ def test_without_peft_the_extra_is_named(model, monkeypatch):
 
 
 def test_adapters_and_freezing_are_refused_together(model, tasks):
-    with pytest.raises(ValueError, match="leave freeze out"):
+    with pytest.raises(ValueError, match="remove freeze"):
         recipe(model, tasks[SPECIALTY], lora={}, freeze="encoder")
 
 
@@ -287,7 +287,7 @@ def test_a_run_cut_short_goes_on_to_the_same_bytes(model, tasks, tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("osler.stages.finetune.run._Finetuning._evaluate", interrupt)
+        patch.setattr("osler.stages.finetune.run.dev_scores", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(given, tmp_path / "cut")
     assert list(tmp_path.rglob("cut*/checkpoints/step-*"))

@@ -94,16 +94,19 @@ def test_mistakes_in_the_recipe_are_named(model, tasks, tmp_path):
 
 
 def test_annotating_uses_the_heads_of_the_language_and_merges_what_two_heads_agree_on(bundle):
-    loaded = Bundle.load(bundle, "cpu")
-    assert loaded.document_heads(language="es") == ["clinic-entities-es"]
-    with pytest.raises(RecipeError, match="no head"):
-        loaded.document_heads(language="fr")
+    loaded = Bundle.load(str(bundle), "cpu")
+    assert Bundle.read_counts(str(bundle))["heads"] == len(loaded.spec.heads)
+    assert Bundle.read_history(str(bundle))[0]["loss"] > 0
+    assert loaded.spec.document_heads(language="es") == ["clinic-entities-es"]
+    with pytest.raises(RecipeError, match="no head of this bundle"):
+        loaded.spec.document_heads(language="fr")
     with pytest.raises(RecipeError, match="Did you mean 'clinic-entities-en'"):
-        loaded.document_heads(["clinic-entitis-en"])
+        loaded.spec.document_heads(["clinic-entitis-en"])
     notes = [Document("1", "Aspirin 81 mg daily for chest pain. " * 30), Document("2", "")]
     first, empty = loaded.annotate(notes)
     assert first.text == notes[0].text
     assert len({span.key for span in first.spans}) == len(first.spans)
     assert {span.attributes["head"] for span in first.spans} <= {"clinic-entities-en", "clinic-entities-es"}
     assert [label.split(":")[0] for label in first.labels] == ["clinic-specialty-en"]
+    assert list(first.scores) == list(first.labels)
     assert empty.spans == ()

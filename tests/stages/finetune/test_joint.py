@@ -14,10 +14,9 @@ from osler.core.errors import RecipeError
 from osler.nn.multihead import Partial
 from osler.stages.evaluate.run import EvaluateRecipe
 from osler.stages.evaluate.run import run as evaluate
-from osler.stages.finetune.batches import TaskBatches
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.model import MultiTask
-from osler.stages.finetune.run import _Finetuning, run
+from osler.stages.finetune.run import prepare, run
 from osler.text.document import Document
 
 TRAIN = {"lr": 1e-2, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
@@ -104,14 +103,14 @@ def test_the_marginal_loss_by_hand():
 def test_a_corpus_does_not_teach_that_the_other_types_are_absent(models, tasks):
     """A head that is sure of a disease everywhere costs nothing on words the corpus of drugs leaves out."""
     given = recipe(models["plain"], *tasks.values(), joint=JOINT)
-    state = _Finetuning(given, models["plain"], [TaskFolder.open(path) for path in tasks.values()])
+    state = prepare(given, models["plain"], [TaskFolder.open(path) for path in tasks.values()])
     head = state.bundle.model.head("entities")
     outputs = state.bundle.builders["entities"].outputs
     assert outputs == ["O", "B-DRUG", "I-DRUG", "B-DISEASE", "I-DISEASE"]
     with torch.no_grad():
         head.classifier.weight.zero_()
         head.classifier.bias.copy_(torch.tensor([0.0, 0.0, 0.0, 20.0, 0.0]))
-    batches = TaskBatches(given, state.bundle.model, state.train_data)
+    batches = state.batches
     objective = MultiTask(state.bundle.model)
     for ref in {ref.task: ref for ref in batches.order(0)}.values():
         payload = batches.load(ref).payload
@@ -138,7 +137,7 @@ def test_each_task_is_chosen_and_scored_by_its_own_types(joint, tasks, tmp_path)
 
 def test_the_bundle_has_one_head_that_annotates(joint):
     bundle = Bundle.load(joint, "cpu")
-    assert bundle.document_heads(language="en") == ["entities"]
+    assert bundle.spec.document_heads(language="en") == ["entities"]
     assert bundle.spec.heads["entities"].members == {"drugs": "strict", "diseases": "strict"}
     (note,) = bundle.annotate([Document("1", "bka aspirin mno fever lge .")])
     assert {(span.label, span.text_in(note.text)) for span in note.spans} == {("DRUG", "aspirin"), ("DISEASE", "fever")}
@@ -151,9 +150,9 @@ def test_what_one_task_holds_out_teaches_no_other_task_of_the_head(models, tasks
     own = TaskFolder.open(tasks["diseases"]).read("train")
     leaky = make_task("leaky", ["DISEASE"], seed=7, train=[*own, *shared])
     given = recipe(models["plain"], tasks["drugs"], leaky, joint={"entities": ("drugs", "leaky")})
-    state = _Finetuning(given, models["plain"], [TaskFolder.open(path) for path in given.tasks])
+    state = prepare(given, models["plain"], [TaskFolder.open(path) for path in given.tasks])
     assert state.leaked == {"drugs": 0, "leaky": 4}
-    assert len(state.train_data["leaky"].instances) == len(own)
+    assert len(state.instances["leaky"].instances) == len(own)
 
 
 def test_every_parameter_of_the_joint_head_learns(joint, models):
@@ -173,8 +172,8 @@ def test_joint_heads_that_cannot_be_are_refused(models, tasks, tmp_path):
     cases = {
         "not among the tasks": {"joint": {"entities": ("drugs", "disease")}},
         "named twice": {"joint": {"one": ("drugs", "diseases"), "two": ("drugs", "diseases")}},
-        "named like a task": {"joint": {"drugs": ("drugs", "diseases")}},
-        "cannot be a chain": {"joint": JOINT, "tagger": "crf"},
+        "has the name of a task": {"joint": {"drugs": ("drugs", "diseases")}},
+        "cannot be a CRF": {"joint": JOINT, "tagger": "crf"},
         "differ in subwords": {"joint": JOINT, "protocols": {"diseases": "strict-all"}},
     }
     for problem, values in cases.items():

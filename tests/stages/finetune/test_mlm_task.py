@@ -16,7 +16,7 @@ from osler.stages.finetune.batches import TaskBatches
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.mlm_task import language_model
 from osler.stages.finetune.model import MultiTask
-from osler.stages.finetune.run import _Finetuning, run
+from osler.stages.finetune.run import FinetuneData, prepare, run
 
 TRAIN = {"lr": 5e-3, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
 
@@ -44,9 +44,9 @@ def recipe(model, *tasks, **more) -> FinetuneRecipe:
     return FinetuneRecipe.model_validate(values | more)
 
 
-def prepared(given: FinetuneRecipe, model) -> tuple[_Finetuning, TaskBatches]:
-    state = _Finetuning(given, model, [TaskFolder.open(path) for path in given.tasks])
-    return state, TaskBatches(given, state.bundle.model, state.train_data, state.soft, state.lanes)
+def prepared(given: FinetuneRecipe, model) -> tuple[FinetuneData, TaskBatches]:
+    state = prepare(given, model, [TaskFolder.open(path) for path in given.tasks])
+    return state, state.batches
 
 
 def test_raw_text_takes_turns_and_its_loss_falls_but_chooses_nothing(models, task, corpus, tmp_path):
@@ -63,7 +63,7 @@ def test_raw_text_takes_turns_and_its_loss_falls_but_chooses_nothing(models, tas
     # The head of the language model is not part of the bundle; the encoder loads as any other.
     assert list(json.loads((made.path / "heads.json").read_text())["heads"]) == ["drugs"]
     assert load_file(made.path / "model.safetensors").keys() == load_file(models["plain"] / "model.safetensors").keys()
-    assert "masked language modelling" in (made.path / "README.md").read_text()
+    assert "Masked language modelling" in (made.path / "README.md").read_text()
 
 
 def test_the_head_comes_from_the_folder_where_it_has_one_and_is_tied_to_the_encoder(models):
@@ -96,12 +96,12 @@ def test_every_part_of_the_language_model_learns_and_the_heads_are_left_alone(mo
 
 def test_masks_touch_no_special_token_and_count_as_labels(models, task, corpus):
     given = recipe(models["masked"], task, mlm={"corpus": str(corpus), "rate": 0.3})
-    state, batches = prepared(given, models["masked"])
-    lane = state.lanes["mlm"]
+    _, batches = prepared(given, models["masked"])
+    stream = batches.streams["mlm"]
     for ref in [ref for ref in batches.order(0) if ref.task == "mlm"]:
         loaded = batches.load(ref)
         payload = loaded.payload
-        original = np.concatenate([lane.windows[lane._window(place)] for place in ref.indices])
+        original = np.concatenate([stream.text.windows[stream._window(place)] for place in ref.indices])
         assert loaded.weight == int(len(original) * 0.3) == (payload.targets != -100).sum()
         at = payload.positions.numpy()
         assert not np.isin(original[at], [0, 1, 2, 3, 4]).any()
@@ -129,17 +129,19 @@ def test_the_rate_and_the_weight_of_the_recipe_count(models, task, corpus):
 
 
 def test_an_epoch_is_no_longer_for_a_large_corpus_and_goes_on_where_the_last_one_ended(models, task, corpus):
-    state, batches = prepared(recipe(models["masked"], task, mlm={"corpus": str(corpus)}), models["masked"])
-    count = len(state.lanes["mlm"].windows)
+    _, batches = prepared(recipe(models["masked"], task, mlm={"corpus": str(corpus)}), models["masked"])
+    count = len(batches.streams["mlm"].text.windows)
     turns = [[ref for ref in batches.order(epoch) if ref.task == "mlm"] for epoch in range(8)]
     assert {len(epoch) for epoch in turns} == {3}  # as many as the task's twelve documents in fours
-    lane = state.lanes["mlm"]
+    stream = batches.streams["mlm"]
     places = sorted(place for epoch in turns for ref in epoch for place in ref.indices)
     assert places == list(range(8 * 3 * 4))
-    first_pass = Counter(lane._window(place) for place in places[:count])
+    first_pass = Counter(stream._window(place) for place in places[:count])
     assert first_pass == Counter(range(count))
     few = recipe(models["masked"], task, mlm={"corpus": str(corpus), "batches": 2}, mixing={"order": "proportional"})
-    assert prepared(few, models["masked"])[1].turns() == {"drugs": 3, "mlm": 2}
+    _, batches = prepared(few, models["masked"])
+    batches.order(0)
+    assert batches.counts[0] == {"drugs": 3, "mlm": 2}
     wide = recipe(models["masked"], task, mlm={"corpus": str(corpus)}, mixing={"batch_sizes": {"mlm": 2}})
     assert {len(r.indices) for r in prepared(wide, models["masked"])[1].order(0) if r.task == "mlm"} == {2}
 
@@ -165,16 +167,16 @@ def test_documents_that_a_task_holds_out_are_removed_from_the_corpus_and_counted
     given = recipe(models["masked"], task, epochs=20, mlm={"corpus": str(leaky)})
     state, _ = prepared(given, models["masked"])
     assert state.leaked == {"drugs": 0, "mlm": 2}
-    assert state.trained_on["mlm"] == len(texts)
+    assert state.documents["mlm"] == len(texts)
     made = run(given.changed(epochs=1, mlm={"corpus": str(leaky), "batches": 99}), tmp_path / "bundle")
     assert made.manifest.counts["leaked_removed"] == {"drugs": 0, "mlm": 2}
-    with pytest.raises(RecipeError, match="nothing of the corpus is left"):
+    with pytest.raises(RecipeError, match="no document to train on"):
         prepared(recipe(models["masked"], task, mlm={"corpus": str(make_corpus([held[0].text]))}), models["masked"])
 
 
 def test_the_weight_of_raw_text_stands_in_one_place(models, task, corpus, tmp_path):
     given = recipe(models["masked"], task, mlm={"corpus": str(corpus)}, mixing={"loss_weights": {"mlm": 2.0}})
-    with pytest.raises(RecipeError, match="has its own"):
+    with pytest.raises(RecipeError, match="cannot weight raw text"):
         run(given, tmp_path / "x")
     with pytest.raises(RecipeError, match="which is not among the tasks"):
         run(recipe(models["masked"], task, mixing={"batch_sizes": {"mlm": 2}}), tmp_path / "x")

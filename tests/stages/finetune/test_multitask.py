@@ -11,10 +11,10 @@ import torch
 
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import RecipeError
-from osler.stages.finetune.batches import Lane, TaskBatches
+from osler.stages.finetune.batches import TaskBatches, TaskStream
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.model import MultiTask
-from osler.stages.finetune.run import _Finetuning, run
+from osler.stages.finetune.run import FinetuneData, prepare, run
 
 TRAIN = {"lr": 1e-3, "device": "cpu", "log_every": 1, "checkpoint_every": 0, "warmup": 0}
 
@@ -34,14 +34,14 @@ def recipe(model, *tasks, **more) -> FinetuneRecipe:
     return FinetuneRecipe.model_validate(values | more)
 
 
-def prepared(given: FinetuneRecipe) -> tuple[_Finetuning, TaskBatches]:
+def prepared(given: FinetuneRecipe) -> tuple[FinetuneData, TaskBatches]:
     from pathlib import Path
 
-    state = _Finetuning(given, Path(given.model), [TaskFolder.open(path) for path in given.tasks])
-    return state, TaskBatches(given, state.bundle.model, state.train_data, state.soft, state.lanes)
+    state = prepare(given, Path(given.model), [TaskFolder.open(path) for path in given.tasks])
+    return state, state.batches
 
 
-class Counted(Lane):
+class Counted(TaskStream):
     """Batches of given numbers of labels."""
 
     def __init__(self, labels: list[float], weight: float) -> None:
@@ -61,7 +61,7 @@ class Counted(Lane):
 def test_an_update_over_several_tasks_by_hand(models):
     """Tags outnumber texts a hundred to one; the share of a task is still its share of the micro-batches, times its weight."""
     given = recipe(models["plain"], "unused", accumulate=3, mixing={"order": "proportional"})
-    batches = TaskBatches(given, None, {}, more={"tags": Counted([300, 100], 1.0), "texts": Counted([2], 3.0)})
+    batches = TaskBatches(given, {"tags": Counted([300, 100], 1.0), "texts": Counted([2], 3.0)})
     (update,) = [batches.source().step(0)]
     assert Counter(ref.task for ref in update) == {"tags": 2, "texts": 1}
     loaded = [batches.load(ref) for ref in update]
@@ -74,14 +74,14 @@ def test_an_update_over_several_tasks_by_hand(models):
 
 
 def test_one_task_or_one_micro_batch_is_the_plain_mean_times_the_weight(models):
-    lanes = {"tags": Counted([300, 100, 7], 2.0)}
+    streams = {"tags": Counted([300, 100, 7], 2.0)}
     for accumulate in (1, 2, 3):
-        batches = TaskBatches(recipe(models["plain"], "unused", accumulate=accumulate), None, {}, more=lanes)
+        batches = TaskBatches(recipe(models["plain"], "unused", accumulate=accumulate), streams)
         assert {ref.scale for ref in batches.order(0)} == {2.0}
-    lanes["texts"] = Counted([2], 0.5)
-    batches = TaskBatches(recipe(models["plain"], "unused"), None, {}, more=lanes)
+    streams["texts"] = Counted([2], 0.5)
+    batches = TaskBatches(recipe(models["plain"], "unused"), streams)
     assert {(ref.task, ref.scale) for ref in batches.order(0)} == {("tags", 2.0), ("texts", 0.5)}
-    empty = TaskBatches(recipe(models["plain"], "unused", accumulate=2), None, {}, more={"none": Counted([0, 0], 1.0)})
+    empty = TaskBatches(recipe(models["plain"], "unused", accumulate=2), {"none": Counted([0, 0], 1.0)})
     assert [ref.scale for ref in empty.order(0)] == [0.0, 0.0]  # a batch without labels divides by nothing
 
 
@@ -122,7 +122,7 @@ def test_proportional_takes_everything_once_an_epoch_and_cuts_anew(models, tasks
     state, batches = prepared(given)
     epochs = [batches.order(epoch) for epoch in (0, 1)]
     for epoch in epochs:
-        for name, data in state.train_data.items():
+        for name, data in state.instances.items():
             seen = sorted(index for ref in epoch if ref.task == name for index in ref.indices)
             assert seen == list(range(len(data.instances)))
     cuts = [{frozenset(ref.indices) for ref in epoch if ref.task == "drugs"} for epoch in epochs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osler.artifacts.bundle import Bundle
+from osler.stages.finetune import run as finetuning
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run
 
@@ -40,20 +40,20 @@ def test_a_killed_run_goes_on_to_the_same_bytes(moment, models, make_task, make_
     )
     whole = run(given, tmp_path / "whole").manifest
     assert len(whole.counts["batches_trained"]) == 4
-    evaluate, calls = Bundle.evaluate, []
+    score, calls = finetuning.score, []
 
-    def dying(self, *arguments, **named):
+    def dying(*arguments, **named):
         calls.append(1)
         if len(calls) == 3 * moment + 1:  # three tasks have dev, so in the next evaluation
             raise Killed
-        return evaluate(self, *arguments, **named)
+        return score(*arguments, **named)
 
-    monkeypatch.setattr(Bundle, "evaluate", dying)
+    monkeypatch.setattr(finetuning, "score", dying)
     with pytest.raises(Killed):
         run(given, tmp_path / "killed")
     assert not (tmp_path / "killed").exists()
     assert list((tmp_path / "killed.partial").glob("checkpoints/step-*"))
-    monkeypatch.setattr(Bundle, "evaluate", evaluate)
+    monkeypatch.setattr(finetuning, "score", score)
     again = run(given, tmp_path / "killed").manifest
     assert again.files == whole.files
     assert again.counts == whole.counts

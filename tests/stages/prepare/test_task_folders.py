@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from osler.stages.prepare.run import task_folders
 from osler.core.errors import InputError
+from osler.stages.prepare.run import task_folders
 
 
 def test_folders_stay_and_names_are_found_below_tasks(tmp_path, monkeypatch):

@@ -127,10 +127,10 @@ def test_a_step_moves_student_and_projection_and_nothing_of_the_teacher():
     before = {name: value.clone() for name, value in module_tensors(made).items()}
     optimiser = Optimiser(made, TrainConfig(lr=1e-2, weight_decay=0.0))
     assert "projection.weight" in before
-    assert {name for name, _ in made.named_parameters()} == {name for group in optimiser.groups for name in group.names}
+    assert {id(parameter) for parameter in made.parameters()} == {id(own) for own in optimiser.parameters}
     assert not any(parameter is own for parameter in made.teacher.parameters() for own in optimiser.parameters)
     made(payload()).loss_sum.backward()
-    optimiser.set_rate(1.0)
+    optimiser.set_lr(1.0)
     optimiser.step(torch.tensor(False))
     after = module_tensors(made)
     assert all(torch.equal(value, made.teacher.state_dict()[name]) for name, value in taught.items())
@@ -163,7 +163,8 @@ def test_a_compiled_pass_is_one_graph_for_batches_of_any_number_of_sequences(mon
     from torch._dynamo.testing import CompileCounter
 
     made, counter = objective(cosine=1.0, top_k=4), CompileCounter()
-    monkeypatch.setattr("osler.nn.attention._twin", lambda query, key, value, *_: (value + query * key).transpose(1, 2))
+    attend = lambda query, key, value, *_: (value + query * key).transpose(1, 2)  # noqa: E731
+    monkeypatch.setattr("osler.nn.attention._by_lengths", attend)
     compiled = torch.compile(made, backend=counter, fullgraph=True)
     for count in (2, 3, 5):
         batch = pack([[0, 4, 9, 2]] * count, pad_id=PAD, total=24, max_length=32, max_sequences=8)

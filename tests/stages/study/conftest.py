@@ -1,9 +1,8 @@
-"""Finished runs of a study written by hand: real task folders, real predictions, scored by the project's own scorer."""
+"""Finished runs written by hand: real task folders and predictions, scored by the project's own scorer."""
 
 from __future__ import annotations
 
-import importlib
-import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from osler.artifacts.run import FinishedRun, RunSpec
+from osler.artifacts.run import Run, RunSettings, RunSpec
 from osler.artifacts.task_folder import CARD, TaskFolder, write_records
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
@@ -20,6 +19,9 @@ from osler.stages.study.recipe import StudyRecipe
 from osler.tasks.catalogue import load_card
 from osler.tasks.scoring import score
 from osler.text.document import Document, Record, Span, TextPair
+
+sys.path.append(str(Path(__file__).parent))  # for worker processes, which import it by name
+import fake_runner
 
 TEXT = "aa bb cc dd ee ff gg hh"
 
@@ -86,7 +88,7 @@ class Bench:
         counts: Mapping[str, Any] | None = None,
         accumulate: int = 1,
         **more: Any,
-    ) -> FinishedRun:
+    ) -> Run:
         """A finished run; `right` says how many of the first documents of each column it answers rightly, none: not scored."""
         names = (columns,) if isinstance(columns, str) else columns
         fold = more.get("fold") or 0
@@ -99,8 +101,8 @@ class Bench:
             task_digests=tuple(TaskFolder.open(path).artifact.manifest.digest for path in paths),
             seed=seed,
             split="test",
-            settings="{}",
-            point=json.dumps(dict(point or {})),
+            settings=RunSettings(),
+            point=RunSettings(point or {}),
             **more,
         )
         self.count += 1
@@ -117,7 +119,7 @@ class Bench:
         }
         rate = {"lr": (point or {}).get("train.lr", 3e-5)}
         made = {"epochs": 10, "accumulate": accumulate, "train": rate}
-        write(folder / "bundle" / "manifest.json", {"counts": counted, "recipe": made})
+        fake_runner.write_manifest(folder / "bundle", counted, made)
         history = [
             {"kind": "eval", "step": step, **dict.fromkeys(tasks, dev * step / best)} for step in (best // 2, best)
         ]
@@ -127,7 +129,7 @@ class Bench:
             for name, task in cards.items():
                 number = right[name] if isinstance(right, Mapping) else right
                 evaluation(folder / "evaluation" / name, task, number, wrong_spans)
-        return FinishedRun(spec, folder, chosen)
+        return Run(spec, folder, chosen)
 
     def recipe(self, *rows: str, **more: Any) -> StudyRecipe:
         """A recipe with these models over all tasks."""
@@ -135,7 +137,6 @@ class Bench:
             "models": {row: {"model": row} for row in rows},
             "tasks": [paths[0] for paths in self.tasks.values() if len(paths) == 1],
             "folds": {name: paths for name, paths in self.tasks.items() if len(paths) > 1},
-            "resamples": 200,
         }
         return StudyRecipe.model_validate(values | more)
 
@@ -179,7 +180,11 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    """Makes runners that train nothing, all noting what they did in one log."""
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    module = importlib.import_module("fake_runner")
-    return lambda **values: module.FakeRunner(tmp_path / "log", **values)
+    """Replaces training and scoring by fakes, all noting what they did in one log."""
+
+    def install(**values: Any) -> Any:
+        runs = fake_runner.FakeRunner(tmp_path / "log", **values)
+        runs.install(monkeypatch.setattr)
+        return runs
+
+    return install

@@ -1,26 +1,28 @@
-"""A runner that needs no training, for tests of what runs when. Imported by name, so that worker processes find it too."""
+"""Runs without training, for tests of what runs when. Imported by name, so that worker processes find it too."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from osler.artifacts.run import RunSpec
 from osler.artifacts.task_folder import TaskFolder, write_records
 from osler.core.errors import OslerError
 from osler.core.files import write_json
-from osler.stages.study.engines import Facts, RunJob
+from osler.stages.study import engine_local, runner
+from osler.stages.study.runner import DeviceUse, RunJob
 
 
 @dataclass
 class FakeRunner:
-    """Its dev scores are given by model or by "model value-of-the-grid seed"; on the scored split it misses all mentions of the
-    first documents, as many as `missed` says. A task has two batches, or as many as `batches` says, and tasks learned together
-    take turns until the largest is through."""
+    """Takes the place of the functions of `runner`. Dev scores are given by model or by "model value-of-the-grid seed"; on the
+    scored split it misses all mentions of the first documents, as many as `missed` says. A task has two batches, or as many as
+    `batches` says, and tasks trained together take turns until the largest is through."""
 
     log: Path
     dev: dict[str, float] = field(default_factory=dict)
@@ -29,7 +31,11 @@ class FakeRunner:
     fails: dict[str, float] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
-    modules: tuple[str, ...] = ()
+
+    def install(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
+        for name in ("identify", "check", "memory", "train", "score"):
+            replace(runner, name, getattr(self, name))
+        replace(engine_local, "PRELOADED", ())
 
     def identify(self, model: str) -> str:
         return f"digest of {model}"
@@ -40,7 +46,7 @@ class FakeRunner:
     def memory(self, spec: RunSpec) -> int:
         return 1
 
-    def train(self, job: RunJob) -> Facts:
+    def train(self, job: RunJob) -> DeviceUse:
         model = job.spec.model
         if self._of(self.fails, job.spec, 0) and not (self.log.parent / "mended").exists():
             raise OslerError("this one cannot be done")
@@ -50,7 +56,7 @@ class FakeRunner:
             os.kill(os.getpid(), signal.SIGKILL)
         bundle = job.folder / "bundle"
         if (bundle / "manifest.json").exists():
-            return Facts("fake")
+            return DeviceUse("fake")
         time.sleep(self.seconds)
         self._note("train", job)
         bundle.mkdir(parents=True, exist_ok=True)
@@ -59,7 +65,7 @@ class FakeRunner:
         steps = [{"kind": "eval", "step": step, **dict.fromkeys(names, step / 10)} for step in (1, 2)]
         write_json(bundle / "history.json", steps)
         turns = dict.fromkeys(names, max(self.batches.get(name, 2) for name in names))
-        trained = turns if job.updates is None else {names[0]: job.updates.steps}
+        trained = turns if job.length is None else {names[0]: job.length.steps}
         counts = {
             "dev": dict.fromkeys(names, value),
             "steps": sum(trained.values()),
@@ -67,10 +73,10 @@ class FakeRunner:
             "start": job.start,
         }
         counts |= {"batches_trained": trained, "batches_by_epoch": [turns]}
-        write_json(bundle / "manifest.json", {"counts": counts, "recipe": {"epochs": 1}})
-        return Facts(os.environ.get("FAKE_DEVICE", "fake"))
+        write_manifest(bundle, counts, {"epochs": 1})
+        return DeviceUse(os.environ.get("FAKE_DEVICE", "fake"))
 
-    def score(self, job: RunJob) -> Facts:
+    def score(self, job: RunJob) -> DeviceUse:
         for column, path in zip(job.spec.columns, job.spec.tasks, strict=True):
             folder = job.folder / "evaluation" / column
             if (folder / "metrics.json").exists():
@@ -85,7 +91,7 @@ class FakeRunner:
             name = self.protocol.get(job.spec.model, "strict")
             protocol = f"{task.card.name}/{name}@v1"
             write_json(folder / "metrics.json", {"protocol": protocol, "metric": "f1", "main": 0.5, "metrics": {}})
-        return Facts("fake")
+        return DeviceUse("fake")
 
     def done(self, kind: str = "train") -> list[str]:
         """The labels of all jobs of a kind, in the order they were done."""
@@ -97,8 +103,14 @@ class FakeRunner:
             stream.write(f"{kind} {job.spec.label}\n")
 
     def _of(self, table: dict[str, float], spec: RunSpec, default: float) -> float:
-        values = " ".join(str(value) for value in json.loads(spec.point).values())
+        values = " ".join(str(value) for value in spec.point.values())
         for name in (f"{spec.model} {values} {spec.seed}", f"{spec.model} {values}", spec.model):
             if name in table:
                 return table[name]
         return default
+
+
+def write_manifest(bundle: Path, counts: dict[str, Any], recipe: dict[str, Any]) -> None:
+    """The manifest of a bundle without files."""
+    known = {"kind": "bundle", "format_version": 1, "identity": "", "parents": {}, "files": {}}
+    write_json(bundle / "manifest.json", {**known, "recipe": recipe, "counts": counts})

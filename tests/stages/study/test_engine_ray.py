@@ -1,4 +1,4 @@
-"""Two Ray nodes on loopback do the same study as this process: the same keys, the same files."""
+"""Two Ray nodes on loopback give the same study as this process: the same keys and the same files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
-from osler.stages.study.runner import LocalRunner
 
 ray = pytest.importorskip("ray")
 
@@ -33,16 +32,15 @@ from pathlib import Path
 
 import ray
 
-from osler.stages.study.runner import LocalRunner
 from osler.core.config import load_recipe
+from osler.stages.study import runner
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 
 
-class Noted(LocalRunner):
-    def train(self, job):
-        (job.folder / "node.txt").write_text(ray.get_runtime_context().get_node_id())
-        return super().train(job)
+def noted(job, train=runner.train):
+    (job.folder / "node.txt").write_text(ray.get_runtime_context().get_node_id())
+    return train(job)
 
 
 if __name__ == "__main__":
@@ -50,7 +48,8 @@ if __name__ == "__main__":
     while len([node for node in ray.nodes() if node["Alive"]]) < 2:
         time.sleep(0.1)
     recipe = load_recipe(StudyRecipe, Path(sys.argv[1]), ["engine=ray"])
-    run(recipe, Path(sys.argv[2]), runner=Noted())
+    runner.train = noted
+    run(recipe, Path(sys.argv[2]))
 """
 
 
@@ -122,12 +121,11 @@ def test_two_ray_nodes_give_the_same_study_as_this_process(tokenizer_folder, tmp
             "models": {"tiny": {"model": str(encoder)}},
             "tasks": [task],
             "seeds": [1, 2],
-            "resamples": 200,
             "workers": 1,
             "finetune": {"max_length": 64, "overlap": 8, "epochs": 1, "train": train},
         }
     )
-    here = run(recipe, tmp_path / "here", runner=LocalRunner())
+    here = run(recipe, tmp_path / "here")
     (tmp_path / "study.toml").write_text(recipe.changed(workers=0).to_toml())
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "study.toml"), str(tmp_path / "there")]

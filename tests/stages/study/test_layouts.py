@@ -1,4 +1,4 @@
-"""The papers' tables, every number worked out by hand."""
+"""The tables of the papers, each number computed by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from osler.report.tables import Table, Value, markdown_table, shown_rows
-from osler.stages.study.layouts import LAYOUTS
+from osler.stages.study.page import LAYOUTS
 from osler.stages.study.results import Results, collect
 
 
@@ -163,7 +163,7 @@ def test_mulyar2020_differences(bench) -> None:
     assert "differs from" not in table.note
 
 
-def test_mulyar2020_shows_the_papers_difference_and_that_at_equal_updates(bench) -> None:
+def test_mulyar2020_shows_the_papers_difference_and_that_at_equal_steps(bench) -> None:
     bench.classes("one")
     bench.classes("two")
     runs = []
@@ -173,12 +173,12 @@ def test_mulyar2020_shows_the_papers_difference_and_that_at_equal_updates(bench)
         runs += [bench.run("a", name, seed, 14, mode="twin") for name in ("one", "two")]
     table = laid_out(collect(bench.recipe("a"), runs), "mulyar2020")["table"]
     names = [column.name for column in table.fields[3:]]
-    assert names == ["difference", "single-task", "difference at equal updates", "single-task at equal updates"]
+    assert names == ["difference", "single-task", "difference at equal steps", "single-task at equal steps"]
     one = texts(table)["one"]
     assert one[1] == "80.0 ± 0.0"
     assert [value.partition(" ")[0] for value in one[2:]] == ["50.0", "30.0", "10.0", "70.0"]
     assert texts(table)["two"][4].startswith("−25.0 [")
-    assert "as many updates as the joint run gave it" in table.note
+    assert "as many steps as the joint run gave it" in table.note
     only = [run for run in runs if run.spec.mode != "single"]
     table = laid_out(collect(bench.recipe("a"), only), "mulyar2020")["table"]
     assert [column.name for column in table.fields[3:]] == names[2:]

@@ -1,4 +1,4 @@
-"""Which task helps which: matrix, edges by the stated rule, groups."""
+"""Which task helps which: matrix, effects by the stated rule, groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from osler.cli.study import in_pairs
 from osler.core.errors import RecipeError
 from osler.metrics.significance import PairedComparison
 from osler.stages.study.cells import CellKey
@@ -41,7 +40,7 @@ def test_effects_follow_the_rule(results: Results) -> None:
     # One document more of twenty is not beyond doubt.
     assert found["two", "three"].difference == pytest.approx(0.05)
     assert found["two", "three"].kind == NOTHING
-    assert (found["two", "one"].updates, found["two", "one"].twin_updates) == (50, 50)
+    assert (found["two", "one"].steps, found["two", "one"].single_steps) == (50, 50)
 
 
 def test_the_matrix_has_the_helped_task_in_rows(results: Results) -> None:
@@ -57,7 +56,7 @@ def test_page_and_json(bench, results: Results, tmp_path: Path) -> None:
     out.mkdir()
     runs = [bench.run("a", column, 1, 10) for column in ("one", "two")]
     runs.append(bench.run("a", ("one", "two"), 1, {"one": 19, "two": 10}, mode="pair"))
-    write_reports(bench.recipe("a"), runs, [], out)
+    write_reports(bench.recipe("a"), runs, 0, out)
     made = json.loads((out / "pairwise.json").read_text())
     assert made["models"]["a"]["tasks"] == ["one", "two"]
     assert made["models"]["a"]["groups"] == [["one", "two"]]
@@ -75,7 +74,7 @@ def effect(helper: str, helped: str, difference: float, kind: str) -> Effect:
     low, high = {HELPS: (0.01, 1), HURTS: (-1, -0.01), NOTHING: (-1, 1)}[kind]
     comparison = PairedComparison(0.5 + difference, 0.5, difference, low, high, 0.01)
     key = CellKey("a", helped, "pair", 1.0, helper)
-    return Effect(helper, helped, difference, Compared(key, key.twin, comparison, 0.01), 1, 1)
+    return Effect(helper, helped, difference, Compared(key, key.plain, comparison, 0.01), 1, 1)
 
 
 def test_groups_join_the_largest_help_first_and_never_across_harm() -> None:
@@ -95,7 +94,7 @@ def test_without_an_interval_nothing_is_decided() -> None:
     assert Effect("a", "b", 0.5, None, 1, 1).kind == UNKNOWN
 
 
-def test_accounting_states_updates_that_differ(bench) -> None:
+def test_accounting_states_steps_that_differ(bench) -> None:
     bench.classes("one")
     bench.classes("two")
     runs = [bench.run("a", "one", 1, 10, steps=100), bench.run("a", "two", 1, 10, steps=40)]
@@ -111,7 +110,7 @@ def test_accounting_states_updates_that_differ(bench) -> None:
 def test_the_command_sets_the_modes(bench) -> None:
     bench.classes("one")
     with pytest.raises(RecipeError, match="two tasks"):
-        in_pairs(bench.recipe("a"))
+        bench.recipe("a").in_pairs()
     bench.classes("two")
-    recipe = in_pairs(bench.recipe("a", fractions=[0.5], seeds=[7]))
+    recipe = bench.recipe("a", fractions=[0.5], seeds=[7]).in_pairs()
     assert (recipe.modes, recipe.fractions, recipe.seeds) == (("single", "pairs"), (), (7,))

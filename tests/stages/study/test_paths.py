@@ -1,4 +1,4 @@
-"""What settings name by path counts by its content: the same study from another working folder is the same study."""
+"""Paths in settings count by the content they point to: a study is the same from another working folder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, get_args
 import pytest
 
 from osler.artifacts.bundle import BundleHead, BundleSpec
-from osler.artifacts.run import PATHS, RunSpec, with_whole_paths, without_paths
+from osler.artifacts.run import PATHS, absolute_paths, without_paths
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.errors import OslerError, OutputError
 from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.study import runner
 from osler.stages.study.plan import expand
 from osler.stages.study.progress import recall
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
-from osler.stages.study.runner import LocalRunner
 
 
 class Text(Recipe):
@@ -37,18 +37,18 @@ def corpus(folder: Path, text: str) -> Path:
 
 
 @pytest.fixture
-def runner(fake) -> Any:
-    """Trains nothing, and checks settings as the real one does."""
+def fakes(fake, monkeypatch) -> Any:
+    """Runs that train nothing, with settings that are checked as real ones are."""
 
-    class Checking(type(fake())):  # type: ignore[misc]
-        def check(self, spec: RunSpec, where: str) -> tuple[str, ...]:
-            return LocalRunner.check(self, spec, where)  # type: ignore[arg-type]
+    def identify(model: str) -> str:
+        weights = Path(model) / "weights"
+        return f"digest of {weights.read_text() if weights.is_file() else model}"
 
-        def identify(self, model: str) -> str:
-            weights = Path(model) / "weights"
-            return f"digest of {weights.read_text() if weights.is_file() else model}"
-
-    return Checking(fake().log, fails={"broken": 1.0})
+    check = runner.check
+    found = fake(fails={"broken": 1.0})
+    monkeypatch.setattr(runner, "check", check)
+    monkeypatch.setattr(runner, "identify", identify)
+    return found
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def study(bench, *models: str, **more: Any) -> StudyRecipe:
     return bench.recipe(*models or ("m",), seeds=[1], workers=1, finetune={"mlm": {"corpus": "corpus"}}, **more)
 
 
-def keys(recipe: StudyRecipe, runner: Any) -> list[str]:
-    return [run.key for run in expand(recipe, Path("study"), runner).runs]
+def keys(recipe: StudyRecipe) -> list[str]:
+    return [run.key for run in expand(recipe, Path("study")).runs]
 
 
 def test_every_path_of_fine_tuning_settings_is_known() -> None:
@@ -92,47 +92,42 @@ def test_paths_are_found_in_settings_recipes_and_grids(tmp_path: Path, monkeypat
     values = {"grid": {"teacher.bundle": ["a", "b"]}, "models": {"m": {"settings": {"mlm": {"corpus": "c"}}}}, "x": "c"}
     place = {"settings": {"mlm": {"corpus": f"{tmp_path}/c"}}}
     whole = {"grid": {"teacher.bundle": [f"{tmp_path}/a", f"{tmp_path}/b"]}, "models": {"m": place}, "x": "c"}
-    assert with_whole_paths(values) == whole
+    assert absolute_paths(values) == whole
     assert without_paths(values) == without_paths(whole)
     assert without_paths(values)["x"] == "c"
 
 
-def test_a_run_is_addressed_by_what_its_settings_name_not_by_the_path(bench, work: Path, runner, monkeypatch) -> None:
+def test_a_run_is_addressed_by_what_its_settings_name_not_by_the_path(bench, work: Path, fakes, monkeypatch) -> None:
     settings = {"mlm": {"corpus": "corpus"}, "teacher": {"bundle": "teacher"}}
     monkeypatch.chdir(work)
-    [here] = keys(bench.recipe("m", seeds=[1], finetune=settings), runner)
+    [here] = keys(bench.recipe("m", seeds=[1], finetune=settings))
     shutil.copytree(work, work.with_name("elsewhere"))
     monkeypatch.chdir(work.parent)
     there = {"mlm": {"corpus": "elsewhere/corpus"}, "teacher": {"bundle": str(work / "teacher")}}
-    assert keys(bench.recipe("m", seeds=[1], finetune=there), runner) == [here]
+    assert keys(bench.recipe("m", seeds=[1], finetune=there)) == [here]
     other = {**there, "mlm": {"corpus": str(corpus(work.parent / "other", "two"))}}
-    assert keys(bench.recipe("m", seeds=[1], finetune=other), runner) != [here]
+    assert keys(bench.recipe("m", seeds=[1], finetune=other)) != [here]
     (work / "teacher" / "weights").write_text("others")
-    assert keys(bench.recipe("m", seeds=[1], finetune=there), runner) != [here]
+    assert keys(bench.recipe("m", seeds=[1], finetune=there)) != [here]
 
 
-def test_addresses_of_runs_that_name_no_path_are_as_they_were() -> None:
-    spec = RunSpec("m", "m", ("a",), (), ("task",), 1, "test", '{"epochs": 2, "train": {"lr": 1e-05}}')
-    assert spec.key("model") == "3982656b71f0a5e5d2c9"
-
-
-def test_a_study_goes_on_from_another_folder_without_doing_a_run_again(bench, work, runner, monkeypatch) -> None:
+def test_a_study_resumes_from_another_folder_without_repeating_a_run(bench, work, fakes, monkeypatch) -> None:
     monkeypatch.chdir(work)
     with pytest.raises(OslerError, match="1 of 2 runs failed"):
-        run(study(bench, "m", "broken"), Path("study"), runner=runner)
-    (runner.log.parent / "mended").touch()
+        run(study(bench, "m", "broken"), Path("study"))
+    (fakes.log.parent / "mended").touch()
     monkeypatch.chdir(work.parent)
     begun = recall(work / "study")
     assert begun is not None
-    made = run(begun.recipe, begun.out, runner=runner, retry_failed=True)
-    assert runner.done() == ["m, one, seed 1", "broken, one, seed 1"]
+    made = run(begun.recipe, begun.out, retry_failed=True)
+    assert fakes.done() == ["m, one, seed 1", "broken, one, seed 1"]
     specs = [json.loads(path.read_text()) for path in work.glob("study.runs/*/spec.json")]
     assert {json.loads(spec["settings"])["mlm"]["corpus"] for spec in specs} == {str(work / "corpus")}
     # The whole study is the same one too, by its recipe as it was written; another corpus makes it another.
     monkeypatch.chdir(work)
     assert made.manifest.parents["settings:1"]
-    assert run(study(bench, "m", "broken"), Path("study"), runner=runner).reused
+    assert run(study(bench, "m", "broken"), Path("study")).reused
     shutil.rmtree(work / "corpus")
     corpus(work / "corpus", "two")
     with pytest.raises(OutputError, match="other inputs"):
-        run(study(bench, "m", "broken"), Path("study"), runner=runner)
+        run(study(bench, "m", "broken"), Path("study"))

@@ -1,4 +1,4 @@
-"""From finished runs to numbers: every one worked out by hand."""
+"""From finished runs to numbers, each computed by hand."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_seeds_of_a_cell(bench) -> None:
     assert cell.summary.std == pytest.approx(0.1)
     assert (cell.protocol, cell.metric) == ("mednli/pair@v1", "accuracy")
     assert cell.interval.low < 0.6 < cell.interval.high
-    # Best after 50 of 100 updates and ten epochs.
-    assert (cell.best_epoch, cell.updates, cell.dev) == (5.0, 100, 0.5)
+    # Best after 50 of 100 steps and ten epochs.
+    assert (cell.best_epoch, cell.task_steps, cell.dev) == (5.0, 100, 0.5)
     assert cell.curve == [(25.0, 0.25), (50.0, 0.5)]
 
 
-def test_the_epoch_that_dev_kept_is_counted_in_updates_as_epochs_are_cut_into_them(bench) -> None:
+def test_the_best_epoch_is_counted_in_the_steps_of_an_epoch(bench) -> None:
     bench.classes("mednli")
-    # Nine batches an epoch, four an update: three updates an epoch, the last of them with one batch.
+    # Nine batches per epoch, four per step: three steps per epoch, the last of them with one batch.
     counts = {"batches_by_epoch": [{"mednli": 9}] * 10}
     run = bench.run("a", "mednli", 1, 10, steps=30, best=30, accumulate=4, counts=counts)
     assert collect(bench.recipe("a"), [run]).cell("a", "mednli").best_epoch == 10.0
@@ -45,7 +45,7 @@ def test_runs_that_dev_did_not_choose_are_kept_apart(bench) -> None:
     ]
     cell = collect(bench.recipe("a", score="all"), runs).cell("a", "mednli")
     assert cell.scores == (0.8, 0.9)
-    assert cell.setting == {"lr": 5e-5}
+    assert cell.winner.settings == {"lr": 5e-5}
     assert cell.dev == pytest.approx(0.85)
     over_all = cell.over_all()
     assert over_all.n == 4
@@ -102,7 +102,7 @@ def test_the_baseline_comparison_is_paired_and_corrected(bench) -> None:
     assert results.ranks.ranks == (1.75, 1.25)
 
 
-def test_a_task_learned_with_others_is_compared_with_its_twin(bench) -> None:
+def test_a_task_of_a_joint_run_is_compared_with_its_single_task_baseline(bench) -> None:
     bench.classes("one")
     bench.classes("two")
     runs = [bench.run("a", name, 1, 8, steps=40) for name in ("one", "two")]
@@ -114,9 +114,9 @@ def test_a_task_learned_with_others_is_compared_with_its_twin(bench) -> None:
     assert gain.other == CellKey("a", "one")
     assert gain.comparison.difference == pytest.approx(0.45)
     assert gain.comparison.excludes_zero
-    # 100 updates, four in ten of them of task one.
-    assert results.cells[CellKey("a", "one", "together")].updates == 40
-    assert results.cells[CellKey("a", "two", "together")].updates == 60
+    # 100 steps, four in ten of them on task one.
+    assert results.cells[CellKey("a", "one", "together")].task_steps == 40
+    assert results.cells[CellKey("a", "two", "together")].task_steps == 60
 
 
 def test_a_column_never_mixes_protocols(bench) -> None:
@@ -149,7 +149,7 @@ def test_results_json_makes_every_table_again_without_the_predictions(bench, tmp
     first, again = tmp_path / "first", tmp_path / "again"
     for folder in (first, again):
         folder.mkdir()
-    write_reports(recipe, runs, [], first)
+    write_reports(recipe, runs, 0, first)
     write_report(read_results(first / "results.json"), again)
     made = {p.relative_to(first).as_posix() for p in first.rglob("*") if p.is_file() and "logs" not in p.parts}
     assert {"results.json", "table.md", "table.csv", "table.tex", "report.html", "pairwise.json"} <= made

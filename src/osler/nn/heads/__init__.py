@@ -1,4 +1,4 @@
-"""Heads by name. A package adds its own through the entry point group `osler.heads`."""
+"""Heads by name. Other packages add their own through the entry point group `osler.heads`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a head is, and the shape that heads over whole sequences share."""
+"""Base classes and helpers of heads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IGNORED = -100
 
 
 class Head(nn.Module, ABC):
-    """Hidden states in, logits out: a row for each token, or one for each real sequence."""
+    """Hidden states in, logits out: one row per token, or one per real sequence."""
 
     kind: ClassVar[str]
     level: ClassVar[Literal["token", "sequence"]]
@@ -31,24 +31,24 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The summed loss over the rows that have a target, and their number; `weights` counts each row that much."""
+        """Summed loss over the rows that have a target, and their number; `weights` gives each row a weight."""
 
     def batch_loss(
         self, logits: Tensor, targets: Tensor, batch: Packed, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The loss of a packed batch. Only a head whose rows depend on each other needs to know where sequences begin."""
+        """Loss of a packed batch; overridden by heads whose rows depend on each other within a sequence."""
         return self.loss(logits, targets, weights)
 
     def name_outputs(self, labels: Sequence[str]) -> None:
-        """Told once what each output stands for; of use to a head whose labels have rules, such as tags."""
+        """Receive the labels of the outputs; overridden by heads whose labels have rules, such as tags."""
 
     def steps(self) -> Tensor | None:
-        """What is added for each output [L, L] after each other, where rows are a chain; whoever decodes it needs them."""
+        """Scores [L, L] of each label (row) followed by each other (column) for decoding; None if rows are independent."""
         return None
 
 
 class SequenceHead(Head):
-    """One row a sequence from its first token: dense, tanh, projection, as RoBERTa's classification head."""
+    """One row per sequence from its first token: dense, tanh, projection, as in RoBERTa's classification head."""
 
     level = "sequence"
 
@@ -58,13 +58,12 @@ class SequenceHead(Head):
         self.out_proj = linear(hidden_size, num_labels)
 
     def forward(self, hidden: Tensor, batch: Packed) -> Tensor:
-        """Logits [N, L], N the real sequences of the batch."""
         pooled = torch.tanh(self.dense(self.dropout(self.read(hidden, batch))))
         logits: Tensor = self.out_proj(self.dropout(pooled))
         return logits
 
     def read(self, hidden: Tensor, batch: Packed) -> Tensor:
-        """What of the hidden states stands for each sequence: its first token's."""
+        """Hidden states that represent each sequence: those of its first token."""
         return hidden.index_select(0, batch.starts())
 
 
@@ -77,7 +76,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def total(losses: Tensor, known: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Sum the losses of the rows that have a target, each times its weight, and the weights with them."""
+    """Weighted sum of the losses of the rows that have a target, and the sum of their weights."""
     share = known.float() if weights is None else known * weights.float()
-    # Not a product alone: a loss computed from a stand-in target must not bring a NaN in.
+    # Not only a product: the loss of a row without target may be NaN.
     return torch.where(known, losses * share, 0.0).sum(), share.sum()

@@ -1,4 +1,4 @@
-"""Heads over whole sequences: classification, multi-label, regression and marked entity pairs."""
+"""Heads with one row per sequence: classification, multi-label, regression and marked entity pairs."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from osler.nn.packing import Packed
 
 
 class Classification(SequenceHead):
-    """Exactly one of the labels; targets [N], where -100 has no loss."""
+    """Exactly one label; targets [N], where -100 has no loss."""
 
     kind = "classification"
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Cross-entropy."""
         losses = cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="none")
         return total(losses, targets != IGNORED, weights)
 
 
 class MultiLabel(SequenceHead):
-    """Each label yes or no; targets [N, L] of 0 and 1, where NaN is unknown and has no loss."""
+    """Any number of labels; targets [N, L] of 0 and 1, where NaN is unknown and has no loss."""
 
     kind = "multilabel"
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Binary cross-entropy, averaged over the known labels of a sequence; a sequence with none does not count.
+        """Binary cross-entropy, averaged over the known labels of a sequence; a sequence without any does not count.
 
-        Weights [N] count sequences; weights [N, L] count the answers within a sequence.
+        Weights [N] weight sequences; weights [N, L] weight the labels within a sequence.
         """
         known = ~torch.isnan(targets)
         answers = torch.where(known, targets, 0.0).float()
@@ -41,24 +40,23 @@ class MultiLabel(SequenceHead):
 
 
 class Regression(SequenceHead):
-    """A value such as a similarity; targets [N], where NaN has no loss."""
+    """A number such as a similarity; targets [N], where NaN has no loss."""
 
     kind = "regression"
 
     def __init__(self, hidden_size: int, num_labels: int = 1, dropout: float = 0.1) -> None:
         if num_labels != 1:
-            raise ValueError(f"regression gives one number, not {num_labels}")
+            raise ValueError(f"a regression head has one output, got {num_labels}")
         super().__init__(hidden_size, num_labels, dropout)
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Squared error."""
         known = ~torch.isnan(targets)
         values = torch.where(known, targets, 0.0).float()
         return total((logits.float().squeeze(1) - values).square(), known, weights)
 
 
 class Markers(Classification):
-    """The hidden states at the two start marks side by side, as Baldini Soares et al. (2019) read relations."""
+    """Classification of a relation from the hidden states at its two start markers (Baldini Soares et al., 2019)."""
 
     kind = "markers"
 
@@ -67,7 +65,7 @@ class Markers(Classification):
         self.dense = linear(2 * hidden_size, hidden_size)
 
     def read(self, hidden: Tensor, batch: Packed) -> Tensor:
-        """The states at both marks [N, 2H]."""
+        """Hidden states at both markers [N, 2H]."""
         if batch.marks is None or batch.marks.shape[1] != 2:
-            raise ValueError("this head reads two marks of each sequence, and the batch does not have them")
+            raise ValueError("a markers head needs two marks per sequence in the batch")
         return hidden.index_select(0, batch.marks.flatten()).view(batch.num_sequences, -1)

@@ -1,4 +1,4 @@
-"""One label per token, independent or as a linear-chain CRF."""
+"""Heads with one row per token: independent labels, or a linear-chain CRF."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osler.text.tags import Scheme, transitions
 
 
 class Tagging(Head):
-    """A linear layer over every token; targets [T], -100 (padding, special, non-first sub-words) has no loss."""
+    """A linear layer over every token; targets [T], where -100 (padding, special, non-first sub-words) has no loss."""
 
     kind = "tagging"
     level = "token"
@@ -24,22 +24,20 @@ class Tagging(Head):
         self.classifier = linear(hidden_size, num_labels)
 
     def forward(self, hidden: Tensor, batch: Packed) -> Tensor:
-        """Logits [T, L]."""
         logits: Tensor = self.classifier(self.dropout(hidden))
         return logits
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Cross-entropy."""
         losses = cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="none")
         return total(losses, targets != IGNORED, weights)
 
 
-# Finite, since differences of infinities are not numbers; exp of it is zero, so a forbidden path has no share all the same.
+# Finite, since differences of infinities are NaN; its exp is zero, so a forbidden path still has probability zero.
 _FORBIDDEN = -1e4
 
 
 class LinearChain(Tagging):
-    """Scores of tags from each word's hidden state, and of each tag after each other; targets [T], -100 is not in the chain."""
+    """A CRF: scores of tags from each word's hidden state, and of each pair of neighbouring tags; targets [T], -100 is skipped."""
 
     kind = "crf"
 
@@ -50,14 +48,14 @@ class LinearChain(Tagging):
     def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.1) -> None:
         super().__init__(hidden_size, num_labels, dropout)
         self.transitions = nn.Parameter(torch.zeros(num_labels, num_labels))
-        # Made again from the labels, so they are no part of the saved weights.
+        # Rebuilt from the labels, so not part of the saved weights.
         everything = torch.ones(num_labels, dtype=torch.bool)
         self.register_buffer("allowed", everything.expand(num_labels, -1).clone(), persistent=False)
         self.register_buffer("may_start", everything.clone(), persistent=False)
         self.register_buffer("may_end", everything.clone(), persistent=False)
 
     def name_outputs(self, labels: Sequence[str]) -> None:
-        """Forbid the steps that the scheme of these tags does not know; without tags every step stays allowed."""
+        """Forbid transitions that the scheme of these tags does not allow; without labels all are allowed."""
         if labels:
             scheme = Scheme.BIOES if any(label[:2] in ("E-", "S-") for label in labels) else Scheme.BIO
             legal = transitions(labels, scheme)
@@ -66,34 +64,33 @@ class LinearChain(Tagging):
             self.may_end.copy_(torch.tensor(legal.end))
 
     def steps(self) -> Tensor:
-        """The learned scores of each tag (row) followed by each other (column)."""
         return self.transitions.detach().float()
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The loss of rows that are one single chain."""
+        """Loss of rows that form a single chain."""
         borders = torch.tensor([0, len(targets)], device=targets.device)
         return self._loss(logits, targets, borders, weights)
 
     def batch_loss(
         self, logits: Tensor, targets: Tensor, batch: Packed, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The negative log-likelihood of all chains, one a sequence, and the number of their words."""
+        """Negative log-likelihood of all chains, one per sequence, and the number of their words."""
         return self._loss(logits, targets, batch.cu_seqlens[: batch.num_sequences + 1], weights)
 
     def _loss(self, logits: Tensor, targets: Tensor, borders: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         if weights is not None:
-            raise ValueError("the words of a chain cannot be weighed one by one")
+            raise ValueError("class weights are not supported with a CRF head")
         words = (targets != IGNORED).nonzero().flatten()
         count = torch.tensor(float(len(words)), device=logits.device)
         if not len(words):
-            # Of no value, but tied to every parameter: ranks that exchange gradients must agree on which there are.
+            # Zero, but connected to every parameter: ranks that exchange gradients must agree on which have one.
             return (logits.sum() + self.transitions.sum()) * 0.0, count
-        with torch.autocast(logits.device.type, enabled=False):  # a sum over hundreds of words is not for 8 bits
+        with torch.autocast(logits.device.type, enabled=False):  # bf16 is too coarse for a sum over hundreds of words
             likelihood = self._log_likelihood(*_rows(logits.float()[words], targets[words], words, borders))
         return -likelihood.sum(), count
 
     def _log_likelihood(self, scores: Tensor, gold: Tensor, real: Tensor) -> Tensor:
-        """The log-probability of each gold chain [N], for scores [N, W, L] of which `real` [N, W] come first in their row."""
+        """Log-probability of each gold chain [N] for scores [N, W, L]; the cells marked in `real` [N, W] come first in a row."""
         steps = self.transitions.float()
         legal = steps + _FORBIDDEN * ~self.allowed
         last = gold.gather(1, real.sum(dim=1, keepdim=True) - 1).squeeze(1)
@@ -112,12 +109,12 @@ class LinearChain(Tagging):
 
 
 def _unless(allowed: Tensor, gold: Tensor) -> Tensor:
-    """The price of each tag [N, L] at an end of the chain; nothing where gold itself has a forbidden one there."""
+    """Penalty of each tag [N, L] at one end of the chain; zero where the gold tag itself is forbidden there."""
     return torch.where(allowed[gold][:, None], _FORBIDDEN * ~allowed, 0.0)
 
 
 def _rows(scores: Tensor, gold: Tensor, words: Tensor, borders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Words end to end as rows of chains: scores [N, W, L], gold [N, W] and which cells are words [N, W]."""
+    """Turn words laid end to end into one row per chain: scores [N, W, L], gold [N, W], and which cells are words [N, W]."""
     chain = torch.searchsorted(borders[1:].long(), words, right=True)
     _, chain, lengths = torch.unique_consecutive(chain, return_inverse=True, return_counts=True)
     column = torch.arange(len(words), device=words.device) - (lengths.cumsum(0) - lengths)[chain]

@@ -1,9 +1,9 @@
-"""The error page: what went wrong, counted, grouped and linked to the marked documents."""
+"""The error page: errors counted, grouped, and linked to the documents where they are marked."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,6 @@ from osler.report.page import Page
 from osler.report.plots import curves
 from osler.report.tables import Cell, Column, Links
 from osler.stages.evaluate.error_tables import (
-    Anchors,
     class_table,
     confusion_table,
     form_table,
@@ -22,168 +21,45 @@ from osler.stages.evaluate.error_tables import (
     outcome_table,
     surest,
 )
-from osler.stages.evaluate.errors import WRONG, Answer, Errors, Finding, MatchOutcome, Residual, confidences, outcomes
+from osler.stages.evaluate.errors import WRONG, Errors, Finding, MatchOutcome, Residual, confidences, outcomes
 from osler.tasks.card import Kind
 from osler.text.document import Document, Record, Relation, Span
 
-TYPE = "type"
-"""The attribute that holds the type of a marked mention, whose label says what became of it."""
-
-
-@dataclass(frozen=True)
-class MarkedRecord:
-    """A record ready to be shown, its caption, and the anchor of each finding in it."""
-
-    record: Record
-    caption: str
-    anchors: dict[Finding, str]
-
-
-def marked(errors: Errors, number: int, findings: Sequence[Finding], place: int) -> MarkedRecord:
-    """Mark the record with this number, which will stand at this place (from 1) among those on the page."""
-    name, record = f"n{place}", errors.gold[number]
-    wrong: Counter[MatchOutcome] = Counter(
-        finding.outcome for finding in findings if finding.outcome is not MatchOutcome.CORRECT
-    )
-    summary = ", ".join(f"{wrong[outcome]} {outcome.said}" for outcome in MatchOutcome if wrong[outcome])
-    caption = f"{place} · {record.id}"
-    if errors.card.kind is Kind.TAGGING and isinstance(record, Document):
-        document, anchors = _mentions(record, findings, name)
-        return MarkedRecord(document, f"{caption} · {summary}", anchors)
-    if errors.card.kind is Kind.RELATION and isinstance(record, Document):
-        document, anchors = _relations(record, findings, name)
-        return MarkedRecord(document, f"{caption} · {summary}", anchors)
-    tags = tuple(tag for finding in findings for tag in _tags(errors.card.kind, finding))
-    return MarkedRecord(_tagged(record, tags), caption, dict.fromkeys(findings, name))
-
-
-def marked_value(errors: Errors, residual: Residual, place: int) -> MarkedRecord:
-    """A record of a regression with its two values."""
-    record = errors.gold[residual.record]
-    tags = (
-        f"gold {residual.gold:.3g}",
-        f"predicted {residual.predicted:.3g}",
-        f"difference {residual.difference:+.3g}",
-    )
-    return MarkedRecord(_tagged(record, tags), f"{place} · {record.id}", {})
-
-
-def _mentions(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
-    spans: list[Span] = []
-    anchors: dict[Finding, str] = {}
-    for finding in findings:
-        anchors[finding] = f"{name}-s{len(spans)}"
-        sides = [("gold", finding.gold), ("predicted", finding.predicted)]
-        if finding.outcome is MatchOutcome.CORRECT:
-            sides = sides[1:]
-        for side, answer in sides:
-            if answer is not None:
-                paired = finding.gold is not None and finding.predicted is not None
-                said = finding.outcome.said
-                label = f"{said}: {side}" if paired and finding.outcome is not MatchOutcome.CORRECT else said
-                spans.append(Span(answer.extents[0], label, f"T{len(spans)}", answer.score, {TYPE: answer.label}))
-    return Document(document.id, document.text, tuple(spans)), anchors
-
-
-def _relations(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
-    relations: list[Relation] = []
-    anchors: dict[Finding, str] = {}
-    wrong_first = sorted(findings, key=lambda finding: finding.outcome is MatchOutcome.CORRECT)
-    for finding in wrong_first:
-        answer = finding.gold or finding.predicted
-        if answer is None:
-            continue
-        head, tail = answer.arguments
-        score = finding.predicted.score if finding.predicted else None
-        relations.append(Relation(f"{finding.outcome.said}: {_change(finding)}", head, tail, score=score))
-        anchors[finding] = f"{name}-r{len(relations)}"
-    used = {argument for relation in relations for argument in (relation.head, relation.tail)}
-    spans = tuple(span for span in document.spans if span.id in used)
-    return Document(document.id, document.text, spans, tuple(relations)), anchors
-
-
-def _change(finding: Finding) -> str:
-    labels = dict.fromkeys(answer.label for answer in (finding.gold, finding.predicted) if answer)
-    return ", predicted ".join(labels)
-
-
-def _tags(kind: Kind, finding: Finding) -> list[str]:
-    if kind is Kind.CLASSIFICATION and finding.gold and finding.predicted:
-        return [f"gold: {finding.gold.label}", f"predicted: {_scored(finding.predicted)}"]
-    answer = finding.predicted or finding.gold
-    return [f"{finding.outcome.said}: {_scored(answer)}"] if answer else []
-
-
-def _scored(answer: Answer) -> str:
-    return answer.label if answer.score is None else f"{answer.label} {answer.score:.2f}"
-
-
-def _tagged(record: Record, tags: tuple[str, ...]) -> Record:
-    if isinstance(record, Document):
-        return Document(record.id, record.text, labels=tags)
-    return record.with_(labels=tags, value=None)
-
-
-_FEW = 10
-
-
-def confidence_section(page: Page, errors: Errors) -> None:
-    """How often predictions are right by how sure the model was; nothing where too few have a score."""
-    scores, right = confidences(errors.findings)
-    if len(scores) < _FEW:
-        return
-    found = calibration(scores, right)
-    points = [(part.confidence, part.accuracy) for part in found.bins]
-    page.heading("Confidence")
-    page.text(
-        f"How often predictions are right, by how sure the model was of them ({len(scores):,} predictions). On average "
-        f"confidence and accuracy are {found.expected_error * 100:.1f} points apart. What was not predicted has no score "
-        "and is not here."
-    )
-    page.figure(
-        curves(
-            {"predictions": points, "if confidence were accuracy": [(0.0, 0.0), (1.0, 1.0)]},
-            xlabel="confidence",
-            ylabel="share that is right",
-        ),
-        "Below the diagonal the model is too sure, above it not sure enough.",
-    )
-    rows = [(f"{p.low:.1f} to {p.high:.1f}", p.count, p.confidence, p.accuracy, p.gap) for p in found.bins]
-    shares = [Column(name, digits=1, scale=100) for name in ("mean confidence", "right", "difference")]
-    page.table(["confidence", "predictions", *shares], rows)
-
-
 _WARNING = (
-    "**This page holds the text of documents.** Keep it, share it and delete it as you would the documents themselves."
+    "**This page holds the text of documents.** Store, share and delete it as you would the documents themselves."
 )
 _MEANINGS = {
-    MatchOutcome.MISSED: "Gold has it and no prediction goes with it.",
-    MatchOutcome.INVENTED: "Predicted, and nothing in gold goes with it.",
-    MatchOutcome.BOUNDARY: "The right type on characters that overlap those of gold.",
-    MatchOutcome.TYPE: "The same place with another type.",
-    MatchOutcome.BOUNDARY_TYPE: "Another type, on characters that overlap those of gold.",
+    MatchOutcome.MISSED: ("Missed", "In gold, without a matching prediction."),
+    MatchOutcome.INVENTED: ("Invented", "Predicted, without a match in gold."),
+    MatchOutcome.BOUNDARY: ("Wrong boundary", "The correct type, on characters that overlap the gold mention."),
+    MatchOutcome.TYPE: ("Wrong type", "The same characters, with another type."),
+    MatchOutcome.BOUNDARY_TYPE: (
+        "Wrong boundary and type",
+        "Another type, on characters that overlap the gold mention.",
+    ),
 }
-_HEADINGS = {
-    MatchOutcome.BOUNDARY: "Wrong boundary",
-    MatchOutcome.TYPE: "Wrong type",
-    MatchOutcome.BOUNDARY_TYPE: "Wrong boundary and type",
-}
-_RESIDUALS = 100
+_MATCHING = (
+    "Gold and predicted mentions are matched one to one: first equal ones, then overlapping ones of the same type, then the same "
+    "characters with another type, then any overlap. A prediction that overlaps two gold mentions matches one of them."
+)
+_MAX_RESIDUALS = 100
+_MIN_SCORES = 10
+_TYPE = "type"
+"""Attribute with the type of a marked mention, whose label is the outcome."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """What was scored, for the top of the page."""
+    """What was scored."""
 
     split: str
     protocol: str
     metric: str
     main: float
-    metrics: Mapping[str, float]
 
 
 def write_error_page(errors: Errors, heading: Heading, path: Path, *, documents: int) -> None:
-    """Write the page with at most so many documents: those with most errors, or with the surest or largest ones."""
+    """Write the page with at most `documents` documents: those with the most, most confident or largest errors."""
     page = Page(f"Errors: {errors.card.name}", errors.card.title)
     page.text(_WARNING)
     if errors.card.kind is Kind.REGRESSION:
@@ -194,11 +70,16 @@ def write_error_page(errors: Errors, heading: Heading, path: Path, *, documents:
 
 
 def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
-    chosen = shown_records(errors, limit)
+    kind, wrong = errors.card.kind, errors.wrong
     by_record: dict[int, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
         by_record[finding.record].append(finding)
-    views = [marked(errors, number, by_record[number], place) for place, number in enumerate(chosen, 1)]
+    wrong_in = Counter(finding.record for finding in wrong)
+    if kind is Kind.CLASSIFICATION:
+        chosen, order = [finding.record for finding in sorted(wrong, key=surest)], "with the most confident errors"
+    else:
+        chosen, order = sorted(wrong_in, key=lambda number: (-wrong_in[number], number)), "with the most errors"
+    views = [_marked(errors, number, by_record[number], place) for place, number in enumerate(chosen[:limit], 1)]
     anchors = {
         finding: (str(place), anchor)
         for place, view in enumerate(views, 1)
@@ -206,118 +87,60 @@ def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
         if finding.outcome is not MatchOutcome.CORRECT
     }
     counts = outcomes(errors.findings)
-    wrong_records = len({finding.record for finding in errors.wrong})
-    errors_said = ", ".join(
-        f"{counts[outcome]:,} {in_words(errors.card.kind, outcome)}" for outcome in WRONG if counts[outcome]
-    )
+    metric = heading.metric.replace("_", " ")
+    by_kind = ", ".join(f"{counts[outcome]:,} {in_words(kind, outcome)}" for outcome in WRONG if counts[outcome])
     page.numbers(
         [
-            (heading.metric.replace("_", " "), f"{heading.main * 100:.2f}", heading.protocol),
+            (metric, f"{heading.main * 100:.2f}", heading.protocol),
             ("correct", f"{counts[MatchOutcome.CORRECT]:,}"),
-            ("errors", f"{len(errors.wrong):,}", errors_said),
-            ("records with an error", f"{wrong_records:,}", f"of {len(errors.gold):,} in {heading.split}"),
+            ("errors", f"{len(wrong):,}", by_kind),
+            ("records with an error", f"{len(wrong_in):,}", f"of {len(errors.gold):,} in {heading.split}"),
         ]
     )
     page.heading("Counts").table(outcome_table(errors, "gold")).table(outcome_table(errors, "predicted"))
-    _counting_note(page, errors.card.kind, heading)
+    if kind is Kind.TAGGING:
+        page.text(_MATCHING)
+        if heading.metric not in {"f1", "macro_f1", "precision", "recall"}:
+            page.text(f"The score above, {metric}, does not count mentions; this page does.")
     confusion = confusion_table(errors)
     if confusion is not None:
         page.heading("Confusion").table(confusion)
-    _SECTIONS[errors.card.kind](page, errors, anchors)
-    confidence_section(page, errors)
-    _documents(
-        page, errors, views, f"the {len(views):,} {_CHOICE[errors.card.kind]} of {wrong_records:,}", wrong_records
-    )
-
-
-def shown_records(errors: Errors, limit: int) -> list[int]:
-    """The records to show: most errors first, or where a record has one answer the surest error first."""
-    by_record: dict[int, list[Finding]] = defaultdict(list)
-    for finding in errors.wrong:
-        by_record[finding.record].append(finding)
-    if errors.card.kind is Kind.CLASSIFICATION:
-        return [finding.record for finding in sorted(errors.wrong, key=surest)][:limit]
-    return sorted(by_record, key=lambda number: (-len(by_record[number]), number))[:limit]
-
-
-_CHOICE = {
-    Kind.TAGGING: "with most errors",
-    Kind.RELATION: "with most errors",
-    Kind.MULTILABEL: "with most errors",
-    Kind.CLASSIFICATION: "with the surest errors",
-    Kind.REGRESSION: "furthest off",
-}
-
-
-def _counting_note(page: Page, kind: Kind, heading: Heading) -> None:
-    if kind is Kind.TAGGING:
-        text = (
-            "Gold and predicted mentions go together one to one: first what is equal, then the same type on overlapping "
-            "characters, then the same characters with another type, then any overlap. A prediction that overlaps two "
-            "mentions finds one of them."
-        )
-        if heading.metric not in {"f1", "macro_f1", "precision", "recall"}:
-            text += (
-                f" The score above, {heading.metric.replace('_', ' ')}, does not count whole mentions; this page does."
-            )
-        page.text(text)
-
-
-def _of_mentions(page: Page, errors: Errors, anchors: Anchors) -> None:
-    counts = outcomes(errors.findings)
-    for outcome in sorted(_MEANINGS, key=lambda outcome: -counts[outcome]):
-        if counts[outcome]:
-            page.heading(_HEADINGS.get(outcome, outcome.said.capitalize()))
-            page.text(_MEANINGS[outcome] + (_lengths(errors) if outcome is MatchOutcome.BOUNDARY else ""))
-            page.table(form_table(errors, outcome, anchors))
+    if kind is Kind.CLASSIFICATION:
+        if wrong:
+            page.heading("Wrong").text("By gold and predicted class, most confident first.")
+            page.table(class_table(errors, anchors))
+    else:
+        by_text = kind is not Kind.MULTILABEL
+        for outcome in sorted(_MEANINGS, key=lambda outcome: -counts[outcome] if by_text else 0):
+            if counts[outcome]:
+                title, meaning = _MEANINGS[outcome]
+                page.heading(title).text(meaning + (_lengths(errors) if outcome is MatchOutcome.BOUNDARY else ""))
+                page.table((form_table if by_text else label_table)(errors, outcome, anchors))
+    _confidence(page, errors)
+    shown = f"All {len(views):,} records with an error."
+    if len(views) < len(wrong_in):
+        shown = f"The {len(views):,} {order} of {len(wrong_in):,}. errors.csv lists all errors."
+    _documents(page, errors, views, shown)
 
 
 def _lengths(errors: Errors) -> str:
-    """In which way borders are wrong."""
     short = long = other = 0
     for finding in errors.findings:
         if finding.outcome is MatchOutcome.BOUNDARY and finding.gold and finding.predicted:
-            gold, said = finding.gold.extents[0], finding.predicted.extents[0]
-            (a, b), (c, d) = (gold[0][0], gold[-1][1]), (said[0][0], said[-1][1])
+            gold, guess = finding.gold.extents[0], finding.predicted.extents[0]
+            (a, b), (c, d) = (gold[0][0], gold[-1][1]), (guess[0][0], guess[-1][1])
             short += a <= c and d <= b
             long += (c <= a and b <= d) and not (a <= c and d <= b)
             other += not (a <= c and d <= b) and not (c <= a and b <= d)
     return f" The prediction is too short {short:,} times, too long {long:,} times, and shifted {other:,} times."
 
 
-def _of_labels(page: Page, errors: Errors, anchors: Anchors) -> None:
-    for outcome in (MatchOutcome.MISSED, MatchOutcome.INVENTED):
-        if outcomes(errors.findings)[outcome]:
-            page.heading(outcome.said.capitalize()).text(_MEANINGS[outcome])
-            page.table(label_table(errors, outcome, anchors))
-
-
-def _of_classes(page: Page, errors: Errors, anchors: Anchors) -> None:
-    if errors.wrong:
-        page.heading("Wrong").text("By gold and predicted class, the most confident first.")
-        page.table(class_table(errors, anchors))
-
-
-_SECTIONS: dict[Kind, Callable[[Page, Errors, Anchors], None]] = {
-    Kind.TAGGING: _of_mentions,
-    Kind.RELATION: _of_mentions,
-    Kind.MULTILABEL: _of_labels,
-    Kind.CLASSIFICATION: _of_classes,
-}
-
-
-def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], chosen: str, wrong: int) -> None:
-    page.heading("Documents")
-    if not views:
-        page.text("No record has an error.")
-        return
-    page.text(
-        f"All {wrong:,} with an error." if len(views) == wrong else f"Here are {chosen}; errors.csv lists all errors."
-    )
+def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], shown: str) -> None:
+    page.heading("Documents").text(shown if views else "No record has an error.")
     several = len(errors.card.labels) > 1
     for view in views:
         if isinstance(view.record, Document):
-            page.note(view.record, view.caption, beside=(TYPE,) if several else ())
+            page.note(view.record, view.caption, beside=(_TYPE,) if several else ())
         else:
             page.pair(view.record, view.caption)
 
@@ -338,18 +161,23 @@ def _regression(page: Page, errors: Errors, heading: Heading, limit: int) -> Non
     fifths = [Column(name, digits=2) for name in ("gold from", "to")]
     means = [Column(name, digits=3) for name in ("mean gold", "mean predicted", "mean difference")]
     page.heading("By gold value").text(
-        "The records in five parts by their gold value. A model that says little pulls low values up and high ones down."
+        "Records in five equal parts by gold value. A weak model predicts low values too high and high values too low."
     )
     page.table([*fifths, "records", *means], _fifths(residuals))
     worst = sorted(residuals, key=lambda residual: (-abs(residual.difference), residual.record))[:limit]
     values = [Column(name, digits=3) for name in ("gold", "predicted", "difference")]
     rows = [
         (errors.gold[r.record].id, r.gold, r.predicted, r.difference, Links(((str(place), f"n{place}"),)))
-        for place, r in enumerate(worst[:_RESIDUALS], 1)
+        for place, r in enumerate(worst[:_MAX_RESIDUALS], 1)
     ]
     page.heading("Largest differences").table(["record", *values, "document"], rows)
-    views = [marked_value(errors, residual, place) for place, residual in enumerate(worst, 1)]
-    _documents(page, errors, views, f"the {len(views):,} {_CHOICE[Kind.REGRESSION]} of {len(residuals):,}", -1)
+    views = []
+    for place, r in enumerate(worst, 1):
+        tags = (f"gold {r.gold:.3g}", f"predicted {r.predicted:.3g}", f"difference {r.difference:+.3g}")
+        record = errors.gold[r.record]
+        views.append(MarkedRecord(_tagged(record, tags), {}, f"{place} · {record.id}"))
+    shown = f"The {len(views):,} with the largest differences of {len(residuals):,}. errors.csv lists all records."
+    _documents(page, errors, views, shown)
 
 
 def _fifths(residuals: Sequence[Residual]) -> list[list[Cell]]:
@@ -360,6 +188,93 @@ def _fifths(residuals: Sequence[Residual]) -> list[list[Cell]]:
         part = ordered[start:end]
         if part:
             gold = sum(r.gold for r in part) / len(part)
-            said = sum(r.predicted for r in part) / len(part)
-            rows.append([part[0].gold, part[-1].gold, len(part), gold, said, said - gold])
+            predicted = sum(r.predicted for r in part) / len(part)
+            rows.append([part[0].gold, part[-1].gold, len(part), gold, predicted, predicted - gold])
     return rows
+
+
+def _confidence(page: Page, errors: Errors) -> None:
+    """Accuracy by confidence, if enough predictions have a score."""
+    scores, right = confidences(errors.findings)
+    if len(scores) < _MIN_SCORES:
+        return
+    found = calibration(scores, right)
+    points = [(part.confidence, part.accuracy) for part in found.bins]
+    page.heading("Confidence")
+    page.text(
+        f"How often predictions are correct, by confidence ({len(scores):,} predictions). Confidence and accuracy differ by "
+        f"{found.expected_error * 100:.1f} points on average. Missed annotations have no score and are not counted."
+    )
+    page.figure(
+        curves(
+            {"predictions": points, "perfectly calibrated": [(0.0, 0.0), (1.0, 1.0)]},
+            xlabel="confidence",
+            ylabel="accuracy",
+        ),
+        "Below the diagonal the model is overconfident, above it underconfident.",
+    )
+    rows = [(f"{p.low:.1f} to {p.high:.1f}", p.count, p.confidence, p.accuracy, p.gap) for p in found.bins]
+    shares = [Column(name, digits=1, scale=100) for name in ("mean confidence", "accuracy", "difference")]
+    page.table(["confidence", "predictions", *shares], rows)
+
+
+@dataclass(frozen=True)
+class MarkedRecord:
+    """A record to show, the anchor of each finding in it, and its caption."""
+
+    record: Record
+    anchors: dict[Finding, str]
+    caption: str
+
+
+def _marked(errors: Errors, number: int, findings: Sequence[Finding], place: int) -> MarkedRecord:
+    """Mark the findings of a record, which is number `place` (from 1) on the page."""
+    name, record = f"n{place}", errors.gold[number]
+    caption = f"{place} · {record.id}"
+    if errors.card.kind in {Kind.TAGGING, Kind.RELATION} and isinstance(record, Document):
+        counts = outcomes(findings)
+        summary = ", ".join(f"{counts[outcome]} {outcome.words}" for outcome in WRONG if counts[outcome])
+        mark = _mentions if errors.card.kind is Kind.TAGGING else _relations
+        return MarkedRecord(*mark(record, findings, name), f"{caption} · {summary}")
+    tags: list[str] = []
+    for finding in findings:
+        answer = finding.predicted or finding.answer
+        text = answer.label if answer.score is None else f"{answer.label} {answer.score:.2f}"
+        if errors.card.kind is Kind.CLASSIFICATION:
+            tags += [f"gold: {finding.answer.label}", f"predicted: {text}"]
+        else:
+            tags.append(f"{finding.outcome.words}: {text}")
+    return MarkedRecord(_tagged(record, tags), dict.fromkeys(findings, name), caption)
+
+
+def _mentions(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
+    spans: list[Span] = []
+    anchors: dict[Finding, str] = {}
+    for finding in findings:
+        anchors[finding] = f"{name}-s{len(spans)}"
+        correct, outcome = finding.outcome is MatchOutcome.CORRECT, finding.outcome.words
+        paired = finding.gold is not None and finding.predicted is not None
+        for side, answer in (("gold", None if correct else finding.gold), ("predicted", finding.predicted)):
+            if answer is not None:
+                label = f"{outcome}: {side}" if paired and not correct else outcome
+                spans.append(Span(answer.extents[0], label, f"T{len(spans)}", answer.score, {_TYPE: answer.label}))
+    return Document(document.id, document.text, tuple(spans)), anchors
+
+
+def _relations(document: Document, findings: Sequence[Finding], name: str) -> tuple[Document, dict[Finding, str]]:
+    relations: list[Relation] = []
+    anchors: dict[Finding, str] = {}
+    for finding in sorted(findings, key=lambda finding: finding.outcome is MatchOutcome.CORRECT):  # errors first
+        head, tail = finding.answer.arguments
+        label = f"{finding.outcome.words}: {', predicted '.join(finding.labels)}"
+        relations.append(Relation(label, head, tail, score=finding.score))
+        anchors[finding] = f"{name}-r{len(relations)}"
+    used = {argument for relation in relations for argument in (relation.head, relation.tail)}
+    spans = tuple(span for span in document.spans if span.id in used)
+    return Document(document.id, document.text, spans, tuple(relations)), anchors
+
+
+def _tagged(record: Record, tags: Sequence[str]) -> Record:
+    if isinstance(record, Document):
+        return Document(record.id, record.text, labels=tuple(tags))
+    return record.with_(labels=tuple(tags), value=None)

@@ -1,4 +1,4 @@
-"""Errors as tables for the page, and as errors.csv and errors.json without any text."""
+"""Tables of the error page, and errors.csv and errors.json, which hold no text."""
 
 from __future__ import annotations
 
@@ -17,188 +17,163 @@ from osler.stages.evaluate.errors import (
     Errors,
     Finding,
     MatchOutcome,
+    Side,
     confidences,
     confusions,
-    gold_outcomes,
+    label_outcomes,
     labels_in,
     outcomes,
-    predicted_outcomes,
 )
 from osler.tasks.card import Kind
 from osler.text.document import Document
 
 Anchors = Mapping[Finding, tuple[str, str]]
-"""Where a finding stands on the page: the number of its document, and its anchor."""
-GROUPS = 25
-LINKS = 12
-_MATRIX = 12
-_FORM = 80
+"""Place of a finding on the page: the number of its document, and its anchor."""
+_MAX_GROUPS = 25
+_MAX_LINKS = 12
+_MAX_MATRIX = 12
+_MAX_CHARACTERS = 80
+_BOUNDARIES = {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE}
+_TYPES = {MatchOutcome.TYPE, MatchOutcome.BOUNDARY_TYPE}
 
 
 def in_words(kind: Kind, outcome: MatchOutcome) -> str:
-    """An outcome in the words of a kind of task."""
-    return "another class" if kind is Kind.CLASSIFICATION and outcome is MatchOutcome.TYPE else outcome.said
+    """Name of an outcome for a kind of task."""
+    return "another class" if kind is Kind.CLASSIFICATION and outcome is MatchOutcome.TYPE else outcome.words
 
 
-def outcome_table(errors: Errors, side: str) -> Table:
-    """For each type, what became of gold mentions, or what the predictions are; each row adds up."""
+def outcome_table(errors: Errors, side: Side) -> Table:
+    """Outcomes by type, of gold annotations or of predictions."""
     gold = side == "gold"
-    counts = gold_outcomes(errors.findings) if gold else predicted_outcomes(errors.findings)
+    counts = label_outcomes(errors.findings, side)
     kinds = [o for o in MatchOutcome if o is MatchOutcome.CORRECT or o in {outcome for _, outcome in counts}]
-    rows: list[list[Cell]] = []
     labels = labels_in(errors.findings, errors.card.labels)
-    for label in labels:
-        rows.append([label, *_line([counts[label, outcome] for outcome in kinds])])
-    if len(labels) > 1:
-        rows.append(["all", *_line([sum(counts[label, outcome] for label in labels) for outcome in kinds])])
+    rows: list[list[Cell]] = []
+    lines = [(label, [label]) for label in labels]
+    for name, members in [*lines, ("all", labels)] if len(labels) > 1 else lines:
+        numbers = [sum(counts[label, outcome] for label in members) for outcome in kinds]
+        total = sum(numbers)
+        rows.append([name, total, *numbers, numbers[0] / total if total else None])
     last = Column("recall" if gold else "precision", digits=1, scale=100, align="right")
     columns: list[Column | str] = ["type", side, *(in_words(errors.card.kind, outcome) for outcome in kinds), last]
-    caption = "What became of what gold has" if gold else "What the predictions are"
-    return Table(columns, rows, caption)
-
-
-def _line(numbers: Sequence[int]) -> list[Cell]:
-    """The sum, the numbers, and the share of the first of them (the right ones)."""
-    total = sum(numbers)
-    return [total, *numbers, numbers[0] / total if total else None]
+    return Table(columns, rows, "Gold annotations by outcome" if gold else "Predictions by outcome")
 
 
 def confusion_table(errors: Errors) -> Table | None:
-    """Gold labels in rows, predicted ones in columns; with many labels a list of the pairs that differ."""
+    """Gold labels in rows, predicted labels in columns; with many labels, a list of the confused pairs."""
     labels = labels_in(errors.findings, errors.card.labels)
     if len(labels) < 2:
         return None
     counts = confusions(errors.findings)
-    if len(labels) > _MATRIX:
-        pairs = [(n, gold, said) for (gold, said), n in counts.items() if gold and said and gold != said]
+    if len(labels) > _MAX_MATRIX:
+        pairs = [(n, gold, guess) for (gold, guess), n in counts.items() if gold and guess and gold != guess]
         ranked = sorted(pairs, key=lambda item: (-item[0], item[1], item[2]))
-        caption = "Taken for another. " + _of_all(GROUPS, len(ranked), "pairs of labels")
-        return Table(["gold", "predicted", "times"], [(a, b, n) for n, a, b in ranked[:GROUPS]], caption)
-    lone_gold = any(said is None for _, said in counts)
-    lone_said = any(gold is None for gold, _ in counts)
-    columns: list[str | None] = [*labels, *([None] if lone_gold else [])]
+        caption = "Confused labels. " + _largest(len(ranked), "pairs of labels")
+        return Table(["gold", "predicted", "times"], [(a, b, n) for n, a, b in ranked[:_MAX_GROUPS]], caption)
+    missed = any(guess is None for _, guess in counts)
+    invented = any(gold is None for gold, _ in counts)
+    columns: list[str | None] = [*labels, *([None] if missed else [])]
     rows: list[list[Cell]] = [
-        [gold if gold is not None else "none (invented)", *(counts[gold, said] for said in columns)]
-        for gold in [*labels, *([None] if lone_said else [])]
+        [gold if gold is not None else "none (invented)", *(counts[gold, guess] for guess in columns)]
+        for gold in [*labels, *([None] if invented else [])]
     ]
-    if lone_said and lone_gold:
-        rows[-1][-1] = None  # nothing in gold and nothing predicted is not counted
+    if invented and missed:
+        rows[-1][-1] = None  # true negatives are not counted
     names = [Column("gold", align="left"), *(Column(c or "none (missed)", group="predicted") for c in columns)]
-    return Table(names, rows, "Gold and predicted together")
-
-
-def form(document: Document, extent: Extent) -> str:
-    """The characters of a mention, as errors are grouped by them: blanks made one, case folded."""
-    text = " ".join(" ".join(document.text[start:end].split()) for start, end in extent).casefold()
-    return text if len(text) <= _FORM else text[: _FORM - 1] + "…"
+    return Table(names, rows, "Gold and predicted labels")
 
 
 def form_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table:
-    """Errors of one class, grouped by their characters (of both arguments, for relations) and types."""
+    """Errors of one kind, grouped by their text (of both arguments, for relations) and type."""
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in errors.findings:
         if finding.outcome is outcome:
             groups[_forms(errors, finding)].append(finding)
+    if errors.card.kind is Kind.RELATION:
+        columns = ["head", "tail"]
+    else:
+        columns = ["gold", "predicted"] if outcome in _BOUNDARIES else ["text"]
+    texts = len(columns)
+    if len(errors.card.labels) > 1:  # a single type needs no column
+        columns += ["gold type", "predicted type"] if outcome in _TYPES else ["type"]
+    columns.append("times")
+    # How often the same text and type is correct, or in gold, elsewhere: is it the word or its context?
+    elsewhere: Counter[tuple[str, ...]] | None = None
+    if outcome is MatchOutcome.MISSED:
+        columns.append("correct elsewhere")
+        elsewhere = Counter(_forms(errors, f) for f in errors.findings if f.outcome is MatchOutcome.CORRECT)
+    elif outcome is MatchOutcome.INVENTED:
+        columns.append("in gold elsewhere")
+        gold_only = (Finding(f.record, MatchOutcome.CORRECT, f.gold) for f in errors.findings if f.gold)
+        elsewhere = Counter(_forms(errors, finding) for finding in gold_only)
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    others = _elsewhere(errors, outcome)
-    names = _form_columns(errors, outcome)
-    # A column that says one thing throughout, such as the one type there is, says nothing.
-    types = [i for i, name in enumerate(names) if "type" in name and len(errors.card.labels) == 1]
-    columns: list[Column | str] = [name for i, name in enumerate(names) if i not in types]
     rows: list[list[Cell]] = []
-    for key, found in ranked[:GROUPS]:
-        row: list[Cell] = [cell for i, cell in enumerate(key) if i not in types]
-        row.append(len(found))
-        if others is not None:
-            row.append(others[key])
-        there_first = sorted(
+    for key, found in ranked[:_MAX_GROUPS]:
+        row: list[Cell] = [*(key if len(errors.card.labels) > 1 else key[:texts]), len(found)]
+        if elsewhere is not None:
+            row.append(elsewhere[key])
+        shown_first = sorted(
             found, key=lambda f: (f not in anchors, int(anchors[f][0]) if f in anchors else 0, f.place)
         )
-        rows.append([*row, links(there_first, anchors)])
-    columns.append("times")
-    if others is not None:
-        columns.append("right elsewhere" if outcome is MatchOutcome.MISSED else "in gold elsewhere")
-    caption = _of_all(GROUPS, len(ranked), "groups", sum(len(found) for found in groups.values()))
-    return Table([*columns, "documents"], rows, caption)
-
-
-def _form_columns(errors: Errors, outcome: MatchOutcome) -> list[str]:
-    types = ["gold type", "predicted type"] if outcome in {MatchOutcome.TYPE, MatchOutcome.BOUNDARY_TYPE} else ["type"]
-    if errors.card.kind is Kind.RELATION:
-        return ["head", "tail", *types]
-    texts = ["gold", "predicted"] if outcome in {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE} else ["text"]
-    return [*texts, *types]
+        rows.append([*row, _links(shown_first, anchors)])
+    return Table([*columns, "documents"], rows, _largest(len(ranked), "groups", sum(map(len, groups.values()))))
 
 
 def _forms(errors: Errors, finding: Finding) -> tuple[str, ...]:
-    """What a finding is grouped by: its texts, then its types, as `_form_columns` names them."""
+    """Texts and types that a finding is grouped by."""
     document = errors.gold[finding.record]
-    answer = finding.gold or finding.predicted
-    if answer is None or not isinstance(document, Document):
-        return ()
-    extents = list(answer.extents)
-    if finding.outcome in {MatchOutcome.BOUNDARY, MatchOutcome.BOUNDARY_TYPE} and finding.predicted:
+    assert isinstance(document, Document)
+    extents = list(finding.answer.extents)
+    if finding.outcome in _BOUNDARIES and finding.predicted:
         extents += finding.predicted.extents
-    labels = dict.fromkeys(side.label for side in (finding.gold, finding.predicted) if side)
-    return (*(form(document, extent) for extent in extents), *labels)
-
-
-def _elsewhere(errors: Errors, outcome: MatchOutcome) -> Counter[tuple[str, ...]] | None:
-    """How often the same characters with the same type were got right, or are in gold: is it the word or its place?"""
-    if outcome is MatchOutcome.MISSED:
-        return Counter(_forms(errors, f) for f in errors.findings if f.outcome is MatchOutcome.CORRECT)
-    if outcome is MatchOutcome.INVENTED:
-        gold_only = (Finding(f.record, MatchOutcome.CORRECT, f.gold) for f in errors.findings if f.gold)
-        return Counter(_forms(errors, finding) for finding in gold_only)
-    return None
+    texts = (" ".join(" ".join(document.text[a:b].split()) for a, b in extent).casefold() for extent in extents)
+    short = (text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…" for text in texts)
+    return (*short, *finding.labels)
 
 
 def label_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table:
-    """Records whose label was missed or invented, the most confident first, label by label."""
+    """Records with a missed or invented label, by label, most confident first."""
     groups: dict[str, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
-        answer = finding.gold or finding.predicted
-        if finding.outcome is outcome and answer:
-            groups[answer.label].append(finding)
+        if finding.outcome is outcome:
+            groups[finding.answer.label].append(finding)
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    rows = [(label, len(found), links(sorted(found, key=surest), anchors)) for label, found in ranked[:GROUPS]]
-    caption = _of_all(GROUPS, len(ranked), "labels", sum(len(found) for found in groups.values()))
+    rows = [(label, len(found), _links(sorted(found, key=surest), anchors)) for label, found in ranked[:_MAX_GROUPS]]
+    caption = _largest(len(ranked), "labels", sum(map(len, groups.values())))
     return Table(["label", "times", "documents"], rows, caption)
 
 
 def class_table(errors: Errors, anchors: Anchors) -> Table:
-    """Records put into a wrong class, grouped by the two classes, the most confident first."""
-    groups: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for finding in errors.wrong:
-        if finding.gold and finding.predicted and finding in anchors:
-            groups[finding.gold.label, finding.predicted.label].append(finding)
+    """Records with a wrong class, grouped by gold and predicted class, most confident first."""
+    groups: dict[tuple[str | None, str | None], list[Finding]] = defaultdict(list)
+    for finding in sorted(errors.wrong, key=surest):
+        if finding in anchors:
+            gold, guess = finding.labels
+            groups[gold, guess].append(finding)
     rows: list[tuple[Cell, ...]] = []
     headings: dict[int, str] = {}
-    everything = confusions(errors.wrong)
-    for (gold, said), found in sorted(groups.items(), key=lambda item: (-everything[item[0]], item[0])):
-        headings[len(rows)] = f"gold {gold}, predicted {said}: {everything[gold, said]:,}"
-        for finding in sorted(found, key=surest):
-            score = finding.predicted.score if finding.predicted else None
-            rows.append((errors.gold[finding.record].id, score, links([finding], anchors)))
+    totals = confusions(errors.wrong)
+    for pair, found in sorted(groups.items(), key=lambda item: (-totals[item[0]], item[0])):
+        headings[len(rows)] = f"gold {pair[0]}, predicted {pair[1]}: {totals[pair]:,}"
+        rows += [(errors.gold[f.record].id, f.score, _links([f], anchors)) for f in found]
     return Table(["record", Column("confidence", digits=2), "document"], rows, headings=headings)
 
 
-def links(findings: Sequence[Finding], anchors: Anchors) -> Links:
-    """Links to the first of these, and how many others there are."""
-    there = [anchors[finding] for finding in findings if finding in anchors]
-    left = len(findings) - min(len(there), LINKS)
-    more = "" if not left else f"+ {left:,}" if there else "not on this page"
-    return Links(tuple(there[:LINKS]), more)
+def _links(findings: Sequence[Finding], anchors: Anchors) -> Links:
+    """Links to the first findings, and the number of others."""
+    shown = [anchors[finding] for finding in findings if finding in anchors]
+    left = len(findings) - min(len(shown), _MAX_LINKS)
+    more = "" if not left else f"+ {left:,}" if shown else "not on this page"
+    return Links(tuple(shown[:_MAX_LINKS]), more)
 
 
 def surest(finding: Finding) -> tuple[float, tuple[object, ...]]:
-    """To sort the most confident first; what has no score stands last, in the order of the records."""
-    score = finding.predicted.score if finding.predicted else None
-    return (-score if score is not None else 1.0), finding.place
+    """Sort key: most confident first, then findings without a score."""
+    return (-finding.score if finding.score is not None else 1.0), finding.place
 
 
-def _of_all(most: int, number: int, what: str, cases: int | None = None) -> str:
-    counted = f"{number:,} {what}" if number <= most else f"The {most} largest of {number:,} {what}"
+def _largest(number: int, what: str, cases: int | None = None) -> str:
+    counted = f"{number:,} {what}" if number <= _MAX_GROUPS else f"The {_MAX_GROUPS} largest of {number:,} {what}"
     return counted if cases is None else f"{counted}, {cases:,} in all"
 
 
@@ -213,17 +188,12 @@ _COLUMNS = {
 
 
 def write_errors_csv(errors: Errors, path: Path) -> None:
-    """One line for everything that is not right; of a regression, one line a record."""
+    """Write one line per error; for regression, one line per record."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(_COLUMNS[errors.card.kind])
     writer.writerows(_rows(errors))
     write_atomic(path, buffer.getvalue())
-
-
-def write_errors_json(errors: Errors, path: Path, facts: dict[str, Any]) -> None:
-    """The counts by class and type, who was taken for whom, and how far confidence is from accuracy."""
-    write_json(path, {**facts, **_counts(errors)})
 
 
 def _rows(errors: Errors) -> Iterator[list[object]]:
@@ -237,46 +207,45 @@ def _rows(errors: Errors) -> Iterator[list[object]]:
             finding.outcome.value,
             gold.label if gold else None,
             predicted.label if predicted else None,
-            predicted.score if predicted else None,
+            finding.score,
         ]
-        answer = gold or predicted
         if errors.card.kind is Kind.TAGGING:
-            row += [offsets(side.extents[0]) if side else None for side in (gold, predicted)]
-        elif errors.card.kind is Kind.RELATION and answer:
-            row += [*answer.arguments, *(offsets(extent) for extent in answer.extents)]
+            row += [_offsets(side.extents[0]) if side else None for side in (gold, predicted)]
+        elif errors.card.kind is Kind.RELATION:
+            row += [*finding.answer.arguments, *(_offsets(extent) for extent in finding.answer.extents)]
         yield row
 
 
-def offsets(extent: Extent) -> str:
-    """Characters as brat writes them: `3 9`, fragments parted by semicolons. (A spreadsheet would make 3-9 a date.)"""
+def _offsets(extent: Extent) -> str:
+    """Offsets as in brat files: `3 9`, with semicolons between fragments. (A spreadsheet reads 3-9 as a date.)"""
     return ";".join(f"{start} {end}" for start, end in extent)
 
 
-def _counts(errors: Errors) -> dict[str, Any]:
+def write_errors_json(errors: Errors, path: Path, facts: dict[str, Any]) -> None:
+    """Write counts by outcome and type, confusions and calibration; for regression, the mean absolute error."""
+    found: dict[str, Any] = {**facts, "records": len(errors.gold)}
     if errors.card.kind is Kind.REGRESSION:
         sizes = [abs(residual.difference) for residual in errors.residuals]
-        return {"records": len(errors.gold), "mean_absolute_error": sum(sizes) / max(len(sizes), 1)}
-    labels = labels_in(errors.findings, errors.card.labels)
-    of_gold, of_predicted = gold_outcomes(errors.findings), predicted_outcomes(errors.findings)
-    pairs = sorted(confusions(errors.findings).items(), key=lambda item: (item[0][0] or "", item[0][1] or ""))
-    return {
-        "records": len(errors.gold),
-        "classes": {outcome.value: count for outcome, count in sorted(outcomes(errors.findings).items())},
-        "gold": {label: _of(of_gold, label) for label in labels},
-        "predicted": {label: _of(of_predicted, label) for label in labels},
-        "confusion": [{"gold": gold, "predicted": predicted, "count": count} for (gold, predicted), count in pairs],
-        "calibration": calibration_of(errors.findings),
-    }
-
-
-def calibration_of(findings: tuple[Finding, ...]) -> dict[str, Any] | None:
-    """Expected and largest gap between confidence and accuracy; None where no prediction has a score."""
+        write_json(path, {**found, "mean_absolute_error": sum(sizes) / max(len(sizes), 1)})
+        return
+    findings = errors.findings
+    found["classes"] = {outcome.value: count for outcome, count in sorted(outcomes(findings).items())}
+    sides: tuple[Side, ...] = ("gold", "predicted")
+    for side in sides:
+        counts = label_outcomes(findings, side)
+        found[side] = {
+            label: {outcome.value: counts[label, outcome] for outcome in MatchOutcome if counts[label, outcome]}
+            for label in labels_in(findings, errors.card.labels)
+        }
+    pairs = sorted(confusions(findings).items(), key=lambda item: (item[0][0] or "", item[0][1] or ""))
+    found["confusion"] = [{"gold": gold, "predicted": guess, "count": count} for (gold, guess), count in pairs]
+    found["calibration"] = None
     scores, right = confidences(findings)
-    if not scores:
-        return None
-    found = calibration(scores, right)
-    return {"expected_error": found.expected_error, "largest_error": found.largest_error, "predictions": len(scores)}
-
-
-def _of(counts: dict[tuple[str, MatchOutcome], int], label: str) -> dict[str, int]:
-    return {outcome.value: counts[label, outcome] for outcome in MatchOutcome if counts.get((label, outcome))}
+    if scores:
+        gap = calibration(scores, right)
+        found["calibration"] = {
+            "expected_error": gap.expected_error,
+            "largest_error": gap.largest_error,
+            "predictions": len(scores),
+        }
+    write_json(path, found)

@@ -1,1 +1,1 @@
-"""An encoder and tasks to a bundle of heads."""
+"""Fine-tune an encoder on tasks."""

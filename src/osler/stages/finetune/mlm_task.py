@@ -1,13 +1,13 @@
-"""Masked language modelling on raw text as one more task, `mlm`, in the mix.
+"""Masked language modelling on raw text as an additional task, `mlm`.
 
-It teaches the encoder alone. Its head is the model folder's own where the folder holds a masked language model, else a fresh one,
-and is not part of the bundle. An epoch takes as many of its batches as the largest task has (or as the recipe says) and goes on in
-the corpus where the one before it ended, so a large corpus makes no epoch longer. It has no part in choosing the best epoch.
+It trains the encoder. Its head is the model folder's own language-model head if there is one, else a new one, and is not part of the
+bundle. An epoch takes as many batches as the largest task has (or as the recipe says) and starts in the corpus where the last epoch
+ended, so a large corpus does not make epochs longer. Raw text has no part in choosing the best epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from osler.artifacts.bundle import Bundle
 from osler.artifacts.corpus import Corpus
 from osler.core.errors import RecipeError
 from osler.core.logs import get_logger
@@ -24,21 +25,18 @@ from osler.nn.folders import load_config, quiet, seeded
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import Packed, pack
-from osler.stages.finetune.batches import Lane
-from osler.stages.finetune.config import FinetuneRecipe, LanguageModelTask
+from osler.stages.finetune.batches import TaskStream
+from osler.stages.finetune.config import MLM, FinetuneRecipe
 from osler.tasks.leakage import HeldOut
 from osler.text.document import Document
 from osler.text.subwords import SubwordTokenizer
-
-NAME = "mlm"
-"""What the task is called in the mix and in the log."""
 
 log = get_logger("osler.finetune")
 
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A packed batch of masked text, the places to fill, what stood there, and the factor of its loss."""
+    """A packed batch of masked text, the masked positions, their original tokens, and the factor of the loss."""
 
     batch: Packed
     positions: torch.Tensor
@@ -46,32 +44,46 @@ class MaskedText:
     scale: torch.Tensor
 
     def to(self, device: torch.device) -> MaskedText:
-        """A copy on another device."""
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in ("positions", "targets", "scale")}
         return replace(self, batch=self.batch.to(device, non_blocking=True), **moved)
 
 
 @dataclass(frozen=True)
 class RawText:
-    """Windows of the corpus with their special tokens, and what was read for them."""
+    """Windows of a corpus with special tokens, and the number of documents read."""
 
     windows: Sequence[np.ndarray]
     documents: int
     leaked: int
-    """Documents left out because some task holds them out."""
+    """Documents removed because a task holds them out."""
 
 
-def read_text(
-    settings: LanguageModelTask, tokens: SubwordTokenizer, max_length: int, held_out: HeldOut, seed: int, wanted: int
+def text_stream(
+    recipe: FinetuneRecipe, bundle: Bundle, streams: Mapping[str, TaskStream], held_out: HeldOut
+) -> TextStream:
+    """Read as much raw text as training needs and make its batches."""
+    assert recipe.mlm is not None
+    max_length = bundle.spec.max_length
+    batches = recipe.mlm.batches or max(len(stream.cut(0)) for stream in streams.values())
+    size = min(recipe.mixing.batch_sizes.get(MLM, recipe.batch_size), recipe.batch_tokens // max_length)
+    size = max(1, size)
+    text = _read_text(recipe, bundle.tokens, max_length, held_out, recipe.epochs * batches * size)
+    types = getattr(bundle.model.encoder.config, "type_vocab_size", 1) > 1
+    return TextStream(recipe, text, MaskingVocabulary.of(bundle.tokens), batches, size, types=types)
+
+
+def _read_text(
+    recipe: FinetuneRecipe, tokens: SubwordTokenizer, max_length: int, held_out: HeldOut, wanted: int
 ) -> RawText:
-    """As many windows as are wanted, or all there are: whole row groups of the corpus in an order that the seed decides."""
+    """Read row groups of the corpus in random order until there are enough windows, or all of them."""
+    assert recipe.mlm is not None
     windows: list[np.ndarray] = []
     documents = leaked = 0
     room = max_length - tokens.overhead
-    groups = Corpus.open(settings.corpus).row_groups()
-    for number in generator(seed, NAME, "groups").permutation(len(groups)):
+    groups = Corpus.open(recipe.mlm.corpus).row_groups()
+    for number in generator(recipe.train.seed, MLM, "groups").permutation(len(groups)):
         texts = groups[number].texts()
-        kept = [text for text in texts if not held_out.gives_away(NAME, Document("", text))]
+        kept = [text for text in texts if not held_out.gives_away(MLM, Document("", text))]
         leaked += len(texts) - len(kept)
         for encoding in tokens.encode(kept):
             ids = encoding.ids
@@ -81,66 +93,57 @@ def read_text(
             break
     if not windows:
         raise RecipeError(
-            "nothing of the corpus is left to learn from",
-            where=settings.corpus,
-            fix="Give mlm.corpus documents that are not among those the tasks hold out",
+            "the corpus has no document to train on",
+            where=recipe.mlm.corpus,
+            fix="Give mlm.corpus documents that the tasks do not hold out",
         )
     log.event("finetune.mlm", documents=documents, windows=len(windows), leaked_removed=leaked)
     return RawText(windows, documents, leaked)
 
 
-def sequences_a_batch(recipe: FinetuneRecipe, max_length: int) -> int:
-    """How many windows a batch holds under both limits of the recipe."""
-    size = recipe.mixing.batch_sizes.get(NAME, recipe.batch_size)
-    return max(1, min(size, recipe.batch_tokens // max_length))
-
-
-class TextLane(Lane):
-    """Batches of windows, masked anew each time: a window comes again only when all the others have come."""
+class TextStream(TaskStream):
+    """Batches of windows, masked differently each time. A window comes again only after all others."""
 
     def __init__(
         self,
         recipe: FinetuneRecipe,
         text: RawText,
-        tokens: SubwordTokenizer,
-        max_length: int,
+        vocabulary: MaskingVocabulary,
         batches: int,
+        size: int,
         *,
         types: bool,
     ) -> None:
         assert recipe.mlm is not None
-        vocabulary = MaskingVocabulary.of(tokens)
         self.loss_weight = recipe.mlm.weight
-        self.seed = recipe.train.seed
-        self.batches = batches
         self.turns_fixed = recipe.mlm.batches is not None
-        self.size = sequences_a_batch(recipe, max_length)
+        self.seed = recipe.train.seed
+        self.text = text
+        self.batches = batches
+        self.size = size
         self.rate = recipe.mlm.rate
         self.masker = Masker(vocabulary, Masking(rate=self.rate))
         self.pad_id = vocabulary.pad_id
         self.types = types
-        self.windows = text.windows
         self._maskable = [int((~self.masker.special[window]).sum()) for window in text.windows]
         self._orders: dict[int, np.ndarray] = {}
 
     def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
-        """Places in one endless row of windows, pass after pass."""
+        """Positions in an endless sequence of windows, pass after pass."""
         first = epoch * self.batches
         return [
             tuple(range(number * self.size, (number + 1) * self.size)) for number in range(first, first + self.batches)
         ]
 
     def labels(self, items: tuple[int, ...]) -> float:
-        """The number of masked tokens."""
-        chosen = [self._window(place) for place in items]
-        asked = max(1, int(sum(len(self.windows[number]) for number in chosen) * self.rate))
+        chosen = [self._window(position) for position in items]
+        asked = max(1, int(sum(len(self.text.windows[number]) for number in chosen) * self.rate))
         return float(min(asked, sum(self._maskable[number] for number in chosen)))
 
     def load(self, items: tuple[int, ...], scale: float) -> tuple[MaskedText, int]:
-        """Mask the windows of a batch, by a stream of its own, and pack them."""
-        windows = [self.windows[self._window(place)] for place in items]
+        windows = [self.text.windows[self._window(position)] for position in items]
         ids = np.concatenate(windows)
-        masked = self.masker.apply(ids, generator(self.seed, NAME, "mask", items[0]))
+        masked = self.masker.apply(ids, generator(self.seed, MLM, "mask", items[0]))
         ends = np.cumsum([len(window) for window in windows])
         packed = pack(
             np.split(masked.ids, ends[:-1]),
@@ -150,15 +153,15 @@ class TextLane(Lane):
         parts = (torch.from_numpy(masked.positions), torch.from_numpy(masked.targets))
         return MaskedText(packed, *parts, torch.tensor(scale, dtype=torch.float32)), len(ids)
 
-    def _window(self, place: int) -> int:
-        turn, index = divmod(place, len(self.windows))
+    def _window(self, position: int) -> int:
+        turn, index = divmod(position, len(self.text.windows))
         if turn not in self._orders:
-            self._orders[turn] = generator(self.seed, NAME, "order", turn).permutation(len(self.windows))
+            self._orders[turn] = generator(self.seed, MLM, "order", turn).permutation(len(self.text.windows))
         return int(self._orders[turn][index])
 
 
 def language_model(folder: Path, *, seed: int, reinitialise: bool) -> tuple[PackedEncoder, MaskedLM]:
-    """The encoder of a model folder, and a masked language model around that very encoder."""
+    """Load the encoder of a model folder and a masked language model that shares its weights."""
     from transformers import AutoModelForMaskedLM
 
     config = load_config(folder)
@@ -170,7 +173,7 @@ def language_model(folder: Path, *, seed: int, reinitialise: bool) -> tuple[Pack
         encoder = fresh_encoder(folder, seed=seed) if reinitialise else load_encoder(folder)
         with seeded(seed, "masked-lm"), quiet():
             model = auto.from_config(config, dtype=torch.float32)
-        # In place, so that the head stays tied to the embeddings.
+        # In place, to keep the head tied to the embeddings.
         model.base_model.load_state_dict(encoder.model.state_dict())
         masked = MaskedLM(model.eval())
     log.event("finetune.language_head", fresh=not own or reinitialise)

@@ -1,7 +1,8 @@
-"""The multi-head model as the training loop calls it: frozen layers, LoRA adapters and the loss."""
+"""The multi-head model as the training loop calls it: the loss, frozen layers and LoRA adapters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -15,78 +16,19 @@ from osler.nn.folders import seeded
 from osler.nn.mlm import MaskedLM, masked_loss
 from osler.nn.multihead import MultiHeadModel
 from osler.stages.finetune.batches import TaskBatch
-from osler.stages.finetune.config import Lora, TaskTeacher
-from osler.stages.finetune.mlm_task import NAME, MaskedText
+from osler.stages.finetune.config import MLM, Lora, TaskTeacher
+from osler.stages.finetune.mlm_task import MaskedText
 from osler.train.optim import count_layers, depths
 from osler.train.source import LossOutput
 
 Freeze = Literal["nothing", "embeddings", "encoder"] | int
 
 
-def freeze(encoder: PackedEncoder, what: Freeze) -> int:
-    """Freeze the embeddings, or these and so many first layers, or everything; how many parameters that are."""
-    known = depths(encoder)
-    layers = count_layers(known)
-    if isinstance(what, int) and not 0 <= what <= layers:
-        raise RecipeError(
-            f"freeze = {what}, but the encoder has {layers} layers of its own",
-            fix=f'Give a number up to {layers}, or "encoder" for all of it',
-        )
-    frozen = 0
-    for name, parameter in encoder.named_parameters():
-        if _chosen(known[name], what):
-            parameter.requires_grad_(False)
-            frozen += parameter.numel()
-    return frozen
-
-
-def _chosen(depth: float, what: Freeze) -> bool:
-    if what == "encoder":
-        return True
-    if what == "nothing":
-        return False
-    return depth < (0 if what == "embeddings" else what)
-
-
-def add_adapters(encoder: PackedEncoder, settings: Lora, seed: int) -> int:
-    """Put adapters beside the matrices of all numbered layers and freeze all else; how many parameters learn."""
-    peft: Any = require("peft", "peft")
-    targets = [
-        name
-        for name, part in encoder.model.named_modules()
-        if isinstance(part, nn.Linear) and any(piece.isdigit() for piece in name.split("."))
-    ]
-    if not targets:
-        raise RecipeError("the encoder has no numbered layers to adapt", fix="Leave lora out")
-    config = peft.LoraConfig(
-        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=targets, bias="none"
-    )
-    with seeded(seed, "lora"):
-        peft.inject_adapter_in_model(config, encoder.model)
-    for name, parameter in encoder.named_parameters():
-        parameter.requires_grad_("lora_" in name)
-    encoder.model.train(encoder.training)
-    return sum(parameter.numel() for parameter in encoder.parameters() if parameter.requires_grad)
-
-
-def merge_adapters(encoder: PackedEncoder) -> None:
-    """Add every adapter to the weights beside it and take it away: the encoder is an ordinary one again."""
-    tuners: Any = require("peft.tuners.tuners_utils", "peft")
-    for name, part in list(encoder.model.named_modules()):
-        if isinstance(part, tuners.BaseTunerLayer):
-            adapter: Any = part
-            adapter.merge()
-            owner, _, last = name.rpartition(".")
-            setattr(encoder.model.get_submodule(owner), last, adapter.get_base_layer())
-    if hasattr(encoder.model, "peft_config"):
-        del encoder.model.peft_config
-    encoder.requires_grad_(True)
-
-
 class MultiTask(nn.Module):
-    """(1 - weight) of the loss by gold labels and weight of the loss by soft ones; by gold alone without a teacher.
+    """The loss of a batch of any task.
 
-    `language` is a masked language model around the very encoder of `model`, for the batches of raw text.
+    With a teacher it is `weight` times the loss on soft labels plus `1 - weight` times the loss on gold labels. `language` is a masked
+    language model on the encoder of `model`, for batches of raw text.
     """
 
     def __init__(
@@ -98,7 +40,7 @@ class MultiTask(nn.Module):
         self.language = language
 
     def forward(self, payload: TaskBatch | MaskedText) -> LossOutput:
-        """The loss of one micro-batch, summed over its labels, times its factor; the parts are logged as means."""
+        """Return the scaled loss, summed over labels, and the mean losses for the log."""
         if isinstance(payload, MaskedText):
             return self._masked(payload)
         name = payload.task or payload.head
@@ -112,7 +54,7 @@ class MultiTask(nn.Module):
             return LossOutput(_scaled(hard, payload.scale), {f"loss/{name}": hard.detach() / count})
         soft = soft_loss(head, logits, payload.soft, payload.targets, self.teacher.temperature)
         weight = self.teacher.weight
-        # With soft labels alone gold must not even bring in a loss that is not finite, so it is no factor of 0.
+        # With weight 1 the gold loss is left out, not multiplied by 0: it may be infinite.
         loss = soft if weight == 1.0 else (1.0 - weight) * hard + weight * soft
         parts = {"loss": loss, "hard": hard, "soft": soft}
         logs = {f"{part}/{name}": value.detach() / count for part, value in parts.items()}
@@ -122,8 +64,68 @@ class MultiTask(nn.Module):
         assert self.language is not None
         hidden = self.model.encoder(payload.batch).index_select(0, payload.positions)
         loss, count = masked_loss(self.language.padded_head(hidden), payload.targets)
-        return LossOutput(_scaled(loss, payload.scale), {f"loss/{NAME}": loss.detach() / count.clamp(min=1)})
+        return LossOutput(_scaled(loss, payload.scale), {f"loss/{MLM}": loss.detach() / count.clamp(min=1)})
 
 
 def _scaled(loss: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
     return loss if scale is None else loss * scale
+
+
+def freeze(encoder: PackedEncoder, what: Freeze) -> int:
+    """Freeze a part of the encoder; returns the number of frozen parameters."""
+    known = depths(encoder)
+    layers = count_layers(known)
+    if isinstance(what, int) and not 0 <= what <= layers:
+        raise RecipeError(
+            f"freeze = {what}, but the encoder has {layers} layers",
+            fix=f'Give a number up to {layers}, or "encoder" for all of it',
+        )
+    first_trained = what if isinstance(what, int) else 0
+    frozen = 0
+    for name, parameter in encoder.named_parameters():
+        if what == "encoder" or (what != "nothing" and known[name] < first_trained):
+            parameter.requires_grad_(False)
+            frozen += parameter.numel()
+    return frozen
+
+
+def train_only(model: MultiHeadModel, heads: Sequence[str]) -> None:
+    """Freeze everything but these heads."""
+    model.requires_grad_(False)
+    for name in heads:
+        model.head(name).requires_grad_(True)
+
+
+def add_adapters(encoder: PackedEncoder, settings: Lora, seed: int) -> int:
+    """Add LoRA adapters to the linear layers of all transformer layers and freeze the rest; returns the trainable parameters."""
+    peft: Any = require("peft", "peft")
+    targets = [
+        name
+        for name, part in encoder.model.named_modules()
+        if isinstance(part, nn.Linear) and any(step.isdigit() for step in name.split("."))
+    ]
+    if not targets:
+        raise RecipeError("lora: the encoder has no numbered layers", fix="Remove lora")
+    config = peft.LoraConfig(
+        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=settings.dropout, target_modules=targets, bias="none"
+    )
+    with seeded(seed, "lora"):
+        peft.inject_adapter_in_model(config, encoder.model)
+    for name, parameter in encoder.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+    encoder.model.train(encoder.training)
+    return sum(parameter.numel() for parameter in encoder.parameters() if parameter.requires_grad)
+
+
+def merge_adapters(encoder: PackedEncoder) -> None:
+    """Merge every adapter into the weights it adapts, so that the encoder is a plain one again."""
+    tuners: Any = require("peft.tuners.tuners_utils", "peft")
+    for name, part in list(encoder.model.named_modules()):
+        if isinstance(part, tuners.BaseTunerLayer):
+            adapter: Any = part
+            adapter.merge()
+            owner, _, last = name.rpartition(".")
+            setattr(encoder.model.get_submodule(owner), last, adapter.get_base_layer())
+    if hasattr(encoder.model, "peft_config"):
+        del encoder.model.peft_config
+    encoder.requires_grad_(True)

@@ -1,13 +1,12 @@
-"""Teach one encoder one task or many, and write encoder and heads as one bundle."""
+"""Fine-tune one encoder on one or more tasks, and write encoder and heads as one bundle."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from torch import nn
 
 from osler.artifacts.bundle import Bundle, BundleSpec
@@ -16,281 +15,277 @@ from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress, training_status
 from osler.core.errors import RecipeError
-from osler.core.files import write_atomic
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token
-from osler.nn.encoder import PackedEncoder, fresh_encoder, load_encoder
+from osler.nn.encoder import fresh_encoder, load_encoder
 from osler.nn.folders import model_digest, resolve
 from osler.nn.mlm import MaskedLM
 from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
-from osler.stages.finetune.batches import Lane, TaskBatches, TaskInstances, balanced, share
-from osler.stages.finetune.config import FinetuneRecipe, LanguageModelTask
-from osler.stages.finetune.heads import check, extended, head_specs, hold_still, taught
-from osler.stages.finetune.mlm_task import NAME as MLM
-from osler.stages.finetune.mlm_task import TextLane, language_model, read_text, sequences_a_batch
-from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters
+from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
+from osler.stages.finetune.config import MLM, FinetuneRecipe
+from osler.stages.finetune.heads import check, head_specs
+from osler.stages.finetune.mlm_task import language_model, text_stream
+from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
 from osler.stages.finetune.report import bundle_card, choices
-from osler.stages.finetune.teacher import soft_labels, teacher_digest
-from osler.tasks.instances.base import Builder, Instance, make_builder
+from osler.stages.finetune.teacher import with_soft_labels
+from osler.tasks.card import Protocol, TaskCard
+from osler.tasks.instances.base import Instance, make_builder
 from osler.tasks.leakage import HeldOut, without_leaks
+from osler.tasks.scoring import score
 from osler.text.document import Record
 from osler.train.loop import StepReport, train
-from osler.train.source import EpochSource
 from osler.train.stats import BestOf
 
 log = get_logger("osler.finetune")
 
 
 def plan(recipe: FinetuneRecipe, out: Path) -> list[str]:
-    """What `run` will do, for a person."""
+    """Describe what `run` will do."""
     names = ", ".join(path.name for path in recipe.tasks)
-    weights = " with its weights thrown away" if recipe.reinitialise else ""
+    weights = " without its weights" if recipe.reinitialise else ""
     mixed = len(recipe.tasks) + len(recipe.rehearse) > 1 or recipe.mlm is not None
-    turns = f", mixed {recipe.mixing.order}" if mixed else ""
+    mixing = f", mixed {recipe.mixing.order}" if mixed else ""
     windows = "the bundle's windows" if recipe.add_to else f"windows of {recipe.max_length} tokens"
     verb = f"add to {recipe.add_to}:" if recipe.add_to else f"fine-tune {recipe.model}{weights} on"
-    return [
-        f"{verb} {names}{turns}",
-        f"{recipe.epochs} epochs, batches of {recipe.batch_size}, {windows}, "
-        f"peak rate {recipe.train.lr:g}, seed {recipe.train.seed}; the best epoch on dev is kept, "
-        "the last one under a protocol that trains on dev",
-        *choices(recipe),
-        *_several(recipe),
-        *_teaching(recipe),
-        f"write the bundle to {out}",
-    ]
-
-
-def _several(recipe: FinetuneRecipe) -> list[str]:
     lines = [
-        f"one head {head} for {', '.join(members)}; none teaches that another's types are absent"
-        for head, members in recipe.joint.items()
+        f"{verb} {names}{mixing}",
+        f"{recipe.epochs} epochs, batches of {recipe.batch_size}, {windows}, peak learning rate {recipe.train.lr:g}, "
+        f"seed {recipe.train.seed}; keep the best epoch on dev, or the last one if the protocol trains on dev",
+        *choices(recipe),
     ]
+    lines += [f"one joint head {head} for {', '.join(members)}" for head, members in recipe.joint.items()]
     if recipe.mlm:
-        lines.append(f"the text of {recipe.mlm.corpus} as one more task, {recipe.mlm.rate:.0%} of it masked")
+        lines.append(f"masked language modelling on {recipe.mlm.corpus}, {recipe.mlm.rate:.0%} masked")
     if recipe.rehearse:
-        lines.append(f"rehearse {', '.join(path.name for path in recipe.rehearse)}; encoder and old heads learn on")
+        lines.append(f"rehearse {', '.join(path.name for path in recipe.rehearse)}; encoder and old heads are trained")
     elif recipe.add_to:
         lines.append("the encoder and the heads of the bundle stay as they are")
-    return lines
-
-
-def _teaching(recipe: FinetuneRecipe) -> list[str]:
-    teacher = recipe.teacher
-    if teacher is None:
-        return []
-    return [
-        f"{teacher.weight:.0%} of the loss by the soft labels of {teacher.bundle} at temperature {teacher.temperature:g}"
-    ]
+    if recipe.teacher:
+        lines.append(
+            f"{recipe.teacher.weight:.0%} of the loss on soft labels of {recipe.teacher.bundle} "
+            f"at temperature {recipe.teacher.temperature:g}"
+        )
+    return [*lines, f"write the bundle to {out}"]
 
 
 def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the bundle artifact."""
-    old = {"bundle": Artifact.open(recipe.add_to, kind="bundle")} if recipe.add_to else {}
+    parents: dict[str, str | Artifact] = {}
+    if recipe.add_to:
+        parents["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
     folder = resolve(recipe.model)
     tasks = [TaskFolder.open(path) for path in recipe.tasks]
     rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
     check(recipe, tasks, rehearsed)
-    parents: dict[str, str | Artifact] = {"model": model_digest(folder)}
+    parents["model"] = model_digest(folder)
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
     parents |= {f"rehearsed:{task.card.name}": task.artifact for task in rehearsed}
-    later = [Artifact.open(path, kind="task") for path in recipe.keep_out]
-    parents |= {f"kept-out:{number}": artifact for number, artifact in enumerate(later)}
-    parents |= old
+    for number, path in enumerate(recipe.keep_out):
+        parents[f"kept-out:{number}"] = Artifact.open(path, kind="task")
     if recipe.mlm:
         parents["mlm"] = Artifact.open(recipe.mlm.corpus, kind="corpus")
     if recipe.teacher:
-        parents["teacher"] = teacher_digest(recipe.teacher)
+        parents["teacher"] = Bundle.digest(recipe.teacher.bundle)
 
     def build(work: Workspace) -> None:
         if not work.training_is_finished():
-            _Finetuning(recipe, folder, tasks, rehearsed).run(work)
+            _finetune(recipe, folder, prepare(recipe, folder, tasks, rehearsed), work)
 
     return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
 
-class _Finetuning:
-    def __init__(
-        self, recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskFolder], rehearsed: Sequence[TaskFolder] = ()
-    ) -> None:
-        self.recipe = recipe
-        self.folder = folder
-        encoder, self.language = self._encoder()
-        heads = head_specs(recipe, [task.card for task in tasks])
-        if recipe.add_to:
-            spec = extended(BundleSpec.load(recipe.add_to), heads)
-        else:
-            length = min(recipe.max_length, encoder.max_length)
-            # The same share of the window where the encoder takes less than the recipe says.
-            spec = BundleSpec(max_length=length, overlap=recipe.overlap * length // recipe.max_length, heads=heads)
-        self.bundle = Bundle(MultiHeadModel(encoder), Tokenizer.open(folder), spec)
-        if recipe.add_to:
-            self.bundle.model.load_heads(recipe.add_to)
-        for name in heads:
-            builder = self.bundle.builders[name]
-            self.bundle.model.add_head(
-                name,
-                builder.head,
-                len(builder.outputs),
-                seed=recipe.train.seed,
-                labels=builder.outputs,
-                dropout=own_dropout(encoder.config, builder.head) if recipe.dropout is None else recipe.dropout,
-            )
-        if recipe.add_to and not rehearsed:
-            hold_still(self.bundle.model, list(heads))
-        tasks = [*rehearsed, *tasks]
-        self.tasks = {task.card.name: task for task in tasks}
-        self.taught = taught(spec)
-        self.train_data: dict[str, TaskInstances] = {}
-        self.dev: dict[str, list[Record]] = {}
-        self._dev_instances: dict[str, list[Instance]] = {}
-        # No text that any task is chosen or tested by may teach another one.
-        splits = {
-            name: task.card.protocol_named(self.taught[name].protocol).train_on for name, task in self.tasks.items()
+@dataclass(frozen=True)
+class DevSet:
+    """The dev split of a task, and how it is scored."""
+
+    card: TaskCard
+    protocol: Protocol
+    head: str
+    records: list[Record]
+    instances: list[Instance]
+
+
+@dataclass(frozen=True)
+class FinetuneData:
+    """Everything training needs: the untrained bundle, batches and dev sets."""
+
+    bundle: Bundle
+    language: MaskedLM | None
+    """Masked language model on the bundle's encoder, for raw text."""
+    instances: dict[str, TaskInstances]
+    batches: TaskBatches
+    dev: dict[str, DevSet]
+    documents: dict[str, int]
+    """Training documents by task."""
+    leaked: dict[str, int]
+    """Training documents removed because a task holds them out."""
+
+
+def prepare(
+    recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskFolder], rehearsed: Sequence[TaskFolder] = ()
+) -> FinetuneData:
+    """Load encoder and heads, read the tasks without leaks, and make the batches."""
+    bundle, language = _load_model(recipe, folder, [task.card for task in tasks])
+    tasks = [*rehearsed, *tasks]
+    records = _read_records(recipe, bundle.spec, tasks)
+    instances = {task.card.name: _instances(recipe, bundle, task.card, records.train) for task in tasks}
+    dev = {task.card.name: _dev_set(bundle, task) for task in tasks if "dev" not in records.splits[task.card.name]}
+    if recipe.teacher:
+        instances = with_soft_labels(recipe, bundle, instances, records.train)
+    streams: dict[str, TaskStream] = {
+        name: InstanceStream(name, data, recipe, bundle.model) for name, data in instances.items()
+    }
+    documents = {name: len(found) for name, found in records.train.items()}
+    leaked = dict(records.leaked)
+    if recipe.mlm:
+        raw = text_stream(recipe, bundle, streams, records.held_out)
+        streams[MLM], documents[MLM], leaked[MLM] = raw, raw.text.documents, raw.text.leaked
+    return FinetuneData(bundle, language, instances, TaskBatches(recipe, streams), dev, documents, leaked)
+
+
+def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard]) -> tuple[Bundle, MaskedLM | None]:
+    """Load the encoder, add new heads (and the old ones of `add_to`), and freeze what is not trained."""
+    seed = recipe.train.seed
+    language: MaskedLM | None = None
+    if recipe.mlm:
+        encoder, language = language_model(folder, seed=seed, reinitialise=recipe.reinitialise)
+    else:
+        encoder = fresh_encoder(folder, seed=seed) if recipe.reinitialise else load_encoder(folder)
+    if recipe.lora:
+        log.event("finetune.adapters", parameters=add_adapters(encoder, recipe.lora, seed))
+    if recipe.freeze != "nothing":
+        log.event("finetune.frozen", parameters=freeze(encoder, recipe.freeze))
+    heads = head_specs(recipe, cards)
+    if recipe.add_to:
+        old = BundleSpec.load(recipe.add_to)
+        spec = old.model_copy(update={"heads": {**old.heads, **heads}})
+    else:
+        length = min(recipe.max_length, encoder.max_length)
+        # An encoder with shorter windows overlaps them by the same fraction.
+        spec = BundleSpec(max_length=length, overlap=recipe.overlap * length // recipe.max_length, heads=heads)
+    bundle = Bundle(MultiHeadModel(encoder), Tokenizer.open(folder), spec)
+    if recipe.add_to:
+        bundle.model.load_heads(recipe.add_to)
+    for name in heads:
+        builder = bundle.builders[name]
+        dropout = own_dropout(encoder.config, builder.head) if recipe.dropout is None else recipe.dropout
+        labels = builder.outputs
+        bundle.model.add_head(name, builder.head, len(labels), seed=seed, labels=labels, dropout=dropout)
+    if recipe.add_to and not recipe.rehearse:
+        train_only(bundle.model, list(heads))
+    return bundle, language
+
+
+@dataclass(frozen=True)
+class _TrainingRecords:
+    splits: dict[str, tuple[str, ...]]
+    """Splits that each task trains on."""
+    train: dict[str, list[Record]]
+    held_out: HeldOut
+    leaked: dict[str, int]
+
+
+def _read_records(recipe: FinetuneRecipe, spec: BundleSpec, tasks: Sequence[TaskFolder]) -> _TrainingRecords:
+    """Read training records, without documents that any task holds out for dev or test."""
+    splits = {task.card.name: task.card.protocol_named(spec.tasks[task.card.name].protocol).train_on for task in tasks}
+    held_out = HeldOut(
+        {
+            **{task.card.name: task.held_out(splits[task.card.name]) for task in tasks},
+            **{f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out},
         }
-        held_out = HeldOut(
-            {
-                **{name: task.held_out(splits[name]) for name, task in self.tasks.items()},
-                **{f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out},
-            }
-        )
-        train_records, self.leaked = without_leaks(
-            {name: [r for split in splits[name] for r in task.read(split)] for name, task in self.tasks.items()},
-            held_out,
-        )
-        train_records = {
-            name: share(records, recipe.fraction, recipe.train.seed) for name, records in train_records.items()
-        }
-        self.trained_on = {name: len(records) for name, records in train_records.items()}
-        for task in tasks:
-            name = task.card.name
-            builder, partial = self._builder(task)
-            built = builder.build(train_records[name], gold=True)
-            if not built.instances:
-                raise RecipeError(f"task {name} has no training instances", fix="Prepare it with more data")
-            weights = None
-            if recipe.class_weights == "balanced":
-                weights = balanced(built.instances, len(builder.outputs))
-            self.train_data[name] = TaskInstances(
-                builder, built.instances, built.unexpressed, self.taught[name].head, partial, class_weights=weights
-            )
-            # A protocol that trains on dev leaves nothing to choose by: such a head keeps its last epoch.
-            if "dev" not in splits[name]:
-                self.dev[name] = task.read("dev")
-        self.soft: dict[str, list[np.ndarray]] = {}
-        if recipe.teacher:
-            self.soft = soft_labels(recipe, recipe.teacher, self.bundle, self.train_data, train_records)
+    )
+    records = {task.card.name: [r for split in splits[task.card.name] for r in task.read(split)] for task in tasks}
+    kept, leaked = without_leaks(records, held_out)
+    train = {name: share(found, recipe.fraction, recipe.train.seed) for name, found in kept.items()}
+    return _TrainingRecords(splits, train, held_out, leaked)
 
-        self.lanes: dict[str, Lane] = {}
-        if recipe.mlm:
-            self.lanes[MLM] = self._raw_text(recipe.mlm, held_out)
 
-    def run(self, work: Workspace) -> None:
-        batches = TaskBatches(self.recipe, self.bundle.model, self.train_data, self.soft, self.lanes)
-        source = batches.source()
-        turns = batches.turns()
-        len(source)  # goes through every epoch, so that all their counts are known
-        for epoch in range(self.recipe.epochs):
-            for name, count in batches.counts[epoch].items():
-                log.event("finetune.mixing", order=self.recipe.mixing.order, epoch=epoch + 1, task=name, batches=count)
-        config = self.recipe.train
-        if config.eval_every is None:
-            config = config.changed(eval_every=_per_epoch(source, self.recipe.epochs))
-        a_token = flops_per_token(self.bundle.model.encoder.config, length=self.bundle.spec.max_length)
-        with progress("finetune", config.steps or len(source)) as bar:
+def _instances(
+    recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: Mapping[str, Sequence[Record]]
+) -> TaskInstances:
+    spec = bundle.spec
+    head, protocol = spec.tasks[card.name]
+    builder, partial = bundle.builders[head], None
+    if spec.heads[head].members:  # a task of a joint head has only its own tags
+        joint_tags, options = builder.outputs, spec.heads[head].options
+        builder = make_builder(card, protocol, bundle.tokens, spec.max_length, spec.overlap, options)
+        partial = Partial.of(builder.outputs, joint_tags)
+    built = builder.build(records[card.name], gold=True)
+    if not built.instances:
+        raise RecipeError(f"task {card.name} has no training instances", fix="Prepare it with more data")
+    weights = balanced(built.instances, len(builder.outputs)) if recipe.class_weights == "balanced" else None
+    return TaskInstances(builder, built.instances, built.unexpressed, head, partial, weights)
 
-            def show(report: StepReport) -> None:
-                bar.update(completed=report.step, status=training_status(report.loss, report.tokens_per_second))
 
-            result = train(
-                MultiTask(self.bundle.model, self.recipe.teacher, self.language),
-                source,
-                config,
-                folder=work.path,
-                evaluate=self._evaluate if self.dev else None,
-                best=BestOf("mean") if self.dev else None,
-                flops_per_token=a_token,
-                on_step=show,
-            )
-        if not work.main:
-            return
-        if self.recipe.lora:
-            merge_adapters(self.bundle.model.encoder)
-        self.bundle.save(work.path, tokenizer_from=self.folder)
-        dev = {name: round(value, 6) for name, value in self._scores().items()}
-        unexpressed = {name: {k: v for k, v in task.unexpressed.items() if v} for name, task in self.train_data.items()}
-        trained = Counter(ref.task for step in range(result.step) for ref in source.step(step))
-        work.counts.update(
-            heads=len(self.bundle.spec.heads),
-            parameters=sum(p.numel() for p in self.bundle.model.parameters()),
-            steps=result.step,
-            tokens=result.tokens,
-            flops=result.tokens * a_token,
-            best_step=result.best_step if self.dev else result.step,
-            dev_mean=round(float(result.best_value), 6) if result.best_value is not None else None,
-            dev=dev,
-            trained_on=self.trained_on,
-            batches_an_epoch=turns,
-            batches_by_epoch=[batches.counts[epoch] for epoch in range(self.recipe.epochs)],
-            batches_trained={name: trained[name] for name in batches.lanes},
-            not_expressible=unexpressed,
-            leaked_removed=self.leaked,
-        )
-        write_atomic(work.path / "history.json", json.dumps(list(result.history), indent=1) + "\n")
-        write_atomic(work.path / "README.md", bundle_card(self.recipe, self.bundle.spec, work.counts))
-        work.finish_training()
+def _dev_set(bundle: Bundle, task: TaskFolder) -> DevSet:
+    head, protocol = bundle.spec.tasks[task.card.name]
+    records = task.read("dev")
+    instances = bundle.builders[head].build(records, gold=False).instances
+    return DevSet(task.card, task.card.protocol_named(protocol), head, records, instances)
 
-    def _encoder(self) -> tuple[PackedEncoder, MaskedLM | None]:
-        seed, fresh = self.recipe.train.seed, self.recipe.reinitialise
-        language: MaskedLM | None = None
-        if self.recipe.mlm:
-            encoder, language = language_model(self.folder, seed=seed, reinitialise=fresh)
-        else:
-            encoder = fresh_encoder(self.folder, seed=seed) if fresh else load_encoder(self.folder)
-        if self.recipe.lora:
-            log.event("finetune.adapters", parameters=add_adapters(encoder, self.recipe.lora, seed))
-        if self.recipe.freeze != "nothing":
-            log.event("finetune.frozen", parameters=freeze(encoder, self.recipe.freeze))
-        return encoder, language
 
-    def _builder(self, task: TaskFolder) -> tuple[Builder, Partial | None]:
-        """What makes a task's instances; of a head with several tasks, also which of its types the task annotates."""
-        head, protocol = self.taught[task.card.name]
-        shared, spec = self.bundle.builders[head], self.bundle.spec
-        if not spec.heads[head].members:
-            return shared, None
-        own = make_builder(
-            task.card, protocol, self.bundle.tokens, spec.max_length, spec.overlap, spec.heads[head].options
-        )
-        return own, Partial.of(own.outputs, shared.outputs)
+def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
+    """Dev score of every task that does not train on dev; for a joint head, on the task's own entity types."""
+    scores = {}
+    for name, data in dev.items():
+        predicted = bundle.predict(data.head, data.records, task=data.card, instances=data.instances)
+        scores[name] = score(data.card, data.protocol, data.records, predicted, main_only=True).main
+    return scores
 
-    def _raw_text(self, settings: LanguageModelTask, held_out: HeldOut) -> TextLane:
-        length, tokens = self.bundle.spec.max_length, self.bundle.tokens
-        turns = TaskBatches(self.recipe, self.bundle.model, self.train_data)
-        count = settings.batches or max(len(lane.cut(0)) for lane in turns.lanes.values())
-        wanted = self.recipe.epochs * count * sequences_a_batch(self.recipe, length)
-        text = read_text(settings, tokens, length, held_out, self.recipe.train.seed, wanted)
-        self.leaked[MLM] = text.leaked
-        self.trained_on[MLM] = text.documents
-        types = getattr(self.bundle.model.encoder.config, "type_vocab_size", 1) > 1
-        return TextLane(self.recipe, text, tokens, length, count, types=types)
 
-    def _scores(self) -> dict[str, float]:
-        """The dev score of every task that has dev left; of a head with several tasks, by the types of each."""
-        scores = {}
-        for name, gold in self.dev.items():
-            head, protocol = self.taught[name]
-            if name not in self._dev_instances:
-                self._dev_instances[name] = self.bundle.instances(head, gold)
-            card, instances = self.tasks[name].card, self._dev_instances[name]
-            scores[name] = self.bundle.evaluate(head, gold, card, protocol, instances, main_only=True).main
-        return scores
+def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Workspace) -> None:
+    bundle, batches, dev = data.bundle, data.batches, data.dev
+    source = batches.source()
+    total_steps = len(source)  # reads every epoch, so that all counts are known
+    epochs = [batches.counts[epoch] for epoch in range(recipe.epochs)]
+    for number, counts in enumerate(epochs, 1):
+        for name, count in counts.items():
+            log.event("finetune.mixing", order=recipe.mixing.order, epoch=number, task=name, batches=count)
+    config = recipe.train
+    if config.eval_every is None:
+        config = config.changed(eval_every=max(1, total_steps // recipe.epochs))
+    token_flops = flops_per_token(bundle.model.encoder.config, length=bundle.spec.max_length)
 
-    def _evaluate(self, module: nn.Module, step: int) -> Mapping[str, float]:
-        scores = self._scores()
+    def evaluate(module: nn.Module, step: int) -> Mapping[str, float]:
+        scores = dev_scores(bundle, dev)
         return {**scores, "mean": sum(scores.values()) / len(scores)}
 
+    with progress("finetune", config.steps or total_steps) as bar:
 
-def _per_epoch(source: EpochSource, epochs: int) -> int:
-    """Evaluate about once an epoch."""
-    return max(1, len(source) // epochs)
+        def show(report: StepReport) -> None:
+            bar.update(completed=report.step, status=training_status(report.loss, report.tokens_per_second))
+
+        result = train(
+            MultiTask(bundle.model, recipe.teacher, data.language),
+            source,
+            config,
+            folder=work.path,
+            evaluate=evaluate if dev else None,
+            best=BestOf("mean") if dev else None,
+            flops_per_token=token_flops,
+            on_step=show,
+        )
+    if not work.main:
+        return
+    if recipe.lora:
+        merge_adapters(bundle.model.encoder)
+    trained = Counter(ref.task for step in range(result.step) for ref in source.step(step))
+    work.counts.update(
+        heads=len(bundle.spec.heads),
+        parameters=sum(p.numel() for p in bundle.model.parameters()),
+        steps=result.step,
+        tokens=result.tokens,
+        flops=result.tokens * token_flops,
+        best_step=result.best_step if dev else result.step,
+        dev_mean=round(float(result.best_value), 6) if result.best_value is not None else None,
+        dev={name: round(value, 6) for name, value in dev_scores(bundle, dev).items()},
+        trained_on=data.documents,
+        batches_an_epoch=epochs[0],
+        batches_by_epoch=epochs,
+        batches_trained={name: trained[name] for name in batches.streams},
+        not_expressible={name: {k: v for k, v in t.unexpressed.items() if v} for name, t in data.instances.items()},
+        leaked_removed=data.leaked,
+    )
+    card = bundle_card(recipe, bundle.spec, work.counts)
+    bundle.save(work.path, tokenizer_from=folder, history=result.history, card=card)
+    work.finish_training()

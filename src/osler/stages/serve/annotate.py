@@ -1,4 +1,4 @@
-"""Annotate files: raw text in; entities, relations and labels with offsets and scores out."""
+"""Annotate text files with entities, relations and labels."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from osler.text.document import Document, check_text
 
 
 class AnnotateRecipe(Recipe):
-    """Which texts, with which bundle, written how."""
+    """Annotate files with a bundle."""
 
     files: tuple[Path, ...] = runtime(min_length=1)
-    """Text files (one document each), JSON Lines files (one document a line), or folders of them."""
+    """Text files (one document each), JSON Lines files (one document per line), or folders of them."""
     bundle: Path = runtime()
     heads: tuple[str, ...] = ()
-    """The heads to use; without any named, all that read documents."""
+    """Heads to use; by default all that read documents."""
     language: str | None = None
-    """Use only heads taught in this language: a bundle may hold an English and a Spanish head for the same thing."""
+    """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
     format: Literal["jsonl", "brat"] = "jsonl"
     batch: int = runtime(64, ge=1)
-    """Documents read at once."""
+    """Documents per batch."""
     device: str = runtime("auto")
     min_score: float = Field(0.0, ge=0.0, le=1.0)
     """Leave out entities and relations with a lower score."""
@@ -43,8 +43,72 @@ class AnnotateRecipe(Recipe):
 _LINES = (".jsonl", ".ndjson")
 
 
+def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
+    """Describe what will be done."""
+    files = input_files(recipe.files)
+    return [
+        f"annotate {len(files)} file(s) with {recipe.bundle}",
+        f"write {recipe.format} to {out if out else 'standard output'}",
+    ]
+
+
+def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
+    """Make a folder of annotations: `annotations.jsonl`, or pairs of brat files."""
+    bundle = Artifact.open(recipe.bundle, kind="bundle")
+    parents: dict[str, str | Artifact] = {"bundle": bundle, "files": fingerprint(input_files(recipe.files))}
+
+    def build(work: Workspace) -> None:
+        found: Counter[str] = Counter()
+
+        def counted() -> Iterator[Document]:
+            for document in _annotated(recipe):
+                found.update(documents=1, entities=len(document.spans), relations=len(document.relations))
+                yield document
+
+        target = work.path / ("annotations.jsonl" if recipe.format == "jsonl" else "brat")
+        remove_tree(target)  # from an interrupted run
+        loss = get_format(recipe.format).write(counted(), target)
+        work.counts.update(found)
+        if loss:
+            write_json(work.path / "loss.json", dict(loss.counts))
+
+    return produce(out, kind="annotations", recipe=recipe, parents=parents, build=build, force=force)
+
+
+def stream(recipe: AnnotateRecipe, target: TextIO) -> int:
+    """Write one JSON object per document as soon as its batch is done; returns the number of documents."""
+    count = 0
+    for document in _annotated(recipe):
+        target.write(json.dumps(as_json(document), ensure_ascii=False) + "\n")
+        count += 1
+    return count
+
+
+def _annotated(recipe: AnnotateRecipe) -> Iterator[Document]:
+    bundle = Bundle.load(recipe.bundle, recipe.device)
+    heads = bundle.spec.document_heads(recipe.heads, recipe.language)
+    reader = _documents(input_files(recipe.files))
+    with progress("annotate") as bar:
+        while batch := list(islice(reader, recipe.batch)):
+            for document in bundle.annotate(batch, heads):
+                yield _above(recipe.min_score, document)
+            bar.advance(len(batch))
+
+
+def _above(min_score: float, document: Document) -> Document:
+    """Drop spans and relations with a low score, and relations of dropped spans."""
+    spans = tuple(span for span in document.spans if (span.score or 1.0) >= min_score)
+    kept = {span.id for span in spans}
+    relations = tuple(
+        relation
+        for relation in document.relations
+        if (relation.score or 1.0) >= min_score and {relation.head, relation.tail} <= kept
+    )
+    return document.with_(spans=spans, relations=relations)
+
+
 def input_files(paths: Sequence[Path]) -> list[Path]:
-    """The files behind what was named: folders give their text and JSON Lines files, sorted."""
+    """List the files to read; a folder gives its text and JSON Lines files, sorted."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -59,88 +123,20 @@ def input_files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def documents(files: Sequence[Path]) -> Iterator[Document]:
-    """Read the documents one by one."""
+def _documents(files: Sequence[Path]) -> Iterator[Document]:
     for path in files:
-        if path.suffix in _LINES:
-            for record in get_format("jsonl").read(path):
-                if not isinstance(record, Document):
-                    raise InputError(
-                        "a pair of texts cannot be annotated", where=path, fix="Give documents with a text field"
-                    )
-                yield record
-        else:
-            yield Document(path.stem, _text(path), meta={"file": path.name})
-
-
-def _text(path: Path) -> str:
-    data = path.read_bytes()
-    try:
-        return check_text(data.decode("utf-8"), where=str(path))
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 at byte {error.start}", where=path, fix="Convert the file to UTF-8") from None
-
-
-def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
-    """What will be done, for a person."""
-    files = input_files(recipe.files)
-    return [
-        f"annotate {len(files)} file(s) with {recipe.bundle}",
-        f"write {recipe.format} to {out if out else 'standard output'}",
-    ]
-
-
-def stream(recipe: AnnotateRecipe, target: TextIO) -> int:
-    """Annotate and write one JSON object a line as soon as a batch is done; returns the number of documents."""
-    count = 0
-    for document in _annotated(recipe):
-        target.write(json.dumps(as_json(document), ensure_ascii=False) + "\n")
-        count += 1
-    return count
-
-
-def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make a folder of annotations: `annotations.jsonl`, or brat's pairs of files."""
-    bundle = Artifact.open(recipe.bundle, kind="bundle")
-    parents: dict[str, str | Artifact] = {"bundle": bundle, "files": fingerprint(input_files(recipe.files))}
-
-    def build(work: Workspace) -> None:
-        found: Counter[str] = Counter()
-
-        def counted() -> Iterator[Document]:
-            for document in _annotated(recipe):
-                found.update(documents=1, entities=len(document.spans), relations=len(document.relations))
-                yield document
-
-        target = work.path / ("annotations.jsonl" if recipe.format == "jsonl" else "brat")
-        remove_tree(target)  # what an interrupted run began
-        loss = get_format(recipe.format).write(counted(), target)
-        work.counts.update(found)
-        if loss:
-            write_json(work.path / "loss.json", dict(loss.counts))
-
-    return produce(out, kind="annotations", recipe=recipe, parents=parents, build=build, force=force)
-
-
-def _annotated(recipe: AnnotateRecipe) -> Iterator[Document]:
-    bundle = Bundle.load(recipe.bundle, recipe.device)
-    files = input_files(recipe.files)
-    heads = bundle.document_heads(recipe.heads, recipe.language)
-    with progress("annotate") as bar:
-        reader = documents(files)
-        while batch := list(islice(reader, recipe.batch)):
-            for document in bundle.annotate(batch, heads):
-                yield _scored(document, recipe.min_score)
-            bar.advance(len(batch))
-
-
-def _scored(document: Document, least: float) -> Document:
-    """Drop what scores too low, and the relations of what was dropped."""
-    spans = tuple(span for span in document.spans if (span.score or 1.0) >= least)
-    kept = {span.id for span in spans}
-    relations = tuple(
-        relation
-        for relation in document.relations
-        if (relation.score or 1.0) >= least and {relation.head, relation.tail} <= kept
-    )
-    return document.with_(spans=spans, relations=relations)
+        if path.suffix not in _LINES:
+            try:
+                text = check_text(path.read_bytes().decode("utf-8"), where=str(path))
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"not UTF-8 at byte {error.start}", where=path, fix="Convert the file to UTF-8"
+                ) from None
+            yield Document(path.stem, text, meta={"file": path.name})
+            continue
+        for record in get_format("jsonl").read(path):
+            if not isinstance(record, Document):
+                raise InputError(
+                    "a pair of texts cannot be annotated", where=path, fix="Give documents with a text field"
+                )
+            yield record

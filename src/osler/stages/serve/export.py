@@ -14,16 +14,16 @@ from osler.nn.export import to_hf
 
 
 class ExportRecipe(Recipe):
-    """Which head of which bundle, as what."""
+    """Export one head of a bundle."""
 
     bundle: Path = runtime()
     head: str | None = None
-    """The head to export; may be left out where the bundle has only one."""
+    """The head to export; not needed if the bundle has only one."""
     to: Literal["hf"] = "hf"
 
 
 def plan(recipe: ExportRecipe, out: Path) -> list[str]:
-    """What `run` will do, for a person."""
+    """Describe what `run` will do."""
     return [
         f"export {recipe.head or 'the only head'} of {recipe.bundle} as a stock Hugging Face model",
         f"write it to {out}",
@@ -44,7 +44,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
                 fix=f"Choose one with --head: {', '.join(names)}",
             )
         name = recipe.head or names[0]
-        bundle.head(name)
+        bundle.spec.head(name)
         labels = bundle.builders[name].outputs
         to_hf(bundle.model, name, labels, work.path)
         Tokenizer.open(recipe.bundle).copy_to(work.path)

@@ -1,8 +1,7 @@
-"""Validate a study recipe."""
+"""Validate a study recipe against its tasks, before the first run."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from osler.tasks.card import Kind
 from osler.tasks.instances.base import HeadOptions
 from osler.train.config import TrainConfig
 
+Columns = Mapping[str, Sequence[TaskFolder]]
 RUNTIME = frozenset(
     name
     for name, field in TrainConfig.model_fields.items()
@@ -22,8 +22,8 @@ RUNTIME = frozenset(
 """Training settings that change no result."""
 
 
-def check_names(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]]) -> None:
-    """Every name of a column or row must be one."""
+def check_names(recipe: StudyRecipe, columns: Columns) -> None:
+    """Reject names of models and columns that the study does not have."""
     if recipe.baseline is not None and recipe.baseline not in recipe.models:
         raise RecipeError(
             f"the baseline {recipe.baseline!r} is not among the models", fix=f"Models: {', '.join(recipe.models)}"
@@ -38,34 +38,34 @@ def check_names(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]]
         if name not in columns:
             close = nearest(name, columns)
             fix = f"Did you mean {close!r}?" if close else f"Columns: {', '.join(columns)}"
-            raise RecipeError(f"{field} names the column {name!r}, which the study has not", fix=fix)
+            raise RecipeError(f"{field} names the column {name!r}, which the study does not have", fix=fix)
         if field.endswith("refine.tasks") and len(columns[name]) > 1:
             raise RecipeError(
-                f"{field}: {name!r} is cross-validated, so a refinement on it would have read the tests of other folds",
-                fix="Refine on tasks with a test split of their own",
+                f"{field}: {name!r} is cross-validated, so a refinement would train on test documents of other folds",
+                fix="Refine on tasks with a single test split",
             )
 
 
-def check_modes(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]]) -> None:
-    """Runs of several tasks need several tasks, each with one training and one test part."""
-    several = [mode for mode in recipe.modes if mode != "single"]
-    if several and recipe.folds:
+def check_modes(recipe: StudyRecipe, columns: Columns) -> None:
+    """Joint runs need at least two tasks, each with a single test split."""
+    joint = [mode for mode in recipe.modes if mode != "single"]
+    if joint and recipe.folds:
         raise RecipeError(
-            f"modes: {several[0]} needs tasks with one test split, and {next(iter(recipe.folds))!r} is cross-validated",
-            fix="Give cross-validated columns a study of their own",
+            f"modes: {joint[0]} needs tasks with one test split, but {next(iter(recipe.folds))!r} is cross-validated",
+            fix="Put cross-validated columns into a study of their own",
         )
-    if several and len(columns) < 2:
-        raise RecipeError(f"modes: {several[0]} needs at least two columns", fix="Add a task")
+    if joint and len(columns) < 2:
+        raise RecipeError(f"modes: {joint[0]} needs at least two columns", fix="Add a task")
 
 
-def check_grid(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]]) -> None:
-    """A grid tries what changes a result, and leaves dev to choose by."""
+def check_grid(recipe: StudyRecipe, columns: Columns) -> None:
+    """A grid must vary settings that change a result, and dev must be left to choose by."""
     for name in recipe.grid:
         section, _, last = name.rpartition(".")
         if name == "train.seed":
-            raise RecipeError("grid: 'train.seed' is no setting to choose", fix="Give seeds")
+            raise RecipeError("grid: 'train.seed' is not a setting to choose", fix="List seeds under `seeds`")
         if section == "train" and last in RUNTIME:
-            raise RecipeError(f"grid: {name!r} changes no result", fix="Leave it out")
+            raise RecipeError(f"grid: {name!r} changes no result", fix="Remove it")
     if not recipe.grid and recipe.choose == "settings":
         return
     for name, tasks in columns.items():
@@ -74,53 +74,54 @@ def check_grid(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]])
             if "dev" in task.card.protocol_named(protocol).train_on:
                 raise RecipeError(
                     f"{'grid' if recipe.grid else 'choose'}: {task.card.protocol_id(protocol)} trains on dev, "
-                    "so nothing is left to choose by",
-                    fix="Choose a protocol that keeps dev apart, or leave the choice out",
+                    "so there is no dev score to choose by",
+                    fix="Use a protocol that does not train on dev, or remove the grid",
                 )
 
 
 def check_settings(values: Mapping[str, Any], where: str) -> None:
-    """Fine-tuning has settings that a study gives every run itself; what a recipe says of them would be passed over in silence."""
+    """Reject fine-tuning settings that the study sets for every run: they would be ignored."""
     for name in ("model", "tasks", "keep_out", "add_to", "rehearse"):
         if name in values:
             raise RecipeError(
-                f"{name!r} is not for the settings of a study's runs",
+                f"{name!r} cannot be set for the runs of a study",
                 where=where,
-                fix="Name models as models.NAME.model and tasks as tasks, at the top of the recipe",
+                fix="Name models as models.NAME.model and tasks as `tasks`, at the top of the recipe",
             )
     train = values.get("train")
     if isinstance(train, Mapping) and "seed" in train:
-        raise RecipeError("'train.seed' is not for the settings of a study's runs", where=where, fix="Give seeds")
+        raise RecipeError(
+            "'train.seed' cannot be set for the runs of a study", where=where, fix="List seeds under `seeds`"
+        )
 
 
-def check_readings(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]], runs: Sequence[RunSpec]) -> None:
-    """A column whose heads are decoded in two ways would hold numbers that cannot be compared; the report refuses it, hours later."""
+def check_decoding(recipe: StudyRecipe, columns: Columns, runs: Sequence[RunSpec]) -> None:
+    """Every run of a column must decode in the same way: otherwise its scores cannot be compared."""
     seen: dict[str, str] = {}
     for spec in runs:
-        settings = json.loads(spec.settings)
-        chosen = {name: settings[name] for name in ("tagger", "decoding") if name in settings}
+        chosen = {name: spec.settings[name] for name in ("tagger", "decoding") if name in spec.settings}
         options = HeadOptions.model_validate(chosen)
         for name in () if spec.only_start else spec.columns:
             card = columns[name][0].card
             protocol = card.protocol_named(recipe.protocols.get(name))
-            read = options.read_otherwise(protocol.decoding) if card.kind is Kind.TAGGING else ""
-            if seen.setdefault(name, read) != read:
-                printed = [card.protocol_id(recipe.protocols.get(name), way) for way in (seen[name], read)]
+            suffix = options.read_otherwise(protocol.decoding) if card.kind is Kind.TAGGING else ""
+            if seen.setdefault(name, suffix) != suffix:
+                printed = [card.protocol_id(recipe.protocols.get(name), other) for other in (seen[name], suffix)]
                 raise RecipeError(
                     f"decoding: {name} would be scored under {printed[0]} and under {printed[1]}",
                     fix="Use one decoding for every run of a study",
                 )
 
 
-def check_twin(joint: Mapping[str, Any], alone: Mapping[str, Any]) -> None:
-    """Equal updates need runs whose updates can be counted by task, and a twin that learns its task and nothing else."""
+def check_matched(joint: Mapping[str, Any], alone: Mapping[str, Any]) -> None:
+    """Single-task baselines of matched length need steps that can be counted by task."""
     if any(settings.get("accumulate", 1) != 1 for settings in (joint, alone)):
         raise RecipeError(
-            "twins: with accumulate an update holds batches of several tasks, so the updates of one task cannot be counted",
-            fix="Leave accumulate out, or say twins = 'epochs'",
+            "twins: with accumulate a step holds batches of several tasks, so the steps of one task cannot be counted",
+            fix="Remove accumulate, or set twins = 'epochs'",
         )
     if alone.get("mlm"):
         raise RecipeError(
-            "twins: mlm is among the settings of runs on one task, so not all of their updates are of that task",
+            "twins: mlm is among the settings of single-task runs, so not all of their steps train the task",
             fix="Move it to mode_settings.together or mode_settings.pairs",
         )

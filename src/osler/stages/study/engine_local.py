@@ -1,4 +1,4 @@
-"""Runs in worker processes of this machine. A worker that is killed fails its run alone; another takes its place."""
+"""Runs in worker processes of this machine. If a worker is killed, only its run fails and a new worker takes its place."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from osler.artifacts.run import RunStatus
 from osler.core.console import console
 from osler.core.processes import with_modules
-from osler.stages.study.engines import Room, RunExecutor, RunJob, RunOutcome, RunSlot, attempt, failed, fits
+from osler.stages.study import runner
+from osler.stages.study.engines import Room, RunSlot, fits
+from osler.stages.study.runner import RunJob, Step
 
-_PATIENCE = 1.0
-_LAST_WISH = 20.0
-"""Seconds a run gets to write a checkpoint after Ctrl-C."""
+_POLL_SECONDS = 1.0
+_GRACE_SECONDS = 20.0
+"""Time a run has to write a checkpoint after Ctrl-C."""
+PRELOADED = ("osler.stages.finetune.run", "osler.stages.evaluate.run", "transformers.models.auto.modeling_auto")
+"""Slow modules that every worker needs, loaded once for all of them."""
 
 
 @dataclass
@@ -32,21 +37,19 @@ class _Worker:
 
 
 class LocalEngine:
-    """Workers that stay for many runs, each bound to its GPU; what they need is loaded once for all of them."""
+    """Workers that do many runs each, every one bound to its slot."""
 
-    def __init__(self, runner: RunExecutor, space: Room) -> None:
-        self._runner = runner
+    def __init__(self, space: Room) -> None:
         self._room = space
         self._workers: list[_Worker] = []
-        self._context = with_modules(runner.modules)
+        self._context = with_modules(PRELOADED)
 
     @property
     def at_once(self) -> int:
-        """The number of workers."""
         return self._room.workers
 
     def take(self, job: RunJob) -> bool:
-        """Give a job to a free worker at a place with room for it."""
+        """Give a job to a free worker in a slot with room for it."""
         busy = [worker for worker in self._workers if worker.job is not None]
         if len(busy) >= self._room.workers:
             return False
@@ -59,14 +62,14 @@ class LocalEngine:
         worker.pipe.send(worker.job)
         return True
 
-    def wait(self) -> Sequence[tuple[RunJob, RunOutcome]]:
-        """Outcomes of workers that sent one, or that are no more."""
+    def wait(self) -> Sequence[tuple[RunJob, RunStatus]]:
+        """The jobs of workers that sent a status or died."""
         busy = [worker for worker in self._workers if worker.job is not None]
         if not busy:
             return []
         handles: dict[Any, _Worker] = {worker.pipe: worker for worker in busy}
         handles |= {worker.process.sentinel: worker for worker in busy}
-        ended = {id(handles[handle]): handles[handle] for handle in wait(list(handles), timeout=_PATIENCE)}
+        ended = {id(handles[handle]): handles[handle] for handle in wait(list(handles), timeout=_POLL_SECONDS)}
         return [found for worker in ended.values() if (found := self._outcome(worker)) is not None]
 
     def close(self) -> None:
@@ -75,34 +78,34 @@ class LocalEngine:
             if worker.job is not None:
                 _signal(worker, signal.SIGTERM)
             worker.pipe.close()
-        deadline = time.monotonic() + _LAST_WISH
+        deadline = time.monotonic() + _GRACE_SECONDS
         for worker in self._workers:
             worker.process.join(max(0.0, deadline - time.monotonic()))
             _signal(worker, signal.SIGKILL)
             worker.process.join()
         self._workers = []
 
-    def _outcome(self, worker: _Worker) -> tuple[RunJob, RunOutcome] | None:
+    def _outcome(self, worker: _Worker) -> tuple[RunJob, RunStatus] | None:
         job = worker.job
         assert job is not None
         try:
-            outcome: RunOutcome | None = worker.pipe.recv() if worker.pipe.poll() else None
+            status: RunStatus | None = worker.pipe.recv() if worker.pipe.poll() else None
         except (EOFError, OSError):
-            outcome = None
-        if outcome is None:
+            status = None
+        if status is None:
             if worker.process.is_alive() and not worker.pipe.poll():
                 return None
             worker.process.join()
-            outcome = failed(job, _death(worker.process.exitcode))
-            # What the run itself started (torchrun) must not go on without it.
+            status = runner.record_failure(job, _death(worker.process.exitcode))
+            # Processes that the run started (torchrun) must not outlive it.
             _signal(worker, signal.SIGKILL)
             worker.pipe.close()
             self._workers.remove(worker)
         worker.job = None
-        return job, outcome
+        return job, status
 
     def _place(self, job: RunJob, busy: Sequence[_Worker]) -> int | None:
-        """The place with the least on it where the job fits."""
+        """The slot with the fewest runs where the job fits."""
         used = [0] * len(self._room.places)
         held = [0] * len(self._room.places)
         for worker in busy:
@@ -116,14 +119,15 @@ class LocalEngine:
         return None
 
     def _hire(self, place: int) -> _Worker:
-        # One worker a place may idle there; others must not pile up.
+        # Idle workers make way for a worker in another slot.
         for idle in [worker for worker in self._workers if worker.job is None]:
             if len(self._workers) >= self._room.workers:
                 idle.pipe.close()
-                idle.process.join(_LAST_WISH)
+                idle.process.join(_GRACE_SECONDS)
                 self._workers.remove(idle)
         ours, theirs = self._context.Pipe()
-        arguments = (theirs, self._runner, self._room.places[place], self._room.threads, dict(os.environ))
+        steps = (runner.train, runner.score)
+        arguments = (theirs, steps, self._room.places[place], self._room.threads, dict(os.environ))
         process = self._context.Process(target=_work, args=arguments, daemon=False)  # type: ignore[attr-defined]
         process.start()
         theirs.close()
@@ -132,11 +136,13 @@ class LocalEngine:
         return worker
 
 
-def _work(pipe: Connection, runner: RunExecutor, place: RunSlot, threads: int, environment: Mapping[str, str]) -> None:
-    """A worker: take a job, do it, send what came of it, until the pipe is closed."""
+def _work(
+    pipe: Connection, steps: tuple[Step, Step], place: RunSlot, threads: int, environment: Mapping[str, str]
+) -> None:
+    """A worker: do jobs and send their status until the pipe is closed."""
     os.environ.clear()
     os.environ.update(environment)
-    # A process group of its own: Ctrl-C reaches it through the parent, once, and what it starts dies with it.
+    # Its own process group: Ctrl-C reaches it once, through the parent, and processes it starts die with it.
     os.setpgrp()
     _end_with_parent()
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -148,13 +154,13 @@ def _work(pipe: Connection, runner: RunExecutor, place: RunSlot, threads: int, e
     try:
         while True:
             job = pipe.recv()
-            pipe.send(attempt(job, runner))
+            pipe.send(runner.attempt(job, *steps))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         return
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed ends at once, and with it whatever it started: the run is continued by the next study."""
+    """End this worker and the processes it started as soon as its parent is killed; the next study resumes the run."""
     parent = multiprocessing.parent_process()
 
     def watch(sentinel: int) -> None:
@@ -166,7 +172,7 @@ def _end_with_parent() -> None:
 
 
 def _signal(worker: _Worker, number: int) -> None:
-    """Signal a worker's whole group; where it has not made one yet, the worker alone."""
+    """Signal a worker's process group, or the worker alone if it has not made its group yet."""
     pid = worker.process.pid
     if pid is None:
         return
@@ -175,7 +181,7 @@ def _signal(worker: _Worker, number: int) -> None:
             os.killpg(pid, number)
             return
     except ProcessLookupError:
-        # The leader is gone; its group may not be.
+        # The worker is gone; other processes of its group may not be.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
         return
@@ -186,6 +192,6 @@ def _signal(worker: _Worker, number: int) -> None:
 def _death(code: int | None) -> str:
     if code is not None and code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-        why = ", most likely for want of memory" if -code == signal.SIGKILL else ""
-        return f"its process was ended by {name}{why}"
-    return f"its process ended with code {code}"
+        why = ", most likely because memory ran out" if -code == signal.SIGKILL else ""
+        return f"its process was killed by {name}{why}"
+    return f"its process exited with code {code}"

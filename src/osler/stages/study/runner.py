@@ -1,182 +1,263 @@
-"""One run of a study: a fine-tuning and its evaluation."""
+"""Do one run of a study: check its settings, estimate its memory, fine-tune, score, and record how it went."""
 
 from __future__ import annotations
 
+import gc
 import json
+import math
 import os
 import subprocess
 import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from osler.artifacts.run import RunSpec
+from osler.artifacts.run import Run, RunSpec, RunStatus, holding, is_trained
+from osler.artifacts.task_folder import TaskFolder
+from osler.core.artifact import Artifact
 from osler.core.config import validate
 from osler.core.errors import OslerError, RecipeError
 from osler.core.files import write_atomic
-from osler.stages.study.engines import Facts, MatchedLength, RunJob
+from osler.stages.study.matched import MatchedLength
 
 if TYPE_CHECKING:
     from osler.stages.finetune.config import FinetuneRecipe
 
+# Modules that load torch are imported in functions: `osler study status` must not wait for them.
+
 _CONTEXT = 600 << 20
-"""Bytes of GPU memory a process takes before it does anything."""
+"""Bytes of GPU memory a process takes before it allocates anything."""
 
 
-class LocalRunner:
-    """Runs in the process it is called in; it has no state, so it can be sent to another."""
+@dataclass(frozen=True)
+class RunJob:
+    """What to do for one run: fine-tune it if that is not done, and score it if asked to."""
 
-    modules = ("osler.stages.finetune.run", "osler.stages.evaluate.run", "transformers.models.auto.modeling_auto")
+    spec: RunSpec
+    key: str
+    folder: Path
+    start: str
+    """The model to start from: the row's, or the bundle of a refinement."""
+    score: bool
+    cost: float = 0.0
+    memory: int = 0
+    """Bytes it is expected to need."""
+    threads: int | None = None
+    """CPU threads; None leaves them to the settings and to torch."""
+    processes: int = 1
+    """Processes of the run, started with torchrun if there are several."""
+    length: MatchedLength | None = None
+    """Single-task baseline: how long it trains, in place of its epochs."""
 
-    def identify(self, model: str) -> str:
-        """A digest of the weights, the shape and the vocabulary."""
-        from osler.nn.folders import model_digest, resolve
 
-        return model_digest(resolve(model))
+@dataclass(frozen=True)
+class DeviceUse:
+    """The device a run used, and its peak memory on a GPU."""
 
-    def check(self, spec: RunSpec, where: str) -> tuple[str, ...]:
-        """Refuse settings that fine-tuning would; returns the digests of a teacher and of a corpus that they name."""
-        from osler.artifacts.task_folder import TaskFolder
-        from osler.core.artifact import Artifact
-        from osler.stages.finetune.heads import check
+    device: str | None = None
+    peak_memory: int | None = None
 
-        recipe = _recipe(spec, spec.model, None, where)
+
+def identify(model: str) -> str:
+    """The digest of a model's weights, configuration and vocabulary."""
+    from osler.nn.folders import model_digest, resolve
+
+    return model_digest(resolve(model))
+
+
+def check(spec: RunSpec, where: str) -> tuple[str, ...]:
+    """Reject settings that fine-tuning would reject. Returns the digests of the teacher and the corpus that they name."""
+    from osler.stages.finetune.heads import check as check_finetuning
+
+    recipe = _recipe(spec, where)
+    try:
+        check_finetuning(recipe, [TaskFolder.open(path) for path in spec.tasks])
+    except RecipeError as error:
+        raise RecipeError(error.problem, where=error.where or where, fix=error.fix) from None
+    digests = [identify(str(recipe.teacher.bundle))] if recipe.teacher else []
+    if recipe.mlm:
+        digests.append(Artifact.open(recipe.mlm.corpus, kind="corpus").manifest.digest)
+    return tuple(digests)
+
+
+def memory(spec: RunSpec) -> int:
+    """Estimate the GPU memory of a run in bytes; 0 if nothing is known."""
+    from osler.nn.cost import memory_of
+    from osler.nn.folders import load_config, resolve
+
+    recipe = _recipe(spec, "settings")
+    folder = resolve(spec.model)
+    try:
+        parameters = sum(_parameters(path) for path in folder.glob("*.safetensors"))
+        needed = memory_of(
+            load_config(folder),
+            parameters=parameters,
+            optimiser_values=2 * parameters,
+            batch_tokens=recipe.batch_tokens,
+            masked=0.0,
+            half=recipe.train.precision != "fp32",
+        ).total
+    except (AttributeError, ValueError):
+        return 0  # an architecture whose configuration uses other names
+    return needed + _CONTEXT
+
+
+def train(job: RunJob) -> DeviceUse:
+    """Fine-tune into the run's bundle, with torchrun if the run has several processes."""
+    recipe = _recipe(job.spec, "the study's fine-tuning settings", job)
+    bundle = Run(job.spec, job.folder).bundle
+    if job.processes > 1:
+        _torchrun(recipe, bundle, job)
+        return DeviceUse()
+    import torch
+
+    from osler.stages.finetune import run as finetune
+
+    if _on_gpu():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        finetune.run(recipe, bundle)
+        return _device_use()
+    finally:
+        _free_gpu_memory()
+
+
+def score(job: RunJob) -> DeviceUse:
+    """Score the study's split once for every column."""
+    import torch
+
+    from osler.stages.evaluate import run as evaluate
+
+    run = Run(job.spec, job.folder)
+    if job.threads:
+        torch.set_num_threads(job.threads)
+    device = job.spec.runtime.get("device", "auto")
+    try:
+        for column, task in zip(job.spec.columns, job.spec.tasks, strict=True):
+            recipe = evaluate.EvaluateRecipe(bundle=run.bundle, task=task, split=job.spec.split, device=device)
+            evaluate.run(recipe, run.evaluation(column))
+        return _device_use()
+    finally:
+        _free_gpu_memory()
+
+
+Step = Callable[[RunJob], DeviceUse]
+
+
+def attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
+    """Do one job and record in its folder how it went. A failure is a status; an interrupt is raised.
+
+    Engines pass `train` and `score` of this module, also to other processes, so that a test can replace them.
+    """
+    with holding(job.folder):
+        before = RunStatus.read(job.folder)
+        trained = is_trained(job.folder)
+        if before.state == "done" and trained and (not job.score or Run(job.spec, job.folder).scored):
+            return before  # another study that shares the store did it meanwhile
+        job.spec.write(job.folder)
+        # Scoring a run that was trained before is not a new attempt.
+        attempts = before.attempts + (before.state != "done")
+        processes = before.processes if trained else job.processes
+        status = replace(before, state="running", reason=None, attempts=attempts, processes=processes)
+        status.write(job.folder)
+        started = time.monotonic()
+        use = DeviceUse()
         try:
-            check(recipe, [TaskFolder.open(path) for path in spec.tasks])
-        except RecipeError as error:
-            raise RecipeError(error.problem, where=error.where or where, fix=error.fix) from None
-        found = []
-        if recipe.teacher:
-            found.append(self.identify(str(recipe.teacher.bundle)))
-        if recipe.mlm:
-            found.append(Artifact.open(recipe.mlm.corpus, kind="corpus").manifest.digest)
-        return tuple(found)
-
-    def memory(self, spec: RunSpec) -> int:
-        """Weights, gradients and optimiser, 16 bytes a parameter, and what the layers keep of the largest batch."""
-        from osler.nn.cost import memory_of
-        from osler.nn.folders import load_config, resolve
-
-        recipe = _recipe(spec, spec.model, None, "settings")
-        folder = resolve(spec.model)
-        try:
-            parameters = sum(_parameters(path) for path in folder.glob("*.safetensors"))
-            needed = memory_of(
-                load_config(folder),
-                parameters=parameters,
-                optimiser_values=2 * parameters,
-                batch_tokens=recipe.batch_tokens,
-                masked=0.0,
-                half=recipe.train.precision != "fp32",
-            ).total
-        except (AttributeError, ValueError):
-            return 0  # an architecture whose shape is named otherwise
-        return needed + _CONTEXT
-
-    def train(self, job: RunJob) -> Facts:
-        """Fine-tune into folder/bundle, with torchrun where the run has several processes."""
-        recipe = _recipe(job.spec, job.start, job.threads, "the study's fine-tuning settings", job.updates)
-        if job.processes > 1:
-            _torchrun(recipe, job)
-            return Facts()
-        from osler.stages.finetune import run as finetune
-
-        _reset_peak()
-        try:
-            finetune.run(recipe, job.folder / "bundle")
-            return _facts()
-        finally:
-            _let_go()
-
-    def score(self, job: RunJob) -> Facts:
-        """Score the study's split once for every column."""
-        from osler.stages.evaluate import run as evaluate
-        from osler.stages.evaluate.run import EvaluateRecipe
-
-        device = json.loads(job.spec.runtime).get("device", "auto")
-        if job.threads:
-            import torch
-
-            torch.set_num_threads(job.threads)
-        try:
-            for column, task in zip(job.spec.columns, job.spec.tasks, strict=True):
-                recipe = EvaluateRecipe(bundle=job.folder / "bundle", task=task, split=job.spec.split, device=device)
-                evaluate.run(recipe, job.folder / "evaluation" / column)
-            return _facts()
-        finally:
-            _let_go()
+            use = train(job)
+            if job.score:
+                scored = score(job)
+                use = use if use.device else scored
+            status = replace(status, state="done")
+        except OslerError as error:
+            status = replace(status, state="failed", reason=error.problem)
+        except (KeyboardInterrupt, SystemExit):
+            replace(status, state="waiting").write(job.folder)
+            raise
+        except Exception as error:
+            status = replace(status, state="failed", reason=_safe_reason(error))
+        status = replace(
+            status,
+            seconds=round(before.seconds + time.monotonic() - started, 3),
+            device=use.device or before.device,
+            peak_memory=use.peak_memory or before.peak_memory,
+        )
+        status.write(job.folder)
+        return status
 
 
-def _recipe(
-    spec: RunSpec, model: str, threads: int | None, where: str, updates: MatchedLength | None = None
-) -> FinetuneRecipe:
+def record_failure(job: RunJob, reason: str) -> RunStatus:
+    """Record that the process of a job died."""
+    status = replace(RunStatus.read(job.folder), state="failed", reason=reason)
+    status.write(job.folder)
+    return status
+
+
+def _recipe(spec: RunSpec, where: str, job: RunJob | None = None) -> FinetuneRecipe:
+    """The fine-tuning recipe of a run; a job adds its threads, its start and its length."""
     from osler.stages.finetune.config import FinetuneRecipe
 
-    settings: dict[str, Any] = json.loads(spec.settings)
-    own = {"threads": threads} if threads else {}
-    train = {**own, **settings.pop("train", {}), **json.loads(spec.runtime), "seed": spec.seed}
-    if updates is not None:
-        # So many updates and no fewer: nothing else may end a twin.
-        train |= {"steps": updates.steps, "eval_every": updates.eval_every, "patience": None, "budget": None}
-    values = {**settings, "model": model, "tasks": list(spec.tasks), "keep_out": list(spec.kept_out), "train": train}
-    return validate(FinetuneRecipe, values, where=where)
+    settings = spec.settings.plain()
+    threads = {"threads": job.threads} if job and job.threads else {}
+    train: dict[str, Any] = {**threads, **settings.pop("train", {}), **spec.runtime, "seed": spec.seed}
+    if job and job.length:
+        # Exactly this many steps: nothing else may end a single-task baseline of matched length.
+        train |= {"steps": job.length.steps, "eval_every": job.length.eval_every, "patience": None, "budget": None}
+    values = {**settings, "model": job.start if job else spec.model, "tasks": list(spec.tasks)}
+    return validate(FinetuneRecipe, {**values, "keep_out": list(spec.kept_out), "train": train}, where=where)
 
 
-def _torchrun(recipe: FinetuneRecipe, job: RunJob) -> None:
-    """Fine-tune in several processes."""
+def _torchrun(recipe: FinetuneRecipe, bundle: Path, job: RunJob) -> None:
     path = job.folder / "finetune.toml"
     write_atomic(path, recipe.to_toml())
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(job.processes)]
-    command += ["-m", "osler", "finetune", "--recipe", str(path), "--out", str(job.folder / "bundle")]
+    command += ["-m", "osler", "finetune", "--recipe", str(path), "--out", str(bundle)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(job.threads or 1)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
-        # The command line's own last word is safe to repeat; anything else may quote a document.
-        said = [line.partition("error: ")[2] for line in done.stderr.splitlines() if line.startswith("error: ")]
-        raise OslerError(said[0] if said else f"torchrun ended with code {done.returncode}")
+        # Only osler's own error line is safe to repeat: anything else may quote a document.
+        errors = [line.partition("error: ")[2] for line in done.stderr.splitlines() if line.startswith("error: ")]
+        raise OslerError(errors[0] if errors else f"torchrun exited with code {done.returncode}")
 
 
 def _parameters(path: Path) -> int:
-    """How many numbers a safetensors file holds, by its header."""
+    """The number of parameters in a safetensors file, from its header."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
-    count = 0
-    for name, entry in header.items():
-        if name != "__metadata__":
-            size = 1
-            for length in entry["shape"]:
-                size *= length
-            count += size
-    return count
+    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
 
 
 def _on_gpu() -> bool:
     import torch
 
-    # Whether this process already uses one: asking more would take memory on it.
+    # is_initialized: whether this process already uses a GPU. Asking CUDA for more would allocate memory on it.
     return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
-def _reset_peak() -> None:
+def _device_use() -> DeviceUse:
     import torch
 
     if _on_gpu():
-        torch.cuda.reset_peak_memory_stats()
+        return DeviceUse(torch.cuda.get_device_name(), torch.cuda.max_memory_allocated())
+    return DeviceUse("cpu")
 
 
-def _facts() -> Facts:
-    import torch
-
-    if _on_gpu():
-        return Facts(torch.cuda.get_device_name(), torch.cuda.max_memory_allocated())
-    return Facts("cpu")
-
-
-def _let_go() -> None:
-    """Give the GPU's memory back, for other runs share it."""
-    import gc
-
+def _free_gpu_memory() -> None:
+    """Return cached memory to the GPU, which other runs share."""
     import torch
 
     if _on_gpu():
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def _safe_reason(error: BaseException) -> str:
+    """An unexpected error without its message, which may quote a document."""
+    kind = type(error).__name__
+    if kind in {"OutOfMemoryError", "MemoryError"}:
+        return "out of memory; use fewer workers or smaller batch_tokens"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"internal error ({kind}{place})"

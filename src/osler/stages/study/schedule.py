@@ -1,24 +1,27 @@
-"""Which run is next, and what dev selects."""
+"""Which run is next, and what dev chooses."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from osler.artifacts.run import FinishedRun, Mode, RunSpec, RunStatus, State, is_trained, read_status
+from osler.artifacts.run import Mode, Run, RunSettings, RunSpec, RunStatus, RunTraining, State, is_trained
 from osler.core.errors import OslerError
-from osler.stages.study.engines import Engine, RunJob, RunOutcome, folder_of, updates_of
-from osler.stages.study.plan import PlannedRun, StudyPlan, edges
+from osler.stages.study import runner
+from osler.stages.study.engines import Engine
+from osler.stages.study.grid import edges
+from osler.stages.study.matched import matched_length, run_folder
+from osler.stages.study.plan import PlannedRun, StudyPlan
 from osler.stages.study.recipe import StudyRecipe
+from osler.stages.study.runner import RunJob
 
 
 class ChoiceGroup(NamedTuple):
     """The runs among which dev chooses.
 
-    Every fold chooses by itself: the dev documents of one fold are test documents of another.
+    Every fold is chosen by itself: the dev documents of one fold are test documents of another.
     """
 
     row: str
@@ -27,288 +30,242 @@ class ChoiceGroup(NamedTuple):
     fold: int | None
     fraction: float
     partner: str = ""
-    """Of a twin of a pair: the other task."""
+    """Single-task baseline of a pair: the other task."""
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> ChoiceGroup:
+        return cls(spec.row, spec.mode, spec.columns, spec.fold, spec.fraction, spec.partner)
 
 
 @dataclass(frozen=True)
 class DevChoice:
-    """What dev chose in a group, and by what."""
+    """The runs of a group that dev chose."""
 
-    group: ChoiceGroup
-    point: str
+    point: RunSettings
     """The grid point of the chosen runs."""
     dev: float
-    """Their dev score: the mean over seeds, or that of the one run."""
+    """Their mean dev score."""
     keys: tuple[str, ...]
-    candidates: tuple[tuple[str, int, str, float], ...]
-    """Grid point, seed, key and dev score of every run there was to choose from."""
+    scores: Mapping[str, float]
+    """The dev score of every run of the group, by key."""
 
 
-def group_of(spec: RunSpec) -> ChoiceGroup:
-    """The group of a run."""
-    return ChoiceGroup(spec.row, spec.mode, spec.columns, spec.fold, spec.fraction, spec.partner)
-
-
-def groups(plan: StudyPlan) -> dict[ChoiceGroup, list[PlannedRun]]:
-    """All groups of a study; what is only a start for other runs is in none, for it is not scored."""
-    found: dict[ChoiceGroup, list[PlannedRun]] = {}
-    for run in plan.runs:
-        if not run.spec.only_start:
-            found.setdefault(group_of(run.spec), []).append(run)
-    return found
-
-
-def needs_choice(runs: Sequence[PlannedRun], rule: Literal["settings", "run"]) -> bool:
-    """Whether there is anything to choose."""
-    return len(runs if rule == "run" else {run.spec.point for run in runs}) > 1
-
-
-def choose(
-    group: ChoiceGroup, runs: Sequence[PlannedRun], folders: Mapping[str, Path], rule: Literal["settings", "run"]
-) -> DevChoice:
-    """Choose by dev; of equals the first in the order of the grid and the seeds."""
-    scores = {run.key: dev_score(folders[run.key]) for run in runs}
-    candidates = tuple((run.spec.point, run.spec.seed, run.key, scores[run.key]) for run in runs)
+def choose(runs: Sequence[PlannedRun], folders: Mapping[str, Path], rule: Literal["settings", "run"]) -> DevChoice:
+    """Choose by dev score. Of equal scores the first wins, in the order of the grid and the seeds."""
+    scores = {run.key: _dev_score(folders[run.key]) for run in runs}
     if rule == "run":
         best = max(runs, key=lambda run: scores[run.key])
-        return DevChoice(group, best.spec.point, scores[best.key], (best.key,), candidates)
-    by_point: dict[str, list[PlannedRun]] = {}
+        return DevChoice(best.spec.point, scores[best.key], (best.key,), scores)
+    keys: dict[RunSettings, list[str]] = {}
     for run in runs:
-        by_point.setdefault(run.spec.point, []).append(run)
-    means = {point: sum(scores[run.key] for run in found) / len(found) for point, found in by_point.items()}
+        keys.setdefault(run.spec.point, []).append(run.key)
+    means = {point: sum(scores[key] for key in found) / len(found) for point, found in keys.items()}
     point = max(means, key=lambda name: means[name])
-    return DevChoice(group, point, means[point], tuple(run.key for run in by_point[point]), candidates)
+    return DevChoice(point, means[point], tuple(keys[point]), scores)
 
 
-def dev_score(folder: Path) -> float:
-    """The dev score of a fine-tuned run: the mean over its tasks, each under its own protocol."""
-    counts = json.loads((folder / "bundle" / "manifest.json").read_text())["counts"]
-    scores = list(counts.get("dev", {}).values())
+def _dev_score(folder: Path) -> float:
+    """The mean dev score over a run's tasks, each under its own protocol."""
+    scores = RunTraining.read(folder).dev.values()
     if not scores:
         raise OslerError(
-            "this run has no dev score to choose by", where=folder, fix="Choose a protocol that keeps dev apart"
+            "this run has no dev score to choose by", where=folder, fix="Use a protocol that does not train on dev"
         )
     return float(sum(scores) / len(scores))
 
 
-def record(recipe: StudyRecipe, choices: Sequence[DevChoice]) -> dict[str, Any]:
-    """The choices as plain data, for choices.json."""
-    by = "mean dev score over seeds, one grid point" if recipe.choose == "settings" else "dev score of the single run"
-    return {
-        "chosen_on": "dev",
-        "by": by,
-        "scored": f"{recipe.split}, once for each chosen run"
-        if recipe.score == "chosen"
-        else f"{recipe.split}, all runs",
-        "choices": [
-            {
-                **choice.group._asdict(),
-                "point": json.loads(choice.point),
-                "at_edge": edges(json.loads(choice.point), [json.loads(point) for point, *_ in choice.candidates]),
-                "dev": choice.dev,
-                "runs": list(choice.keys),
-                "candidates": [
-                    {"point": json.loads(point), "seed": seed, "run": key, "dev": dev}
-                    for point, seed, key, dev in choice.candidates
-                ],
-            }
-            for choice in choices
-        ],
-    }
-
-
-@dataclass
-class Progress:
-    """Where every run stands, by key."""
-
-    states: dict[str, State] = field(default_factory=dict)
-    statuses: dict[str, RunStatus] = field(default_factory=dict)
-
-
 class Schedule:
-    """The runs of a study as jobs. A key that two rows share is one job."""
+    """The runs of a study as jobs. Rows that share a key share a job."""
 
     def __init__(self, recipe: StudyRecipe, plan: StudyPlan, *, retry_failed: bool = False) -> None:
         self.recipe = recipe
         self.plan = plan
         self.by_key: dict[str, list[PlannedRun]] = {}
-        # A refinement that is also a run of its own (all tasks together) is scored as that.
+        # A refinement that is also a run of its own (all tasks together) is scored as that run.
         for run in sorted(plan.runs, key=lambda run: run.spec.only_start):
             self.by_key.setdefault(run.key, []).append(run)
-        self.choices: dict[ChoiceGroup, DevChoice] = {}
-        self.progress = Progress()
-        self._groups = groups(plan)
+        self.states: dict[str, State] = {}
+        self.statuses: dict[str, RunStatus] = {}
+        self._choices: dict[ChoiceGroup, DevChoice] = {}
+        self._groups: dict[ChoiceGroup, list[PlannedRun]] = {}
         self._to_score: set[str] = set()
-        self._running: set[str] = set()
-        self._same: dict[str, str] = {}
-        """Twins that need no run of their own, with the run that has their updates."""
+        self._repeated: dict[str, str] = {}
+        """Single-task baselines that need no run of their own, with the run that has their length."""
         for key in self.by_key:
-            status = read_status(plan.folder(key))
-            known: State = "done" if status.state == "done" and is_trained(plan.folder(key)) else "waiting"
-            if status.state == "failed" and not retry_failed:
-                known = "failed"
-            self.progress.states[key] = known
-            self.progress.statuses[key] = status
-        for runs in self._groups.values():
-            if recipe.score == "all" or not needs_choice(runs, recipe.choose):
+            status = self.statuses[key] = RunStatus.read(plan.folder(key))
+            done = status.state == "done" and is_trained(plan.folder(key))
+            self.states[key] = "done" if done else "failed" if status.failed and not retry_failed else "waiting"
+        for run in plan.runs:
+            if not run.spec.only_start:
+                self._groups.setdefault(ChoiceGroup.of(run.spec), []).append(run)
+        for group, runs in self._groups.items():
+            if recipe.score == "all" or not self._needs_choice(group):
                 self._to_score.update(run.key for run in runs)
         self._advance()
 
     @property
     def running(self) -> bool:
-        """Whether any job is under way."""
-        return bool(self._running)
+        return "running" in self.states.values()
 
     def ready(self) -> list[RunJob]:
-        """Jobs that can begin now, the longest first, so that the end is not one long run."""
+        """Jobs that can begin now, the longest first, so that the study does not end with one long run."""
         jobs = []
         for key, runs in self.by_key.items():
-            if self.progress.states[key] != "waiting" or key in self._same or not self._may_begin(runs[0].spec):
+            if self.states[key] != "waiting" or key in self._repeated or not self._can_begin(runs[0].spec):
                 continue
-            # One training may stand in columns of several names (a task, and a fold): each of them is scored.
+            # Columns of different names (a task and a fold) may share a run: each is scored.
             spec = (self._unscored(key) or [runs[0].spec])[0]
             folder = self.plan.folder(key)
-            # A column of a run of several tasks bears the name of its task: cross-validated ones have no such runs.
-            length = updates_of(self.plan.folder(spec.equal_to), spec.columns[0]) if spec.equal_to else None
-            start = str(self.plan.folder(spec.after) / "bundle") if spec.after else spec.model
-            score = key in self._to_score
-            # Scoring alone is short, whatever the training took.
+            length = None
+            if spec.equal_to:
+                # Columns of joint runs have the name of their task: cross-validated columns have no joint runs.
+                length = matched_length(RunTraining.read(self.plan.folder(spec.equal_to)), spec.columns[0])
+            start = str(Run(spec, self.plan.folder(spec.after)).bundle) if spec.after else spec.model
+            # Scoring is short however long the training took.
             cost = 0.0 if is_trained(folder) else runs[0].cost
+            score = key in self._to_score
             processes = self.recipe.processes
-            jobs.append(RunJob(spec, key, folder, start, score, cost, processes=processes, updates=length))
+            jobs.append(RunJob(spec, key, folder, start, score, cost, processes=processes, length=length))
         return sorted(jobs, key=lambda job: -job.cost)
 
     def begin(self, job: RunJob) -> None:
-        """Note that a job is under way."""
-        self._running.add(job.key)
-        self.progress.states[job.key] = "running"
+        self.states[job.key] = "running"
 
-    def end(self, job: RunJob, outcome: RunOutcome) -> None:
-        """Note what came of a job; the last of a group lets dev choose."""
-        self._running.discard(job.key)
-        self.progress.statuses[job.key] = outcome.status
-        self.progress.states[job.key] = "failed" if outcome.failed else "done"
+    def end(self, job: RunJob, status: RunStatus) -> None:
+        """Record how a job ended; after the last job of a group dev chooses."""
+        self.statuses[job.key] = status
+        self.states[job.key] = "failed" if status.failed else "done"
         self._advance()
 
-    def finished(self) -> list[FinishedRun]:
-        """Every run that is done, in the order of the recipe, with what dev made of it."""
-        chosen = {(group, key) for group, choice in self.choices.items() for key in choice.keys}
+    def finished(self) -> list[Run]:
+        """Every run that is done, in recipe order."""
+        chosen = {(group, key) for group, choice in self._choices.items() for key in choice.keys}
         found = []
         for run in self.plan.runs:
-            if self._is_done(run.key):
-                group = group_of(run.spec)
-                pick = group not in self._groups or not needs_choice(self._groups[group], self.recipe.choose)
-                found.append(FinishedRun(run.spec, self._folder(run.key), chosen=pick or (group, run.key) in chosen))
+            if self.states[run.key] == "done":
+                group = ChoiceGroup.of(run.spec)
+                pick = not self._needs_choice(group) or (group, run.key) in chosen
+                found.append(Run(run.spec, self._folder(run.key), chosen=pick))
         return found
 
-    def decided(self) -> list[DevChoice]:
-        """What dev chose, in the order of the recipe."""
-        return [self.choices[group] for group in self._groups if group in self.choices]
-
     def missing(self) -> list[RunSpec]:
-        """Runs that are not done."""
-        return [run.spec for run in self.plan.runs if not self._is_done(run.key)]
+        return [run.spec for run in self.plan.runs if self.states[run.key] != "done"]
 
-    def failures(self) -> list[tuple[RunSpec, str]]:
-        """Runs that failed, with the reason."""
-        states, statuses = self.progress.states, self.progress.statuses
-        return [
-            (runs[0].spec, statuses[key].reason or "no reason is known")
-            for key, runs in self.by_key.items()
-            if states[key] == "failed"
-        ]
+    def choices(self) -> dict[str, Any]:
+        """The choices as plain data, for choices.json."""
+        by_settings, scored_all = self.recipe.choose == "settings", self.recipe.score == "all"
+        return {
+            "chosen_on": "dev",
+            "by": "mean dev score over seeds, one grid point" if by_settings else "dev score of the single run",
+            "scored": f"{self.recipe.split}, {'all runs' if scored_all else 'once for each chosen run'}",
+            "choices": [
+                {
+                    **group._asdict(),
+                    "point": dict(choice.point),
+                    "at_edge": edges(choice.point, [run.spec.point for run in self._groups[group]]),
+                    "dev": choice.dev,
+                    "runs": list(choice.keys),
+                    "candidates": [
+                        {
+                            "point": dict(run.spec.point),
+                            "seed": run.spec.seed,
+                            "run": run.key,
+                            "dev": choice.scores[run.key],
+                        }
+                        for run in self._groups[group]
+                    ],
+                }
+                for group in self._groups
+                if (choice := self._choices.get(group)) is not None
+            ],
+        }
 
-    def _is_done(self, key: str) -> bool:
-        return self.progress.states[key] == "done"
+    def check_complete(self) -> None:
+        """Raise an error if runs failed or are missing."""
+        total = len(self.by_key)
+        failures = [key for key in self.by_key if self.states[key] == "failed"]
+        if failures:
+            spec, reason = self.by_key[failures[0]][0].spec, self.statuses[failures[0]].reason or "unknown reason"
+            raise OslerError(
+                f"{len(failures)} of {total} runs failed; the first, {spec.label}: {reason}",
+                where=self.plan.store,
+                fix="Fix the cause and run again with --retry-failed. Finished runs are kept; "
+                "`osler study report` shows them",
+            )
+        missing = self.missing()
+        if missing:
+            raise OslerError(
+                f"{len(missing)} of {total} runs are not done; the first: {missing[0].label}",
+                where=self.plan.store,
+                fix="Run the same command again",
+            )
+
+    def _needs_choice(self, group: ChoiceGroup) -> bool:
+        runs = self._groups.get(group, [])
+        return len(runs if self.recipe.choose == "run" else {run.spec.point for run in runs}) > 1
 
     def _folder(self, key: str) -> Path:
-        """Where the files of a run are: its own folder, or that of the run it would have repeated."""
-        return self.plan.folder(self._same.get(key, key))
+        """The folder of a run, or of the run that it would only repeat."""
+        return self.plan.folder(self._repeated.get(key, key))
 
-    def _may_begin(self, spec: RunSpec) -> bool:
-        """Whether all that a run starts from is there: its refinement; of a twin, the number of its updates."""
-        if spec.after and not self._is_done(spec.after):
+    def _trained(self, key: str) -> bool:
+        """Whether a run is fine-tuned, even if its evaluation failed later."""
+        return self.states[key] != "running" and is_trained(self._folder(key))
+
+    def _can_begin(self, spec: RunSpec) -> bool:
+        """Whether the run's refinement is done and, for a single-task baseline, its number of steps is known."""
+        if spec.after and self.states[spec.after] != "done":
             return False
         if spec.equal_to is None:
             return True
-        # The plain run of the task may turn out to be the twin, so it comes first.
-        coming = spec.alone in self.by_key and self.progress.states[spec.alone] != "failed"
-        return self._trained(spec.equal_to) and (not coming or self._trained(spec.alone or ""))
+        # The plain run of the task comes first: it may have the same length, so that no baseline run is needed.
+        wait_for = spec.alone if spec.alone in self.by_key and self.states[spec.alone] != "failed" else None
+        return self._trained(spec.equal_to) and (wait_for is None or self._trained(wait_for))
 
     def _advance(self) -> None:
-        """Draw the conclusions of what is done: twins that are done with it, what dev chose, what is to be scored."""
+        """Update what follows from the runs that are done: repeated baselines, choices, and what is to be scored."""
         for key, runs in self.by_key.items():
             spec = runs[0].spec
-            if spec.equal_to and spec.alone in self.by_key and key not in self._same:
-                folder = folder_of(self.plan.store, key, spec)
+            if spec.equal_to and spec.alone in self.by_key and key not in self._repeated:
+                folder = run_folder(self.plan.store, key, spec)
                 if folder != self.plan.folder(key) and self._trained(spec.alone):
-                    self._same[key] = spec.alone
-        self._decide()
-        self._to_score.update(alone for key, alone in self._same.items() if key in self._to_score)
-        for key in self.by_key:
-            self._settle(key)
-        for key, alone in self._same.items():
-            self.progress.states[key] = self.progress.states[alone]
-            self.progress.statuses[key] = self.progress.statuses[alone]
-
-    def _settle(self, key: str) -> None:
-        """A trained run that dev chose has one thing left to do."""
-        if self.progress.states[key] == "done" and key in self._to_score and self._unscored(key):
-            self.progress.states[key] = "waiting"
+                    self._repeated[key] = spec.alone
+        for group, runs in self._groups.items():
+            # A failed run leaves its group undecided: a choice among the rest would depend on what failed.
+            undecided = group not in self._choices and self._needs_choice(group)
+            if undecided and all(self._trained(run.key) for run in runs):
+                folders = {run.key: self._folder(run.key) for run in runs}
+                self._choices[group] = choose(runs, folders, self.recipe.choose)
+                self._to_score.update(self._choices[group].keys)
+        self._to_score.update(alone for key, alone in self._repeated.items() if key in self._to_score)
+        for key in self._to_score:
+            if self.states[key] == "done" and self._unscored(key):
+                self.states[key] = "waiting"
+        for key, alone in self._repeated.items():
+            self.states[key] = self.states[alone]
+            self.statuses[key] = self.statuses[alone]
 
     def _unscored(self, key: str) -> list[RunSpec]:
-        """Of the runs that share a training, those with a column that has no score; a start for others needs none."""
-        folder = self.plan.folder(key)
+        """The specs that share this run and have a column without a score."""
         specs = [run.spec for run in self.by_key[key] if not run.spec.only_start]
-        return [spec for spec in specs if not FinishedRun(spec, folder).scored]
-
-    def _decide(self) -> None:
-        for group, runs in self._groups.items():
-            if group in self.choices or not needs_choice(runs, self.recipe.choose):
-                continue
-            # A failed run leaves its group undecided: a choice among the rest would depend on what broke.
-            if all(self._trained(run.key) for run in runs):
-                folders = {run.key: self._folder(run.key) for run in runs}
-                self.choices[group] = choose(group, runs, folders, self.recipe.choose)
-                self._to_score.update(self.choices[group].keys)
-
-    def _trained(self, key: str) -> bool:
-        """Fine-tuned, whether or not a later evaluation of it failed."""
-        return self.progress.states[key] != "running" and is_trained(self._folder(key))
+        return [spec for spec in specs if not Run(spec, self.plan.folder(key)).scored]
 
 
-def do_runs(schedule: Schedule, engine: Engine, show: Callable[[RunJob, RunOutcome | None], None]) -> None:
-    """Do every run that is not done. A failure does not stop the others; being stopped does, and nothing finished is lost."""
+def do_runs(schedule: Schedule, engine: Engine, show: Callable[[RunJob, RunStatus | None], None]) -> None:
+    """Do every run that is not done. A failure does not stop the others; an interrupt does, and keeps what is finished."""
+    memory: dict[str, int] = {}
     try:
         while True:
             for job in schedule.ready():
-                if engine.take(job):
+                if job.key not in memory:
+                    memory[job.key] = runner.memory(job.spec)
+                if engine.take(replace(job, memory=memory[job.key])):
                     schedule.begin(job)
                     show(job, None)
             if not schedule.running:
                 return
-            for job, outcome in engine.wait():
-                schedule.end(job, outcome)
-                show(job, outcome)
+            for job, status in engine.wait():
+                schedule.end(job, status)
+                show(job, status)
     finally:
         engine.close()
-
-
-def complain(schedule: Schedule, store: Path) -> None:
-    """Say which runs failed, and how to go on."""
-    failures = schedule.failures()
-    total = len(schedule.by_key)
-    if failures:
-        spec, reason = failures[0]
-        raise OslerError(
-            f"{len(failures)} of {total} runs failed; the first, {spec.label}: {reason}",
-            where=store,
-            fix="Mend the cause and run again with --retry-failed; finished runs are kept, and `osler study report` shows them",
-        )
-    missing: Sequence[RunSpec] = schedule.missing()
-    if missing:
-        raise OslerError(
-            f"{len(missing)} of {total} runs are not done; the first: {missing[0].label}",
-            where=store,
-            fix="Run the same command again",
-        )

@@ -1,4 +1,4 @@
-"""Tables beside the main one: differences, ranks, learning curves, choices and costs."""
+"""Tables next to the main one: intervals, differences, ranks, learning curves, choices and costs."""
 
 from __future__ import annotations
 
@@ -6,86 +6,115 @@ from collections.abc import Sequence
 from statistics import median
 
 from osler.metrics.ranks import RankTest
-from osler.report.tables import Cell as TableCell
 from osler.report.tables import Column, Table, Value
 from osler.stages.study.cells import CellKey, StudyCell
-from osler.stages.study.layouts.common import SPREAD, deviation, mean_value, note, protocol_of, rate_text, seeds_text
-from osler.stages.study.layouts.mulyar2020 import difference
-from osler.stages.study.plan import MARKS, edge_text
+from osler.stages.study.grid import MARKS, edge_text, edges
+from osler.stages.study.layouts.common import (
+    SPREAD,
+    NamedTable,
+    Row,
+    deviation,
+    difference,
+    equal_text,
+    mean_value,
+    note,
+    protocol_of,
+    rate_text,
+    score_column,
+    sections,
+    seeds_text,
+)
 from osler.stages.study.results import Results, Timing, draws_for
 
-MODES = {
+_MODES = {
     "single": "alone",
     "together": "all tasks together",
-    "pair": "with",
+    "pair": "in a pair",
     "refine": "refinement",
-    "twin": "alone at equal updates",
+    "twin": "alone at equal steps",
 }
 
 
-def how(key: CellKey) -> str:
-    """How a cell's task was learned, in words."""
-    said = f"with {key.partner}" if key.partner else MODES[key.mode]
+def extra_tables(results: Results) -> list[NamedTable]:
+    """The tables that the papers do not have."""
+    made = [NamedTable("intervals", interval_table(results))]
+    if results.comparisons:
+        made.append(NamedTable("differences", difference_table(results)))
+    # Over one or two tasks ranks add nothing to the scores.
+    if results.ranks and len(results.columns) > 2:
+        made.append(NamedTable("ranks", rank_table(results.ranks)))
+    if results.has("together"):
+        made.append(NamedTable("accounting", accounting_table(results)))
+    for column in curved_columns(results):
+        made.append(NamedTable(f"learning-{column}", learning_table(results, column)))
+    if any(cell.configurations > 1 for cell in results.cells.values()):
+        made.append(NamedTable("choices", choice_table(results)))
+    made.append(NamedTable("cost", cost_table(results)))
+    return made
+
+
+def _trained(key: CellKey) -> str:
+    """How a cell's task was trained, in words."""
     if key.mode == "twin":
-        said = f"alone, as many updates as {said if key.partner else 'together'}"
-    return said if key.fraction == 1.0 else f"{said}, {key.fraction:g} of the data"
+        text = f"alone, as many steps as {f'with {key.partner}' if key.partner else 'together'}"
+    else:
+        text = f"with {key.partner}" if key.partner else _MODES[key.mode]
+    return text if key.fraction == 1.0 else f"{text}, {key.fraction:g} of the data"
 
 
 def interval_table(results: Results) -> Table:
-    """Every cell that learned from all of the data, with its 95 % interval; a section a task."""
-    heads: list[Column | str] = ["model", "learned", Column("over seeds", digits=1, scale=100)]
-    heads += [Column("95 % interval", digits=1, scale=100), "seeds", "documents"]
-    rows: list[list[TableCell]] = []
-    headings: dict[int, str] = {}
-    for column in results.columns:
-        headings[len(rows)] = _heading(results, column)
-        for cell in results.cells.values():
-            if cell.key.column == column and cell.key.fraction == 1.0 and not cell.key.partner:
+    """Every cell trained on all of the data with its 95 % interval, one section per task."""
+
+    def rows_of(column: str) -> list[Row]:
+        rows: list[Row] = []
+        for key, cell in results.cells.items():
+            if key.column == column and key.fraction == 1.0 and not key.partner:
                 mean, interval = cell.summary.mean, cell.interval
                 spread = Value(mean, std=deviation(cell))
-                whole = Value(mean, low=interval.low, high=interval.high) if interval else None
-                rows.append([cell.key.row, how(cell.key), spread, whole, len(cell.seeds), cell.documents])
+                bounds = Value(mean, low=interval.low, high=interval.high) if interval else None
+                rows.append([key.row, _trained(key), spread, bounds, len(cell.seeds), cell.documents])
+        return rows
+
+    heads: list[Column | str] = ["model", "trained", score_column("over seeds"), score_column("95 % interval")]
+    heads += ["seeds", "documents"]
+    rows, headings = sections(results, rows_of)
     text = (
         "Mean ± standard deviation over seeds, times 100; the interval is a bootstrap over documents and seeds "
-        f"({results.resamples:,} draws). – where the metric cannot be taken apart by document."
+        f"({results.resamples:,} draws). – if the metric cannot be decomposed by document."
     )
     return Table(heads, rows, f"Every score on the {results.split} split with its interval", text, headings)
 
 
 def difference_table(results: Results) -> Table:
-    """Every comparison with the baseline; a section a task."""
-    heads: list[Column | str] = ["model", "learned", Column("difference", digits=1, scale=100)]
-    heads += [Column("p", digits=4), Column("corrected p", digits=4)]
-    rows: list[list[TableCell]] = []
-    headings: dict[int, str] = {}
-    for column in results.columns:
-        mine = [(key, found) for key, found in results.comparisons.items() if key.column == column]
-        if mine:
-            headings[len(rows)] = _heading(results, column)
-        for key, found in mine:
-            c = found.comparison
-            value = Value(c.difference, low=c.low, high=c.high, mark="*" if found.significant else "")
-            rows.append([key.row, how(key), value, c.p_value, found.p_value])
+    """Every comparison with the baseline model, one section per task."""
+
+    def rows_of(column: str) -> list[Row]:
+        rows: list[Row] = []
+        for key, found in results.comparisons.items():
+            if key.column == column:
+                c = found.comparison
+                value = Value(c.difference, low=c.low, high=c.high, mark="*" if found.significant else "")
+                rows.append([key.row, _trained(key), value, c.p_value, found.p_value])
+        return rows
+
+    heads: list[Column | str] = ["model", "trained", score_column("difference")]
+    heads += [Column(name, digits=4) for name in ("p", "corrected p")]
+    rows, headings = sections(results, rows_of)
     seeds = seeds_text(results.cells[key] for key in results.comparisons)
     text = (
-        f"Difference in points with its 95 % interval, from a paired bootstrap over documents and seeds ({seeds} a model, "
+        f"Difference in points with its 95 % interval, from a paired bootstrap over documents and seeds ({seeds} per model, "
         f"{draws_for(len(rows), results.resamples):,} draws). Corrected: Holm over the {len(rows)} comparisons of this "
         "study. * below 0.05 after correction."
     )
     return Table(heads, rows, f"Differences from {results.baseline}", text, headings)
 
 
-def _heading(results: Results, column: str) -> str:
-    return f"{results.protocol(column)} ({results.metric(column)})"
-
-
-def rank_table(results: Results) -> Table:
+def rank_table(found: RankTest) -> Table:
     """Average ranks over tasks."""
-    assert results.ranks is not None
-    found = results.ranks
     order = sorted(zip(found.names, found.ranks, strict=True), key=lambda item: item[1])
-    rows: list[list[TableCell]] = [
-        [name, rank, ", ".join(other for other, _ in order if other != name and _joined(found, name, other)) or "none"]
+    joined = {(one, other) for clique in found.cliques for one in clique for other in clique if one != other}
+    rows: list[Row] = [
+        [name, rank, ", ".join(other for other, _ in order if (name, other) in joined) or "none"]
         for name, rank in order
     ]
     verdict = "finds a difference" if found.rejected else "finds no difference, so no pair is called different"
@@ -94,27 +123,23 @@ def rank_table(results: Results) -> Table:
         f"(statistic {found.statistic:.2f}, p = {found.p_value:.4f}). Nemenyi's critical difference at "
         f"{found.level:.0%}: {found.difference:.2f}. Each task counts once, whatever its size and protocol."
     )
-    return Table(["model", Column("average rank", digits=2), "not told apart from"], rows, "Average ranks", text)
-
-
-def _joined(found: RankTest, one: str, other: str) -> bool:
-    return any(one in clique and other in clique for clique in found.cliques)
+    heads: list[Column | str] = ["model", Column("average rank", digits=2), "not significantly different from"]
+    return Table(heads, rows, "Average ranks", text)
 
 
 def accounting_table(results: Results) -> Table:
-    """Every task learned with all others against its single-task twin, with the updates of both."""
-    heads: list[Column | str] = ["task", "protocol", Column("together", digits=1, scale=100)]
-    heads += [Column("alone", digits=1, scale=100), Column("difference", digits=1, scale=100)]
-    heads += [Column("together", group="updates"), Column("alone", group="updates")]
-    heads += [Column("equal", group="updates", align="left")]
-    rows: list[list[TableCell]] = []
+    """Every task trained with all others against its single-task baseline, with the steps of both."""
+    heads: list[Column | str] = ["task", "protocol", score_column("together"), score_column("alone")]
+    heads += [score_column("difference"), Column("together", group="steps"), Column("alone", group="steps")]
+    heads += [Column("equal", group="steps", align="left")]
+    rows: list[Row] = []
     shown: list[StudyCell] = []
     headings: dict[int, str] = {}
     for key, cell in sorted(results.cells.items(), key=lambda item: results.rows.index(item[0].row)):
-        twin = results.twin(key)
-        if key.mode != "together" or key.fraction != 1.0 or twin is None:
+        single = results.single_task_baseline(key)
+        if key.mode != "together" or key.fraction != 1.0 or single is None:
             continue
-        shown += [cell, twin]
+        shown += [cell, single]
         if key.row not in headings.values():
             headings[len(rows)] = key.row
         rows.append(
@@ -122,44 +147,45 @@ def accounting_table(results: Results) -> Table:
                 key.column,
                 protocol_of(results, key.column),
                 mean_value(results, cell, mark=False),
-                mean_value(results, twin, mark=False),
-                difference(results.together, cell, twin),
-                cell.updates,
-                twin.updates,
-                "yes" if cell.updates == twin.updates else f"no, {cell.updates / max(twin.updates, 1):.2f} x",
+                mean_value(results, single, mark=False),
+                difference(results.together, cell, single),
+                cell.task_steps,
+                single.task_steps,
+                equal_text(cell.task_steps, single.task_steps),
             ]
         )
+    if any(cell.key.mode == "twin" for cell in shown):
+        more = "Alone is the single-task baseline with the steps of the joint run, under its own schedule."
+    else:
+        more = "If they differ, the difference reflects steps as well as the other tasks; twins = 'updates' makes them equal."
     text = note(
         results,
         list(dict.fromkeys(cell.key.column for cell in shown)),
         shown,
         f"{SPREAD}, times 100,",
         "Difference: together minus alone with its 95 % interval (paired bootstrap over documents and seeds); † it excludes zero. "
-        "Updates: batches of the task that one run was trained on (the median over seeds). " + _updates_text(shown),
+        f"Steps: batches of the task that one run was trained on (the median over seeds). {more}",
         stars=False,
     )
-    return Table(heads, rows, "What learning together does to each task", text, headings)
-
-
-def _updates_text(shown: Sequence[StudyCell]) -> str:
-    if any(cell.key.mode == "twin" for cell in shown):
-        return "Alone is the twin with the updates of the joint run, under a schedule of its own."
-    return "Where they are not equal, the difference is of tasks and of updates; twins = 'updates' makes them equal."
+    return Table(heads, rows, "Effect of joint training on each task", text, headings)
 
 
 def fractions(results: Results, column: str) -> list[float]:
-    """The shares of training data that a column was learned from, smallest first."""
+    """The shares of training data that a column was trained on, smallest first."""
     return sorted({key.fraction for key in results.cells if key.column == column and key.mode == "single"})
+
+
+def curved_columns(results: Results) -> list[str]:
+    """Columns with a learning curve: trained on several shares of their data."""
+    return [column for column in results.columns if len(fractions(results, column)) > 1]
 
 
 def learning_table(results: Results, column: str) -> Table:
     """One task by share of training data."""
     shares = fractions(results, column)
     heads: list[Column | str] = ["model"]
-    heads += [
-        Column(f"{share:.3g}", digits=1, scale=100, best="max", group="share of the training data") for share in shares
-    ]
-    rows: list[list[TableCell]] = []
+    heads += [score_column(f"{share:.3g}", best="max", group="share of the training data") for share in shares]
+    rows: list[Row] = []
     shown: list[StudyCell | None] = []
     for row in results.rows:
         cells = [results.cell(row, column, fraction=share) for share in shares]
@@ -173,65 +199,62 @@ def learning_table(results: Results, column: str) -> Table:
 def choice_table(results: Results) -> Table:
     """What dev chose, and among how many configurations."""
     cells = [cell for cell in results.cells.values() if cell.configurations > 1]
-    rows: list[list[TableCell]] = []
+    rows: list[Row] = []
+    at_edge = []
     for cell in cells:
         points = list(dict.fromkeys(run.point for run in cell.runs))
         by_point = {p: [run.dev for run in cell.runs if run.point == p and run.dev is not None] for p in points}
         means = [sum(devs) / len(devs) for devs in by_point.values() if devs]
-        marks = {name: f" {MARKS[edge]}" for name, edge in cell.edges.items()}
-        chosen = ", ".join(f"{name} {rate_text(value)}{marks.get(name, '')}" for name, value in cell.setting.items())
+        found = {name.rpartition(".")[2]: edge for name, edge in edges(cell.winner.point, points).items()}
+        at_edge += list(found.items())
+        chosen = ", ".join(
+            f"{name} {rate_text(value)}{f' {MARKS[found[name]]}' if name in found else ''}"
+            for name, value in cell.winner.settings.items()
+        )
+        key, worst = cell.key, min(means, default=None)
         rows.append(
             [
-                cell.key.row,
-                cell.key.column,
-                how(cell.key),
+                key.row,
+                key.column,
+                _trained(key),
                 len(points),
                 chosen,
                 cell.dev,
-                min(means) if means else None,
+                worst,
                 cell.best_epoch,
                 cell.summary.mean,
             ]
         )
-    heads: list[Column | str] = [
-        "model",
-        "task",
-        "learned",
-        "configurations",
-        "chosen",
-        Column("dev", digits=1, scale=100),
-    ]
-    heads += [Column("worst on dev", digits=1, scale=100), Column("epoch", digits=1)]
-    heads += [Column(results.split, digits=1, scale=100)]
-    what = "the single run" if results.choose == "run" else "the configuration with the mean over seeds"
-    beyond = edge_text(edge for cell in cells for edge in cell.edges.items())
+    heads: list[Column | str] = ["model", "task", "trained", "configurations", "chosen", score_column("dev")]
+    heads += [score_column("worst on dev"), Column("epoch", digits=1), score_column(results.split)]
+    what = "the single run" if results.choose == "run" else "the configuration"
+    by = "dev score" if results.choose == "run" else "mean dev score over seeds"
     text = note(
         results,
         list(dict.fromkeys(cell.key.column for cell in cells)),
         cells,
         "Means, times 100,",
-        f"Chosen is {what} that is best on dev; the {results.split} split took no part. {beyond}".rstrip(),
+        f"Chosen: {what} with the best {by}; the {results.split} split is not used. {edge_text(at_edge)}".rstrip(),
         stars=False,
     )
     return Table(heads, rows, "What was chosen on dev", text)
 
 
 def cost_table(results: Results) -> Table:
-    """Updates, tokens and arithmetic of one chosen run of every cell, and how many runs it took to choose it."""
-    rows: list[list[TableCell]] = []
-    for cell in results.cells.values():
+    """Steps, tokens and FLOP of one chosen run of every cell, and of all runs it was chosen from."""
+    rows: list[Row] = []
+    for key, cell in results.cells.items():
         chosen = cell.chosen
-        steps = [float(run.steps) for run in chosen]
-        tokens = [float(run.tokens) for run in chosen if run.tokens is not None]
+        tokens = [run.tokens for run in chosen if run.tokens is not None]
         flops = [run.flops for run in chosen if run.flops is not None]
         search = [run.flops for run in cell.runs if run.flops is not None]
         rows.append(
             [
-                cell.key.row,
-                cell.key.column,
-                how(cell.key),
-                round(median(steps)),
-                cell.updates,
+                key.row,
+                key.column,
+                _trained(key),
+                round(median(run.steps for run in chosen)),
+                cell.task_steps,
                 round(median(tokens)) if tokens else None,
                 f"{median(flops):.2e}" if flops else None,
                 f"{sum(search):.2e}" if len(search) == len(cell.runs) else None,
@@ -239,39 +262,35 @@ def cost_table(results: Results) -> Table:
                 len(chosen),
             ]
         )
-    heads: list[Column | str] = ["model", "task", "learned", "updates"]
-    heads += ["batches of this task", "tokens", Column("of a chosen run", align="right", group="FLOP")]
-    heads += [Column("of all runs", align="right", group="FLOP")]
-    heads += [Column("done", group="runs"), Column("chosen", group="runs")]
-    # Tokens and FLOP, where no run has counted them.
+    heads: list[Column | str] = ["model", "task", "trained", "steps", "batches of this task", "tokens"]
+    heads += [Column(name, align="right", group="FLOP") for name in ("of a chosen run", "of all runs")]
+    heads += [Column(name, group="runs") for name in ("done", "chosen")]
+    # Runs made before fine-tuning counted tokens and FLOP have none to show.
     kept = [i for i in range(len(heads)) if i not in (5, 6, 7) or any(row[i] is not None for row in rows)]
-    text = (
-        "Updates and tokens are of one chosen run (the median), as is its FLOP; FLOP of all runs has those that dev did not choose "
-        "too. FLOP: training, attention over whole windows, all weights learning. A run that teaches several tasks stands in the "
-        f"line of each.{_work_text(results)} Seconds, GPU-seconds and devices differ from run to run: they are in logs/cost.html."
-    )
-    return Table([heads[i] for i in kept], [[row[i] for i in kept] for row in rows], "What each score cost", text)
-
-
-def _work_text(results: Results) -> str:
     work = results.work
-    if not work.flops:
-        return ""
-    missing = f"; of {work.uncounted:,} more it is not known" if work.uncounted else ""
-    counted = work.runs - work.uncounted
-    return (
-        f" The whole study, each run counted once and refinements included: {counted:,} run{'s' * (counted > 1)}, "
-        f"{work.tokens:,} tokens, {work.flops:.2e} FLOP{missing}."
+    total = ""
+    if work.flops:
+        counted = work.runs - work.uncounted
+        total = (
+            f" The study, each run counted once and refinements included: {counted:,} run{'s' * (counted > 1)}, "
+            f"{work.tokens:,} tokens, {work.flops:.2e} FLOP"
+            + (f"; the work of {work.uncounted:,} more is not known." if work.uncounted else ".")
+        )
+    text = (
+        "Steps, tokens and FLOP are of one chosen run (the median); FLOP of all runs includes runs that dev did not choose. "
+        "FLOP: training, attention over full windows, all weights trained. A run of several tasks is in the line of each."
+        f"{total} Seconds, GPU-seconds and devices differ from run to run and are in logs/cost.html."
     )
+    return Table([heads[i] for i in kept], [[row[i] for i in kept] for row in rows], "Cost of each score", text)
 
 
 def timing_table(timings: Sequence[Timing]) -> Table:
-    """Seconds by model, tasks and way of learning."""
-    rows: list[list[TableCell]] = [
+    """Seconds by model, tasks and mode."""
+    rows: list[Row] = [
         [
             time.row,
             ", ".join(time.columns),
-            MODES[time.mode] if time.mode != "pair" else "in a pair",
+            _MODES[time.mode],
             time.fraction,
             time.runs,
             time.seconds,
@@ -282,14 +301,13 @@ def timing_table(timings: Sequence[Timing]) -> Table:
         ]
         for time in timings
     ]
-    heads: list[Column | str] = ["model", "tasks", "learned", Column("data", digits=2), Column("runs", group="all")]
+    heads: list[Column | str] = ["model", "tasks", "trained", Column("data", digits=2), Column("runs", group="all")]
     heads += [Column("seconds", digits=1, group="all"), Column("GPU-seconds", digits=1, group="all")]
-    heads += [Column("runs", group="chosen")]
-    heads += [Column("seconds a run", digits=1, group="chosen"), "device"]
+    heads += [Column("runs", group="chosen"), Column("seconds per run", digits=1, group="chosen"), "device"]
     total, on_gpu = sum(time.seconds for time in timings), sum(time.gpu_seconds for time in timings)
     text = (
-        f"{sum(time.runs for time in timings):,} runs took {total:,.0f} seconds and {on_gpu:,.0f} GPU-seconds (seconds on a GPU, times "
-        "the GPUs of a run), fine-tuning and scoring; runs that share a machine slow each other and count their seconds each. "
-        "Runs kept from an earlier study count with the time they took then."
+        f"{sum(time.runs for time in timings):,} runs took {total:,.0f} seconds and {on_gpu:,.0f} GPU-seconds (seconds on a GPU, "
+        "times the GPUs of a run), for fine-tuning and scoring. Runs that share a machine slow each other down, and each counts its "
+        "own seconds. Runs reused from an earlier study count with the time they took then."
     )
     return Table(heads, rows, "Time by model and task", text)

@@ -1,4 +1,4 @@
-"""From records to model inputs and back: instances, windows and the builder interface."""
+"""Convert records to model inputs and model outputs to predictions: the builder interface and what builders share."""
 
 from __future__ import annotations
 
@@ -20,35 +20,32 @@ from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
 from osler.text.words import trim_offsets, word_of_subword, words
 
+IGNORED = -100
+"""Target of a token without a label."""
+
 Tagger = Literal["linear", "crf"]
 Decoding = Literal["protocol", "free", "constrained"]
 Relations = Literal["tagged", "markers"]
 
 
 class HeadOptions(Recipe):
-    """How a head reads its input and how its outputs are read; what does not concern its kind of task is without effect."""
+    """Variants of a head. An option has no effect on heads of another kind."""
 
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
 
     def read_otherwise(self, decoding: str) -> str:
-        """How a linear tagger's labels are taken in place of what a protocol says ("greedy", "constrained"); empty where that holds.
-
-        A chain is always decoded as one: that is the head, and overrules nothing.
-        """
+        """Return how a linear tagger is decoded if not as the protocol says, else "". A CRF has only one way."""
         if self.tagger != "linear" or self.decoding == "protocol":
             return ""
         asked = "greedy" if self.decoding == "free" else self.decoding
         return "" if asked == decoding else self.decoding
 
 
-IGNORED = -100
-
-
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One input of the encoder: ids with special tokens, its target, and where it came from."""
+    """One encoder input: ids with special tokens, the target, and where it comes from."""
 
     ids: np.ndarray
     record: int
@@ -56,17 +53,16 @@ class Instance:
     types: np.ndarray | None = None
     place: Any = None
     marks: tuple[int, ...] | None = None
-    """The tokens at which a head that reads marks reads the sequence."""
+    """Tokens that a marker head reads."""
 
     @property
     def length(self) -> int:
-        """Tokens, special ones included."""
         return len(self.ids)
 
 
 @dataclass
 class Built:
-    """Instances and, by reason, how much gold they could not carry."""
+    """Instances, and the number of gold annotations they cannot express, by reason."""
 
     instances: list[Instance]
     unexpressed: Counter[str] = field(default_factory=Counter)
@@ -76,9 +72,7 @@ class Builder(ABC):
     """Builds and decodes the instances of one task under one protocol."""
 
     head: str
-    """The kind of head that learns these targets."""
-    steps: np.ndarray | None = None
-    """What the head adds for each output after each other, where its rows are a chain; set by the head's owner."""
+    """Kind of head that is trained on these targets."""
 
     def __init__(
         self,
@@ -98,33 +92,31 @@ class Builder(ABC):
 
     @property
     def windowed(self) -> bool:
-        """Whether instances are the plain windows of a document, so that several heads can share one pass over them."""
+        """Whether the instances are plain document windows, so that several heads can share one encoder pass."""
         return False
 
     @property
     @abstractmethod
     def outputs(self) -> list[str]:
-        """What each output of the head stands for, in order."""
+        """Names of the head's outputs, in order."""
 
     @abstractmethod
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
-        """Instances of the records; with gold, each carries its target."""
+        """Build the instances of the records, with targets if `gold` is set."""
 
     @abstractmethod
     def decode(
-        self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+        self,
+        records: Sequence[Record],
+        instances: Sequence[Instance],
+        outputs: Sequence[np.ndarray],
+        transitions: np.ndarray | None = None,
     ) -> list[Record]:
-        """The records with predictions in place of gold."""
+        """Return the records with predictions in place of gold. Only a CRF has `transitions`, its scores [tag, next tag]."""
 
     def weight(self, instance: Instance) -> float:
-        """How many labels an instance carries: the unit in which losses are averaged."""
+        """Number of labels in an instance; losses are averaged over labels."""
         return 1.0
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities over the last axis, safe against overflow."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
 BUILDERS = Registry(
@@ -147,7 +139,7 @@ def make_builder(
     overlap: int,
     options: HeadOptions | None = None,
 ) -> Builder:
-    """The builder of a task under one of its protocols, for a head with these options."""
+    """Make the builder of a task under one of its protocols."""
     kind = BUILDERS.get(card.kind.value)
     builder: Builder = kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options)
     return builder
@@ -155,15 +147,15 @@ def make_builder(
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """The words of a document and, for each sub-word, the word it belongs to."""
+    """The words of a document, and the word of each sub-word."""
 
     words: list[tuple[int, int]]
     word_ids: list[int | None]
     ids: list[int]
     encoded_words: np.ndarray = field(init=False)
-    """The words that have a sub-word, in order."""
+    """Words with at least one sub-word, in order."""
     first_tokens: np.ndarray = field(init=False)
-    """The first sub-word of each of them."""
+    """First sub-word of each encoded word."""
 
     def __post_init__(self) -> None:
         words, tokens = np.unique([-1 if word is None else word for word in self.word_ids], return_index=True)
@@ -174,7 +166,7 @@ class Aligned:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlace:
-    """Where a windowed instance stands: its window, and the aligned document it was cut from."""
+    """The window of an instance and the document it comes from."""
 
     window: Window
     aligned: Aligned
@@ -183,50 +175,40 @@ class WindowPlace:
 def document_windows(
     tokens: SubwordTokenizer, records: Sequence[Record], max_length: int, overlap: int
 ) -> list[Instance]:
-    """Every window of every document, without targets; an empty document has one that holds the special tokens alone."""
+    """Cut documents into windows between words, without targets. Windows depend on the text alone, never on gold."""
     documents = [record for record in records if isinstance(record, Document)]
     found = []
-    for number, aligned in enumerate(align(tokens, documents)):
-        for window in cut(aligned, max_length - tokens.overhead, overlap):
+    for number, (document, encoding) in enumerate(
+        zip(documents, tokens.encode([document.text for document in documents]), strict=True)
+    ):
+        spans = words(document.text)
+        word_ids = word_of_subword(spans, trim_offsets(document.text, encoding.offsets))
+        aligned = Aligned(spans, word_ids, encoding.ids)
+        boundaries = [i for i in range(1, len(word_ids)) if word_ids[i] is None or word_ids[i] != word_ids[i - 1]]
+        # An empty document still gets one window, so that every head makes a prediction for it.
+        empty = [Window(0, 0, 0, 0, 0)]
+        for window in windows(len(word_ids), max_length - tokens.overhead, overlap, boundaries) or empty:
             ids = tokens.wrap(aligned.ids[window.start : window.end])
             found.append(Instance(ids, number, place=WindowPlace(window, aligned)))
     return found
-
-
-def align(tokens: SubwordTokenizer, documents: Sequence[Document]) -> list[Aligned]:
-    """Tokenise documents and tie sub-words to words by their characters."""
-    aligned = []
-    for document, encoding in zip(documents, tokens.encode([document.text for document in documents]), strict=True):
-        spans = words(document.text)
-        offsets = trim_offsets(document.text, encoding.offsets)
-        aligned.append(Aligned(spans, word_of_subword(spans, offsets), encoding.ids))
-    return aligned
-
-
-def cut(aligned: Aligned, size: int, overlap: int) -> list[Window]:
-    """Windows over the sub-words of a document, cut between words. They depend on the text alone."""
-    word_ids = aligned.word_ids
-    boundaries = [i for i in range(1, len(word_ids)) if word_ids[i] is None or word_ids[i] != word_ids[i - 1]]
-    # A document without a single token still gets a window, so that every head has something to say about it.
-    return windows(len(word_ids), size, overlap, boundaries) or [Window(0, 0, 0, 0, 0)]
 
 
 _PLACES = re.compile(r"\d+ \d+(;\d+ \d+)*")
 
 
 def sentences_of(card: TaskCard, document: Document) -> list[Fragment]:
-    """Character ranges of the sentences, found without a look at gold."""
+    """Character ranges of a document's sentences, found without looking at gold."""
     if card.sentences == "meta" and _PLACES.fullmatch(document.meta.get("sentences", "")):
         cells = (piece.split(" ") for piece in document.meta["sentences"].split(";"))
         return [(int(start), int(end)) for start, end in cells if start != end]
     if card.sentences == "lines":
-        return lines_of(document.text)
-    # Text without the marks of the corpus, a user's own for one, is split.
+        return _lines(document.text)
+    # Also for text without the corpus's own sentence marks, such as a user's.
     return sentences(document.text, card.language)
 
 
 def joined(text: str, units: list[Fragment]) -> list[Fragment]:
-    """Sentences joined as the BLUE benchmark joins them: an end needs one of `.?!` before it and a capital behind it."""
+    """Join sentences as the BLUE benchmark does: a sentence ends with one of `.?!` and a capital letter follows."""
     found: list[Fragment] = []
     for start, end in units:
         before = text[found[-1][0] : found[-1][1]].rstrip() if found else ""
@@ -237,8 +219,8 @@ def joined(text: str, units: list[Fragment]) -> list[Fragment]:
     return found
 
 
-def lines_of(text: str) -> list[Fragment]:
-    """The lines of a text that hold more than blanks."""
+def _lines(text: str) -> list[Fragment]:
+    """Character ranges of the lines that are not blank."""
     found = []
     start = 0
     for line in text.split("\n"):
@@ -246,3 +228,9 @@ def lines_of(text: str) -> list[Fragment]:
             found.append((start, start + len(line)))
         start += len(line) + 1
     return found
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities over the last axis."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))

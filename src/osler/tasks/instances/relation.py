@@ -1,7 +1,7 @@
 """Relations: every candidate pair of mentions, marked in its sentence and classified.
 
-All candidates are made; relations between mentions that no candidate joins (across sentences under the `sentence` protocol) stay in
-gold, are counted, and cost recall. Several labels on one pair are several training instances and all stay in gold.
+Gold relations whose mentions are not a candidate pair (across sentences under the `sentence` protocol) stay in gold, are counted,
+and cost recall. A pair with several labels makes several training instances, and all of its labels stay in gold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from osler.text.document import Document, Record, Relation, Span
 
 
 class RelationCandidate(NamedTuple):
-    """Two mentions of one document and the range of characters that is shown to the model."""
+    """Two mentions of a document, and the range of characters that the model reads."""
 
     head: Span
     tail: Span
@@ -29,7 +29,7 @@ class RelationCandidate(NamedTuple):
 
 
 class MarkedPair(NamedTuple):
-    """The text of a candidate with its mentions marked: where head and tail begin in it, and the middle of the two."""
+    """The text of a candidate with marked mentions: offsets of head and tail, and the middle between them."""
 
     text: str
     head: int
@@ -46,33 +46,10 @@ class RelationBuilder(Builder):
 
     @property
     def outputs(self) -> list[str]:
-        """The relation labels, and the negative class last."""
         return [*self.card.labels, self.card.negative]
 
-    def candidates(self, document: Document) -> Iterator[RelationCandidate]:
-        """All pairs of the card's types that stand together, in text order."""
-        allowed = set(self.card.pairs)
-        units = [(0, len(document.text))]
-        if self.protocol.candidates != "document":
-            units = sentences_of(self.card, document)
-        if self.protocol.candidates == "joined":
-            units = joined(document.text, units)
-        for start, end in units:
-            inside = [span for span in document.spans if start <= span.start < end]
-            for first in inside:
-                for second in inside:
-                    if first is second or (first.label, second.label) not in allowed:
-                        continue
-                    if self.card.symmetric and (second.start, second.end, second.id) < (
-                        first.start,
-                        first.end,
-                        first.id,
-                    ):
-                        continue
-                    yield RelationCandidate(first, second, start, max(end, first.end, second.end))
-
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
-        """One instance a candidate; with gold, one for each of its labels."""
+        """Build one instance per candidate; with gold, one per label of the candidate."""
         built = Built([])
         texts: list[MarkedPair] = []
         found: list[tuple[int, RelationCandidate, list[str]]] = []
@@ -91,8 +68,12 @@ class RelationBuilder(Builder):
         index = {label: place for place, label in enumerate(self.outputs)}
         encodings = self.tokens.encode([marked.text for marked in texts])
         for (number, candidate, names), marked, encoding in zip(found, texts, encodings, strict=True):
-            kept, marks = self._fit_marks(encoding, marked) if self.head == "markers" else (None, None)
-            ids = self.tokens.wrap(self._fit(encoding, marked.middle) if kept is None else kept)
+            marks: tuple[int, ...] | None = None
+            if self.head == "markers":
+                kept, marks = self._fit_marks(encoding, marked)
+            else:
+                kept = self._fit(encoding, marked.middle)
+            ids = self.tokens.wrap(kept)
             place = (candidate.head.id, candidate.tail.id)
             for name in names if gold else names[:1]:
                 target = index[name] if gold else None
@@ -100,28 +81,48 @@ class RelationBuilder(Builder):
         return built
 
     def decode(
-        self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+        self,
+        records: Sequence[Record],
+        instances: Sequence[Instance],
+        outputs: Sequence[np.ndarray],
+        transitions: np.ndarray | None = None,
     ) -> list[Record]:
-        """Relations with scores, for the candidates whose most probable class is not the negative one."""
+        """Return a relation with its score for each candidate whose most probable class is not the negative one."""
         found: dict[int, list[Relation]] = defaultdict(list)
         negative = len(self.card.labels)
         for instance, output in zip(instances, outputs, strict=True):
             probabilities = softmax(output)
             best = int(probabilities.argmax())
             if best != negative:
-                head, tail = instance.place
                 relations = found[instance.record]
-                name = f"R{len(relations) + 1}"
-                relations.append(
-                    Relation(self.card.labels[best], head, tail, name, round(float(probabilities[best]), 4))
-                )
+                head, tail = instance.place
+                score = round(float(probabilities[best]), 4)
+                relations.append(Relation(self.card.labels[best], head, tail, f"R{len(relations) + 1}", score))
         return [
             record.with_(relations=tuple(found[number])) if isinstance(record, Document) else record
             for number, record in enumerate(records)
         ]
 
+    def candidates(self, document: Document) -> Iterator[RelationCandidate]:
+        """All pairs of the card's types within one sentence or document, in text order."""
+        allowed = set(self.card.pairs)
+        units = [(0, len(document.text))]
+        if self.protocol.candidates != "document":
+            units = sentences_of(self.card, document)
+        if self.protocol.candidates == "joined":
+            units = joined(document.text, units)
+        for start, end in units:
+            inside = [span for span in document.spans if start <= span.start < end]
+            for first in inside:
+                for second in inside:
+                    if first is second or (first.label, second.label) not in allowed:
+                        continue
+                    if self.card.symmetric and _position(second) < _position(first):
+                        continue
+                    yield RelationCandidate(first, second, start, max(end, first.end, second.end))
+
     def _key(self, head: Span, tail: Span) -> tuple[str, str]:
-        if self.card.symmetric and (tail.start, tail.end, tail.id) < (head.start, head.end, head.id):
+        if self.card.symmetric and _position(tail) < _position(head):
             head, tail = tail, head
         return head.id, tail.id
 
@@ -136,19 +137,19 @@ class RelationBuilder(Builder):
         return labels
 
     def _marked(self, text: str, candidate: RelationCandidate) -> MarkedPair:
-        """The candidate's range of the text with its mentions enclosed in marks, or hidden behind their types, or both."""
+        """Enclose the two mentions in markers, replace them by their types, or both."""
         edits = []
         blind = self.protocol.markers == "blind"
         for span, left, right in ((candidate.head, "<< ", " >>"), (candidate.tail, "[[ ", " ]]")):
             shown = f"@{span.label.upper()}$" if blind else text[span.start : span.end]
-            # A head that reads the marks needs them, also where the mentions themselves are hidden.
+            # A marker head needs the markers even where types replace the mentions.
             enclosed = shown if blind and self.head != "markers" else f"{left}{shown}{right}"
             edits.append((span.start, span.end, enclosed))
         swapped = edits[1] < edits[0]
         edits.sort()
         (start, end, first), (start2, end2, second) = edits
         before = text[candidate.start : start]
-        # Overlapping mentions share their place in the text: one mark then follows the other.
+        # Overlapping mentions are written one after the other.
         between = text[end:start2] if start2 >= end else " "
         marked = f"{before}{first}{between}{second}"
         places = (len(before), len(marked) - len(second))
@@ -158,7 +159,7 @@ class RelationBuilder(Builder):
         )
 
     def _fit(self, encoding: Encoding, middle: int) -> list[int]:
-        """Cut a candidate that is too long for the model, keeping what stands around the middle of its two mentions."""
+        """Cut a candidate that is too long to the sub-words around the middle of its two mentions."""
         room = self.max_length - self.tokens.overhead
         ids = encoding.ids
         if len(ids) <= room:
@@ -168,11 +169,13 @@ class RelationBuilder(Builder):
         return ids[skip : skip + room]
 
     def _fit_marks(self, encoding: Encoding, marked: MarkedPair) -> tuple[list[int], tuple[int, ...]]:
-        """The sub-words that fit, and where head and tail begin among them. Both always do: a text too long is cut at
-        its ends, and where the two stand too far apart, also between them."""
+        """Return the sub-words that fit, and where head and tail begin among them.
+
+        Both markers always fit: a long text is cut at its ends, and between the mentions where they are far apart.
+        """
         room = self.max_length - self.tokens.overhead
         ids = encoding.ids
-        if not ids:  # a tokenizer that drops all there is: the special tokens are left
+        if not ids:  # the tokenizer dropped every character: only the special tokens are left
             return [], (0, 0)
         ends = [end for _, end in encoding.offsets]
         head, tail = (min(bisect_right(ends, place), len(ids) - 1) for place in (marked.head, marked.tail))
@@ -183,10 +186,14 @@ class RelationBuilder(Builder):
             skip = min(max(0, (first + second - room) // 2), len(ids) - room)
             kept = list(range(skip, skip + room))
         else:
-            # A quarter of each half stands before its mark, the rest behind it.
+            # Each half keeps a quarter of its sub-words before its marker, the rest after it.
             half = room // 2
             start = max(0, first - half // 4)
             again = max(start + half, min(second - half // 4, len(ids) - half))
             kept = [*range(start, start + half), *range(again, min(again + half, len(ids)))]
         shift = len(self.tokens.prefix)
         return [ids[place] for place in kept], (kept.index(head) + shift, kept.index(tail) + shift)
+
+
+def _position(span: Span) -> tuple[int, int, str]:
+    return span.start, span.end, span.id

@@ -1,16 +1,21 @@
-"""What the layouts share: cells as table values, and notes that say protocol, seeds and spread."""
+"""What tables share: scores as table values, rows by task, and notes with protocol, seeds and spread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from osler.metrics.significance import summarise
-from osler.report.tables import Table, Value
-from osler.stages.study.cells import StudyCell
-from osler.stages.study.results import Results
+from osler.report.tables import Cell as TableCell
+from osler.report.tables import Column, Table, Value
+from osler.stages.study.cells import CellKey, StudyCell
+from osler.stages.study.results import Compared, Results
 
 SPREAD = "Mean ± standard deviation"
+Row = list[TableCell]
+score_column = partial(Column, digits=1, scale=100)
+"""A column of scores or differences, times 100."""
 
 
 @dataclass(frozen=True)
@@ -23,51 +28,62 @@ class NamedTable:
 
 @dataclass(frozen=True)
 class TableLine:
-    """A line of scores: a model that learned in one way."""
+    """A line of scores: a model in one mode."""
 
     label: str
     row: str
     mode: str
 
     def cell(self, results: Results, column: str) -> StudyCell | None:
-        """Its cell in a column."""
         return results.cell(self.row, column, self.mode)
+
+    def cells(self, results: Results, columns: Iterable[str]) -> list[StudyCell | None]:
+        return [self.cell(results, column) for column in columns]
 
 
 def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin", "refine")) -> list[TableLine]:
-    """Every model in every way it learned from all of the data."""
-    said = {
+    """Every model in every mode it has cells of, on all of the data."""
+    suffixes = {
         "single": "",
         "together": ", all tasks together",
         "refine": ", refined only",
-        "twin": ", alone at equal updates",
+        "twin": ", alone at equal steps",
     }
     present = {(key.row, key.mode) for key in results.cells if key.fraction == 1.0 and not key.partner}
     return [
-        TableLine(f"{row}{said[mode]}", row, mode) for row in results.rows for mode in modes if (row, mode) in present
+        TableLine(f"{row}{suffixes[mode]}", row, mode)
+        for row in results.rows
+        for mode in modes
+        if (row, mode) in present
     ]
 
 
+def known_groups(results: Results) -> dict[str, list[str]]:
+    """The study's groups of columns, without columns that have no cell yet."""
+    groups = {name: [c for c in members if c in results.columns] for name, members in results.groups.items()}
+    return {name: members for name, members in groups.items() if members}
+
+
 def mean_value(results: Results, cell: StudyCell | None, *, mark: bool = True) -> Value | None:
-    """Mean and deviation over seeds, marked where the cell differs from the baseline's."""
+    """Mean and deviation over seeds, marked if the cell differs from the baseline's."""
     if cell is None:
         return None
     return Value(cell.summary.mean, std=deviation(cell), mark=star(results, cell) if mark else "")
 
 
 def deviation(cell: StudyCell) -> float | None:
-    """The deviation over seeds; one seed has none."""
+    """The standard deviation over seeds; None for one seed."""
     return cell.summary.std if cell.summary.n > 1 else None
 
 
 def star(results: Results, cell: StudyCell) -> str:
-    """* where the cell differs from the baseline's."""
+    """* if the cell differs from the baseline's."""
     found = results.comparisons.get(cell.key)
     return "*" if found is not None and found.significant else ""
 
 
 def mean_of_cells(cells: Sequence[StudyCell | None], *, medians: bool = False) -> Value | None:
-    """The mean over columns; its deviation is over seeds where all cells have the same ones. None where a cell is missing."""
+    """The mean over columns, with its deviation over seeds if all cells have the same seeds. None if a cell is missing."""
     known = [cell for cell in cells if cell is not None]
     if not known or len(known) < len(cells):
         return None
@@ -80,8 +96,49 @@ def mean_of_cells(cells: Sequence[StudyCell | None], *, medians: bool = False) -
     return Value(mean, std=summarise(by_seed).std)
 
 
+def difference(family: Mapping[CellKey, Compared], joint: StudyCell | None, single: StudyCell | None) -> Value | None:
+    """Joint minus single-task score, with its interval if the metric has one; † if the interval excludes zero."""
+    if joint is None or single is None:
+        return None
+    found = family.get(joint.key)
+    if found is None:
+        return Value(joint.summary.mean - single.summary.mean)
+    c = found.comparison
+    return Value(c.difference, low=c.low, high=c.high, mark="†" if c.excludes_zero else "")
+
+
+def equal_text(joint: int, single: int) -> str:
+    """Whether a joint run and its single-task baseline have the same steps on a task."""
+    return "yes" if joint == single else f"no, {joint / max(single, 1):.2f} x"
+
+
+def task_rows(
+    results: Results,
+    columns: Iterable[str],
+    models: Sequence[TableLine],
+    value: Callable[[Results, StudyCell | None], Value | None] = mean_value,
+) -> list[Row]:
+    """One row per task: its name, its protocol and the value of each model."""
+    return [
+        [column, protocol_of(results, column), *(value(results, line.cell(results, column)) for line in models)]
+        for column in columns
+    ]
+
+
+def sections(results: Results, rows_of: Callable[[str], list[Row]]) -> tuple[list[Row], dict[int, str]]:
+    """The rows of each column under a heading with its protocol and metric."""
+    rows: list[Row] = []
+    headings: dict[int, str] = {}
+    for column in results.columns:
+        found = rows_of(column)
+        if found:
+            headings[len(rows)] = f"{results.protocol(column)} ({results.metric(column)})"
+            rows += found
+    return rows, headings
+
+
 def seeds_text(cells: Iterable[StudyCell]) -> str:
-    """How many seeds stand behind the numbers: "3 seeds", or "1 to 3 seeds"."""
+    """The number of seeds: "3 seeds", or "1 to 3 seeds"."""
     counts = sorted({len(cell.seeds) for cell in cells})
     if not counts:
         return "no seed"
@@ -99,7 +156,7 @@ def protocols_text(results: Results, columns: Sequence[str]) -> str:
 
 
 def protocol_of(results: Results, column: str) -> str:
-    """Protocol and metric of a column, without the name of its task, for tables that have tasks as rows."""
+    """Protocol and metric of a column without its task's name, for tables with tasks as rows."""
     return f"{results.protocol(column).rpartition('/')[2]} {results.metric(column)}"
 
 
@@ -110,18 +167,8 @@ def rate_text(value: object) -> str | None:
     return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
-def star_text(results: Results, cells: Iterable[StudyCell]) -> str:
-    """What * means, where there is one or could be."""
-    if not any(cell.key in results.comparisons for cell in cells):
-        return ""
-    return (
-        f"* differs from {results.baseline} at 5 % (paired bootstrap over documents and seeds, Holm-corrected over "
-        f"{len(results.comparisons)} comparison{'s' if len(results.comparisons) > 1 else ''})."
-    )
-
-
 def missing_text(results: Results) -> str:
-    """That the study is not complete, where it is not."""
+    """How many runs are missing; empty if the study is complete."""
     if not results.missing:
         return ""
     return f"{results.missing:,} run{'s' if results.missing > 1 else ''} of the study not done yet."
@@ -135,13 +182,18 @@ def note(
     *more: str,
     stars: bool = True,
 ) -> str:
-    """The note under a table of scores: split, statistic, seeds, protocols, marks, and what is missing."""
+    """The note under a table of scores: split, statistic, seeds, protocols, marks, and missing runs."""
     known = [cell for cell in cells if cell is not None]
+    number = len(results.comparisons)
+    starred = stars and any(cell.key in results.comparisons for cell in known)
     parts = [
         f"{results.split.capitalize()} split. {statistic} over {seeds_text(known)}.",
-        "One seed says nothing about spread." if known and all(len(cell.seeds) == 1 for cell in known) else "",
+        "One seed has no spread." if known and all(len(cell.seeds) == 1 for cell in known) else "",
         protocols_text(results, columns),
-        star_text(results, known) if stars else "",
+        f"* differs from {results.baseline} at 5 % (paired bootstrap over documents and seeds, Holm-corrected over "
+        f"{number} comparison{'s' if number > 1 else ''})."
+        if starred
+        else "",
         *more,
         missing_text(results),
     ]

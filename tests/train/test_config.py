@@ -43,7 +43,7 @@ def test_mistakes_are_named(values, message):
 
 def test_where_and_how_often_do_not_change_the_identity():
     plain = TrainConfig()
-    assert TrainConfig(device="cpu", threads=2, checkpoint_every=0, keep=9).identity() == plain.identity()
+    assert TrainConfig(device="cpu", threads=2, checkpoint_every=0).identity() == plain.identity()
     assert TrainConfig(seed=2).identity() != plain.identity()
 
 
@@ -69,3 +69,14 @@ def test_a_missing_gpu_is_said(monkeypatch):
     assert choose_device("auto").type == "cpu"
     with pytest.raises(RecipeError, match="no CUDA device"):
         choose_device("cuda")
+
+
+def test_older_recipes_still_load():
+    """`adam` was AdamW by another name; settings that are gone may keep their old default."""
+    old = TrainConfig.model_validate({"optimizer": "adam", "keep": 2, "max_skipped": 20, "matrix_lr": 1.0})
+    assert old == TrainConfig()
+    assert {"max_skipped": 20, "matrix_lr": 1.0}.items() <= old.identity().items()
+    assert "keep" not in old.identity()
+    for name, value in (("keep", 5), ("max_skipped", 5), ("matrix_lr", 2.0)):
+        with pytest.raises(RecipeError, match=f"{name} is no longer a setting"):
+            validate(TrainConfig, {name: value}, where="recipe")

@@ -77,7 +77,7 @@ def test_sequence_classifiers_give_equal_logits(tiny, tmp_path, architecture, ki
 
 @pytest.mark.parametrize("architecture", OTHER)
 def test_a_stock_head_of_another_shape_is_refused(tiny, tmp_path, architecture):
-    with pytest.raises(InputError, match=f"sequence classifier of {architecture} has another shape"):
+    with pytest.raises(InputError, match=f"sequence classifier of {architecture} does not have the shape"):
         to_hf(build(tiny, architecture, "classification", 3), "task", None, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -1,4 +1,4 @@
-"""A choice at the edge of the grid is marked, with what it means; any other is not."""
+"""A choice at the edge of the grid is marked and explained."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from osler.stages.study.grid import edge_text, edges
 from osler.stages.study.page import write_reports
-from osler.stages.study.plan import edge_text, edges
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 
@@ -43,8 +43,8 @@ def test_which_values_are_at_an_edge(name: str, chosen: Any, values: tuple[Any, 
 def test_the_note_says_each_thing_once() -> None:
     text = edge_text([("lr", "lowest"), ("epochs", "highest"), ("lr", "lowest")])
     assert text == (
-        "↓ lr was chosen at the lowest value of the grid: smaller ones may do better. "
-        "↑ epochs was chosen at the highest value of the grid: larger ones may do better. "
+        "↓ lr was chosen at the lowest value of the grid: lower values may do better. "
+        "↑ epochs was chosen at the highest value of the grid: higher values may do better. "
         "Widen the grid there; only the new runs are done."
     )
     assert edge_text([]) == ""
@@ -58,32 +58,32 @@ def choices(bench: Any, folder: Path, points: list[dict[str, Any]], *chosen: int
         for place, point in enumerate(points):
             best = place == winner
             runs.append(bench.run("m", column, 1, 10 if best else None, point=point, chosen=best))
-    write_reports(bench.recipe("m"), runs, [], folder)
+    write_reports(bench.recipe("m"), runs, 0, folder)
     rows = csv.DictReader((folder / "tables" / "choices.csv").open())
     return [row["chosen"] for row in rows], (folder / "tables" / "choices.md").read_text()
 
 
 def test_the_table_of_choices_marks_edges_and_its_note_explains_them(bench, tmp_path: Path) -> None:
     points = [{"train.lr": rate, "tagger": "crf"} for rate in (1e-5, 2e-5, 3e-5)]
-    said, text = choices(bench, tmp_path, points, 0, 1, 2)
-    assert said == ["lr 1e-5 ↓, tagger crf", "lr 2e-5, tagger crf", "lr 3e-5 ↑, tagger crf"]
-    assert "↓ lr was chosen at the lowest value of the grid: smaller ones may do better." in text
-    assert "↑ lr was chosen at the highest value of the grid: larger ones may do better." in text
+    chosen, text = choices(bench, tmp_path, points, 0, 1, 2)
+    assert chosen == ["tagger crf, lr 1e-5 ↓", "tagger crf, lr 2e-5", "tagger crf, lr 3e-5 ↑"]
+    assert "↓ lr was chosen at the lowest value of the grid: lower values may do better." in text
+    assert "↑ lr was chosen at the highest value of the grid: higher values may do better." in text
 
 
-def test_where_nothing_is_at_an_edge_nothing_is_said(bench, tmp_path: Path) -> None:
-    said, text = choices(bench, tmp_path, tried("tagger", "crf", "linear"), 0)
-    assert said == ["tagger crf"]
+def test_without_a_choice_at_an_edge_the_note_has_no_marks(bench, tmp_path: Path) -> None:
+    chosen, text = choices(bench, tmp_path, tried("tagger", "crf", "linear"), 0)
+    assert chosen == ["tagger crf"]
     assert "edge" not in text
     assert "the grid" not in text
 
 
 def test_choices_json_has_the_edges_too(bench, tmp_path: Path, fake) -> None:
     bench.spans("one")
-    values = {"models": {"m": {"model": "m"}}, "tasks": list(bench.tasks["one"]), "seeds": [1, 2], "resamples": 100}
+    values = {"models": {"m": {"model": "m"}}, "tasks": list(bench.tasks["one"]), "seeds": [1, 2]}
     values |= {"workers": 1, "grid": {"train.lr": [0.1, 0.2, 0.3], "tagger": ["linear", "crf"]}}
-    runner = fake(dev={"m 0.1 linear": 0.9, "m 0.1 crf": 0.8})
-    made = run(StudyRecipe.model_validate(values), tmp_path / "study", runner=runner)
+    fake(dev={"m 0.1 linear": 0.9, "m 0.1 crf": 0.8})
+    made = run(StudyRecipe.model_validate(values), tmp_path / "study")
     [choice] = json.loads((made.path / "choices.json").read_text())["choices"]
     assert choice["point"] == {"train.lr": 0.1, "tagger": "linear"}
     assert choice["at_edge"] == {"train.lr": "lowest"}

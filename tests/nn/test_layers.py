@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from osler.nn.layers import HashedDropout, hash_dropout, hashed_dropout
+from osler.nn.layers import HashedDropout, hashed_dropout, use_fast_layers
 
 
 def test_a_share_is_dropped_and_the_rest_scaled_up():
@@ -41,7 +41,7 @@ def test_gradients_pass_where_values_do():
 
 def test_elsewhere_it_is_the_plain_dropout():
     model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.4))
-    hash_dropout(model)
+    use_fast_layers(model)
     assert type(model[1]) is HashedDropout
     values = torch.ones(20, 8)
     torch.manual_seed(3)

@@ -1,4 +1,4 @@
-"""Studies: each run once, dev chooses, failures do not stop the others, no column mixes protocols, honest comparisons."""
+"""Studies: each run is done once, dev chooses, failures do not stop other runs, and no column mixes protocols."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def task(tmp_path_factory) -> Path:
 
 
 def recipe(task: Path, *models: str, **more) -> StudyRecipe:
-    values = {"models": {name: {"model": name} for name in models}, "tasks": [task], "seeds": [0, 1], "resamples": 500}
+    values = {"models": {name: {"model": name} for name in models}, "tasks": [task], "seeds": [0, 1]}
     return StudyRecipe.model_validate(values | {"workers": 1} | more)
 
 
 def test_a_study_compares_with_its_baseline_and_prints_protocols(task, tmp_path, fake):
-    made = run(recipe(task, "weak", "strong"), tmp_path / "study", runner=fake(missed={"weak": 8, "strong": 0}))
+    fake(missed={"weak": 8, "strong": 0})
+    made = run(recipe(task, "weak", "strong"), tmp_path / "study")
     results = json.loads((made.path / "results.json").read_text())
     weak, strong = results["cells"]
     assert weak["mean"] < strong["mean"]
@@ -41,7 +42,8 @@ def test_a_study_compares_with_its_baseline_and_prints_protocols(task, tmp_path,
 
 
 def test_equal_models_are_not_called_different(task, tmp_path, fake):
-    made = run(recipe(task, "one", "other"), tmp_path / "study", runner=fake(missed={"one": 3, "other": 3}))
+    fake(missed={"one": 3, "other": 3})
+    made = run(recipe(task, "one", "other"), tmp_path / "study")
     cell = json.loads((made.path / "results.json").read_text())["cells"][1]
     assert cell["against"]["difference"] == 0
     assert cell["against"]["p_holm"] == 1.0
@@ -50,13 +52,13 @@ def test_equal_models_are_not_called_different(task, tmp_path, fake):
 
 def test_one_more_model_later_only_does_its_own_runs(task, tmp_path, fake):
     runner = fake()
-    run(recipe(task, "one", "two"), tmp_path / "study", runner=runner)
+    run(recipe(task, "one", "two"), tmp_path / "study")
     before = len(runner.done())
     with pytest.raises(OutputError, match="--force"):
-        run(recipe(task, "one", "two", "three"), tmp_path / "study", runner=runner)
-    run(recipe(task, "one", "two", "three"), tmp_path / "study", runner=runner, force=True)
+        run(recipe(task, "one", "two", "three"), tmp_path / "study")
+    run(recipe(task, "one", "two", "three"), tmp_path / "study", force=True)
     assert runner.done()[before:] == ["three, clinic-entities-en, seed 0", "three, clinic-entities-en, seed 1"]
-    assert run(recipe(task, "one", "two", "three"), tmp_path / "study", runner=runner).reused
+    assert run(recipe(task, "one", "two", "three"), tmp_path / "study").reused
 
 
 def test_failed_runs_are_named_kept_out_of_the_way_and_retried_on_request(task, tmp_path, fake):
@@ -65,26 +67,27 @@ def test_failed_runs_are_named_kept_out_of_the_way_and_retried_on_request(task, 
     with pytest.raises(
         OslerError, match=r"2 of 4 runs failed.*broken, clinic-entities-en, seed 0: this one cannot be done"
     ):
-        run(both, tmp_path / "study", runner=runner)
+        run(both, tmp_path / "study")
     assert len(runner.done("score")) == 2
     assert not (tmp_path / "study").exists()
-    folder, missing = report(both, tmp_path / "study", runner=runner)
+    folder, missing = report(both, tmp_path / "study")
     assert (folder.name, len(missing)) == ("study.so-far", 2)
     assert "one" in (folder / "table.md").read_text()
 
     (tmp_path / "mended").touch()
     with pytest.raises(OslerError, match="2 of 4 runs failed"):
-        run(both, tmp_path / "study", runner=runner)
+        run(both, tmp_path / "study")
     assert len(runner.done()) == 2
-    made = run(both, tmp_path / "study", runner=runner, retry_failed=True)
+    made = run(both, tmp_path / "study", retry_failed=True)
     assert len(runner.done()) == 4
     assert not folder.exists()  # the whole study has all of it
-    assert report(both, tmp_path / "study", runner=runner) == (made.path, [])
+    assert report(both, tmp_path / "study") == (made.path, [])
 
 
 def test_an_unforeseen_error_fails_its_run_without_quoting_a_document(task, tmp_path, fake):
+    fake()
     with pytest.raises(OslerError) as failure:
-        run(recipe(task, "odd", seeds=[1]), tmp_path / "study", runner=fake())
+        run(recipe(task, "odd", seeds=[1]), tmp_path / "study")
     status = next((tmp_path / "study.runs").glob("*/status.json")).read_text()
     for text in (str(failure.value), status):
         assert "ValueError at fake_runner.py" in text
@@ -94,7 +97,7 @@ def test_an_unforeseen_error_fails_its_run_without_quoting_a_document(task, tmp_
 def test_dev_chooses_the_settings_and_only_the_chosen_see_test(task, tmp_path, fake):
     # On test the rate that dev likes is the worse one.
     runner = fake(dev={"m 0.1 0": 0.6, "m 0.1 1": 0.6, "m 0.2 0": 0.9, "m 0.2 1": 0.2}, missed={"m 0.1": 6, "m 0.2": 0})
-    made = run(recipe(task, "m", grid={"train.lr": [0.1, 0.2]}), tmp_path / "study", runner=runner)
+    made = run(recipe(task, "m", grid={"train.lr": [0.1, 0.2]}), tmp_path / "study")
     assert len(runner.done()) == 4
     assert runner.done("score") == [f"m, clinic-entities-en, seed {seed}, train.lr 0.1" for seed in (0, 1)]
     found = json.loads((made.path / "choices.json").read_text())
@@ -106,14 +109,14 @@ def test_dev_chooses_the_settings_and_only_the_chosen_see_test(task, tmp_path, f
 def test_dev_may_choose_the_single_best_run(task, tmp_path, fake):
     runner = fake(dev={"m 0.1": 0.6, "m 0.2 0": 0.9, "m 0.2 1": 0.2})
     both = recipe(task, "m", grid={"train.lr": [0.1, 0.2]}, choose="run")
-    run(both, tmp_path / "study", runner=runner)
+    run(both, tmp_path / "study")
     assert runner.done("score") == ["m, clinic-entities-en, seed 0, train.lr 0.2"]
 
 
 def test_a_table_over_all_configurations_scores_all_and_still_records_the_choice(task, tmp_path, fake):
     runner = fake(dev={"m 0.1": 0.6, "m 0.2": 0.7})
     every = recipe(task, "m", grid={"train.lr": [0.1, 0.2]}, choose="run", score="all", layout="carrino2022")
-    made = run(every, tmp_path / "study", runner=runner)
+    made = run(every, tmp_path / "study")
     assert len(runner.done("score")) == 4
     found = json.loads((made.path / "choices.json").read_text())
     assert found["scored"] == "test, all runs"
@@ -124,10 +127,10 @@ def test_a_group_with_a_failed_run_is_not_decided_by_the_rest(task, tmp_path, fa
     runner = fake(fails={"m 0.2": 1}, dev={"m 0.1": 0.9, "m 0.2": 0.1})
     study = recipe(task, "m", grid={"train.lr": [0.1, 0.2]}, seeds=[1])
     with pytest.raises(OslerError, match="1 of 2 runs failed"):
-        run(study, tmp_path / "study", runner=runner)
+        run(study, tmp_path / "study")
     assert (len(runner.done()), runner.done("score")) == (1, [])
     (tmp_path / "mended").touch()
-    run(study, tmp_path / "study", runner=runner, retry_failed=True)
+    run(study, tmp_path / "study", retry_failed=True)
     assert runner.done("score") == ["m, clinic-entities-en, seed 1, train.lr 0.1"]
 
 
@@ -135,11 +138,12 @@ def test_numbers_under_different_protocols_never_share_a_column(task, tmp_path, 
     card = TaskFolder.open(task).card
     other = {**card.protocols, "other": card.protocols["strict"]}
     monkeypatch.setattr(type(card), "protocol_named", lambda self, name=None: other[name or "strict"])
-    runner = fake(protocol={"two": "other"})
+    fake(protocol={"two": "other"})
     with pytest.raises(OslerError, match=r"strict@v1 and under .*other@v1"):
-        run(recipe(task, "one", "two"), tmp_path / "study", runner=runner)
+        run(recipe(task, "one", "two"), tmp_path / "study")
 
 
 def test_an_unknown_baseline_is_refused(task, tmp_path, fake):
+    fake()
     with pytest.raises(RecipeError, match="baseline 'x'"):
-        run(recipe(task, "one", baseline="x"), tmp_path / "study", runner=fake())
+        run(recipe(task, "one", baseline="x"), tmp_path / "study")

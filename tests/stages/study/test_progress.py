@@ -1,4 +1,4 @@
-"""Where a study stands, from its files alone: on the command line, after a kill, with failures and the time left."""
+"""The status of a study, from its files alone: after failures, after a kill, with the time left."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from osler.artifacts.run import RunStatus, holding, read_status, state_of, time_left
+from osler.artifacts.run import RunStatus, holding
 from osler.cli.main import app
 from osler.core.errors import OslerError
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.progress import failures, lines, recall, states_table, summary
+from osler.stages.study.progress import failures, lines, recall, states_table, summary, time_left
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import report, run
 
@@ -29,18 +29,19 @@ def begun(task, tmp_path, fake) -> Path:
     """A study with one model that failed and one that is done."""
     models = {"one": {"model": "one"}, "broken": {"model": "broken"}}
     recipe = StudyRecipe.model_validate({"models": models, "tasks": [task], "seeds": [1, 2], "workers": 1})
+    fake(fails={"broken": 1})
     with pytest.raises(OslerError):
-        run(recipe, tmp_path / "study", runner=fake(fails={"broken": 1}))
+        run(recipe, tmp_path / "study")
     return tmp_path / "study"
 
 
 def test_a_run_is_running_only_while_a_process_holds_it(tmp_path):
     RunStatus("running", attempts=1).write(tmp_path)
-    assert state_of(tmp_path).state == "waiting"
+    assert RunStatus.current(tmp_path).state == "waiting"
     with holding(tmp_path):
-        assert state_of(tmp_path).state == "running"
+        assert RunStatus.current(tmp_path).state == "running"
     (tmp_path / "status.json").write_text("{")
-    assert read_status(tmp_path) == RunStatus()
+    assert RunStatus.read(tmp_path) == RunStatus()
 
 
 def test_status_lists_states_and_reasons(begun):
@@ -57,7 +58,8 @@ def test_status_lists_states_and_reasons(begun):
 def test_a_run_that_two_rows_share_is_shown_in_both_and_counted_once(task, tmp_path, fake):
     models = {"one": {"model": "one"}, "the same": {"model": "one"}}
     recipe = StudyRecipe.model_validate({"models": models, "tasks": [task], "seeds": [1, 2], "workers": 1})
-    run(recipe, tmp_path / "study", runner=fake())
+    fake()
+    run(recipe, tmp_path / "study")
     found = lines(tmp_path / "study")
     assert summary(found) == "2 runs: 2 done"
     table = states_table(found)
@@ -95,14 +97,15 @@ def test_a_damaged_list_of_runs_is_named_and_made_again(begun):
 
 def test_a_report_of_nothing_leaves_nothing(task, tmp_path, fake):
     recipe = StudyRecipe.model_validate({"models": {"one": {"model": "one"}}, "tasks": [task], "seeds": [1]})
+    fake()
     with pytest.raises(OslerError, match="no run of the study has a score yet"):
-        report(recipe, tmp_path / "study", runner=fake())
+        report(recipe, tmp_path / "study")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_time_left_is_by_what_finished_runs_took_for_their_length():
     costs = {"a": 10.0, "b": 30.0, "c": 20.0, "d": 20.0}
-    assert time_left(costs, {}, {"c": 20.0}, 1) is None
-    assert time_left(costs, {"a": 5.0, "b": 15.0}, {"c": 20.0, "d": 20.0}, 1) == 20.0
-    assert time_left(costs, {"a": 5.0, "b": 15.0}, {"c": 20.0, "d": 20.0}, 2) == 10.0
-    assert time_left(costs, {"a": 5.0, "b": 15.0}, {"c": 20.0}, 8) == 10.0
+    assert time_left(costs, {}, [20.0], 1) is None
+    assert time_left(costs, {"a": 5.0, "b": 15.0}, [20.0, 20.0], 1) == 20.0
+    assert time_left(costs, {"a": 5.0, "b": 15.0}, [20.0, 20.0], 2) == 10.0
+    assert time_left(costs, {"a": 5.0, "b": 15.0}, [20.0], 8) == 10.0

@@ -1,4 +1,4 @@
-"""Single-task twins at equal updates: they begin when the number is known, have exactly that many, and are what is compared with."""
+"""Single-task baselines of matched length: they start when their number of steps is known, and have exactly that many."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from encoders import preset_encoder
 from typer.testing import CliRunner
 
+from osler.artifacts.run import RunTraining
 from osler.cli.main import app
 from osler.core.config import validate
 from osler.core.errors import OslerError, RecipeError
-from osler.core.files import write_json
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.engines import MatchedLength, folder_of, same_length, updates_of
+from osler.stages.study.matched import MatchedLength, matched_length, run_folder, same_length
 from osler.stages.study.plan import expand
 from osler.stages.study.progress import lines
 from osler.stages.study.recipe import StudyRecipe
@@ -44,21 +44,21 @@ def encoder(tmp_path_factory, tokenizer_folder) -> Path:
 
 
 def recipe(tasks: list[Path], **more) -> StudyRecipe:
-    values = {"models": {"m": {"model": "m"}}, "tasks": tasks, "seeds": [1], "workers": 1, "resamples": 100}
+    values = {"models": {"m": {"model": "m"}}, "tasks": tasks, "seeds": [1], "workers": 1}
     return validate(StudyRecipe, values | {"modes": ["single", "together"], "twins": "updates"} | more, where="test")
 
 
-def updates(study: Path) -> dict[tuple[str, str, str], int]:
+def steps(study: Path) -> dict[tuple[str, str, str], int]:
     return {
-        (key.column, key.mode, key.partner): cell.updates
+        (key.column, key.mode, key.partner): cell.task_steps
         for key, cell in read_results(study / "results.json").cells.items()
     }
 
 
-def test_a_twin_has_the_updates_that_the_joint_run_gave_its_task(tasks, tmp_path, fake):
+def test_a_baseline_has_the_steps_that_the_joint_run_gave_its_task(tasks, tmp_path, fake):
     runner = fake(batches=BATCHES)
-    made = run(recipe(tasks), tmp_path / "study", runner=runner)
-    assert updates(made.path) == {
+    made = run(recipe(tasks), tmp_path / "study")
+    assert steps(made.path) == {
         (ENTITIES, "single", ""): 5,
         (PHI, "single", ""): 2,
         (ENTITIES, "together", ""): 5,
@@ -67,9 +67,9 @@ def test_a_twin_has_the_updates_that_the_joint_run_gave_its_task(tasks, tmp_path
         (PHI, "twin", ""): 5,
     }
     done = runner.done()
-    twin = f"m, {PHI} with the updates of learning it with all, seed 1"
-    assert done.index(f"m, {ENTITIES}+{PHI}, seed 1") < done.index(twin)
-    # The larger task has as many updates alone: its plain run is its twin, trained and scored once.
+    baseline = f"m, {PHI} for as many steps as with all tasks, seed 1"
+    assert done.index(f"m, {ENTITIES}+{PHI}, seed 1") < done.index(baseline)
+    # The larger task has as many steps alone: its plain run is its baseline, trained and scored once.
     assert len(done) == len(set(done)) == 4
     assert len(runner.done("score")) == 2 + 2 + 1
     results = read_results(made.path / "results.json")
@@ -90,49 +90,52 @@ def test_a_twin_has_the_updates_that_the_joint_run_gave_its_task(tasks, tmp_path
     assert sum(time["runs"] for time in times) == made.manifest.counts["runs"] == 4
     # All runs are done for `osler study status` as well, which reads files alone.
     assert {line.state for line in lines(tmp_path / "study")} == {"done"}
-    assert run(recipe(tasks), tmp_path / "study", runner=runner).reused
+    assert run(recipe(tasks), tmp_path / "study").reused
 
 
-def test_without_plain_runs_every_twin_is_a_run(tasks, tmp_path, fake):
+def test_without_plain_runs_every_baseline_is_a_run(tasks, tmp_path, fake):
     runner = fake(batches=BATCHES)
-    made = run(recipe(tasks, modes=["together"]), tmp_path / "study", runner=runner)
+    made = run(recipe(tasks, modes=["together"]), tmp_path / "study")
     assert len(runner.done()) == 3
-    assert {mode for _, mode, _ in updates(made.path)} == {"together", "twin"}
+    assert {mode for _, mode, _ in steps(made.path)} == {"together", "twin"}
     # Plain runs that come later leave them as they are.
-    run(recipe(tasks), tmp_path / "study", runner=runner, force=True)
+    run(recipe(tasks), tmp_path / "study", force=True)
     assert len(runner.done()) == 5
 
 
-def test_every_pair_has_twins_of_its_own(tasks, tmp_path, fake):
-    runner = fake(batches=BATCHES)
-    made = run(recipe(tasks, modes=["single", "pairs"]), tmp_path / "study", runner=runner)
-    found = updates(made.path)
+def test_every_pair_has_its_own_baselines(tasks, tmp_path, fake):
+    fake(batches=BATCHES)
+    made = run(recipe(tasks, modes=["single", "pairs"]), tmp_path / "study")
+    found = steps(made.path)
     assert found[PHI, "twin", ENTITIES] == found[PHI, "pair", ENTITIES] == 5
     effects = json.loads((made.path / "pairwise.json").read_text())["models"]["m"]["effects"]
     assert [(effect["updates"], effect["single_updates"]) for effect in effects] == [(5, 5), (5, 5)]
 
 
-def test_dev_chooses_among_the_twins_of_a_grid_for_itself(tasks, tmp_path, fake):
+def test_dev_chooses_among_the_baselines_of_a_grid_separately(tasks, tmp_path, fake):
     runner = fake(batches=BATCHES, dev={"m 0.1": 0.9, "m 0.2": 0.2})
-    made = run(recipe(tasks, grid={"train.lr": [0.1, 0.2]}), tmp_path / "study", runner=runner)
+    made = run(recipe(tasks, grid={"train.lr": [0.1, 0.2]}), tmp_path / "study")
     choices = json.loads((made.path / "choices.json").read_text())["choices"]
     assert [choice["mode"] for choice in choices] == ["single", "single", "together", "twin", "twin"]
     assert all(choice["point"] == {"train.lr": 0.1} for choice in choices)
     assert not [label for label in runner.done("score") if "train.lr 0.2" in label]
 
 
-def test_twins_wait_for_a_joint_run_that_failed_and_come_when_it_is_mended(tasks, tmp_path, fake):
+def test_baselines_wait_for_a_joint_run_that_failed_until_it_is_retried(tasks, tmp_path, fake):
     study = recipe(tasks, models={"m": {"model": "m"}}, modes=["together"])
+    fake(fails={"m": 1})
     with pytest.raises(OslerError, match="1 of 3 runs failed"):
-        run(study, tmp_path / "study", runner=fake(fails={"m": 1}))
+        run(study, tmp_path / "study")
     (tmp_path / "mended").touch()
-    run(study, tmp_path / "study", runner=fake(fails={"m": 1}), retry_failed=True)
+    fake(fails={"m": 1})
+    run(study, tmp_path / "study", retry_failed=True)
     assert len(fake().done()) == 3
 
 
-def test_a_twin_is_addressed_by_the_joint_run_it_is_equal_to(tasks, tmp_path, fake):
+def test_the_key_of_a_baseline_depends_on_its_joint_run(tasks, tmp_path, fake):
     def keys(**more) -> dict[str, str]:
-        planned = expand(recipe(tasks, **more), tmp_path / "study", fake()).runs
+        fake()
+        planned = expand(recipe(tasks, **more), tmp_path / "study").runs
         return {run.spec.columns[0]: run.key for run in planned if run.spec.mode == "twin"}
 
     first = keys()
@@ -149,40 +152,38 @@ def test_a_twin_is_addressed_by_the_joint_run_it_is_equal_to(tasks, tmp_path, fa
         ({"finetune": {"mlm": {"corpus": "x"}}}, "mlm is among the settings.*mode_settings.together"),
     ],
 )
-def test_updates_that_cannot_be_counted_by_task_are_refused(tasks, tmp_path, fake, more, message):
+def test_steps_that_cannot_be_counted_by_task_are_rejected(tasks, tmp_path, fake, more, message):
+    fake()
     with pytest.raises(RecipeError, match=message):
-        expand(recipe(tasks, **more), tmp_path / "study", fake())
+        expand(recipe(tasks, **more), tmp_path / "study")
 
 
-def manifest(folder: Path, trained: dict[str, int], epochs: list[dict[str, int]], **train: int) -> Path:
+def training(trained: dict[str, int], epochs: list[dict[str, int]], **train: int) -> RunTraining:
     counts = {"steps": sum(trained.values()), "batches_trained": trained, "batches_by_epoch": epochs}
-    (folder / "bundle").mkdir(parents=True)
-    recipe = {"epochs": len(epochs), "train": train}
-    write_json(folder / "bundle" / "manifest.json", {"counts": counts, "recipe": recipe})
-    return folder
+    return RunTraining(recipe={"epochs": len(epochs), "train": train}, **counts)
 
 
-def test_dev_is_looked_at_as_often_as_in_the_joint_run(tmp_path):
-    each_epoch = manifest(tmp_path / "a", {"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2)
-    assert updates_of(each_epoch, "x") == MatchedLength(60, 30)
-    by_steps = manifest(tmp_path / "b", {"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2, eval_every=10)
-    assert updates_of(by_steps, "x") == MatchedLength(60, 5)
-    # Stopped by dev in the middle of the first epoch: the twin has what was trained, not what was planned.
-    stopped = manifest(tmp_path / "c", {"x": 11, "y": 9}, [{"x": 30, "y": 30}] * 2, eval_every=10)
-    assert updates_of(stopped, "x") == MatchedLength(11, 5)
+def test_a_baseline_is_evaluated_on_dev_as_often_as_the_joint_run():
+    each_epoch = training({"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2)
+    assert matched_length(each_epoch, "x") == MatchedLength(60, 30)
+    by_steps = training({"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2, eval_every=10)
+    assert matched_length(by_steps, "x") == MatchedLength(60, 5)
+    # Stopped early in the first epoch: the baseline has the steps that were trained, not those that were planned.
+    stopped = training({"x": 11, "y": 9}, [{"x": 30, "y": 30}] * 2, eval_every=10)
+    assert matched_length(stopped, "x") == MatchedLength(11, 5)
 
 
-def test_a_plain_run_is_the_twin_only_where_length_schedule_and_looks_agree(tmp_path):
-    joint = manifest(tmp_path / "joint", {"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2)
-    assert same_length(joint, manifest(tmp_path / "a", {"x": 60}, [{"x": 30}] * 2), "x")
-    assert not same_length(joint, manifest(tmp_path / "b", {"x": 58}, [{"x": 29}] * 2), "x")
-    # Sixty updates of a schedule made for ninety are not sixty of their own.
-    assert not same_length(joint, manifest(tmp_path / "c", {"x": 60}, [{"x": 30}] * 3), "x")
-    assert not same_length(joint, manifest(tmp_path / "d", {"x": 60}, [{"x": 10}] * 6), "x")
-    assert not same_length(joint, manifest(tmp_path / "e", {"x": 60}, [{"x": 30}] * 2, eval_every=7), "x")
+def test_a_plain_run_is_the_baseline_only_if_length_schedule_and_evaluations_agree():
+    joint = training({"x": 60, "y": 60}, [{"x": 30, "y": 30}] * 2)
+    assert same_length(joint, training({"x": 60}, [{"x": 30}] * 2), "x")
+    assert not same_length(joint, training({"x": 58}, [{"x": 29}] * 2), "x")
+    # Sixty steps of a schedule made for ninety are not a schedule of sixty.
+    assert not same_length(joint, training({"x": 60}, [{"x": 30}] * 3), "x")
+    assert not same_length(joint, training({"x": 60}, [{"x": 10}] * 6), "x")
+    assert not same_length(joint, training({"x": 60}, [{"x": 30}] * 2, eval_every=7), "x")
 
 
-def test_the_accounting_says_where_twins_are_not_equal(bench):
+def test_a_missing_baseline_is_not_replaced(bench):
     bench.classes("one")
     bench.classes("two")
     runs = [bench.run("a", name, 1, 8, steps=40) for name in ("one", "two")]
@@ -190,17 +191,17 @@ def test_the_accounting_says_where_twins_are_not_equal(bench):
     runs.append(bench.run("a", ("one", "two"), 1, {"one": 17, "two": 8}, **joint))
     runs.append(bench.run("a", "one", 1, 16, mode="twin", steps=50))
     results = collect(bench.recipe("a", modes=("single", "together")), runs)
-    # The other twin is not done: nothing stands in for it.
+    # The other baseline is not done: nothing replaces it.
     assert [(key.column, compared.other.mode) for key, compared in results.together.items()] == [("one", "twin")]
     [(key, gain)] = results.together.items()
     assert gain.comparison.difference == pytest.approx(0.05)
-    assert results.twin(key).updates == results.cells[key].updates == 50
+    assert results.single_task_baseline(key).task_steps == results.cells[key].task_steps == 50
 
 
-def test_real_twins_train_for_exactly_these_updates(encoder, tasks, tmp_path):
-    """From the command line, with training: what is counted is what was done."""
+def test_real_baselines_train_for_exactly_these_steps(encoder, tasks, tmp_path):
+    """From the command line, with real training: the counts are what was done."""
     sets = ["models.m.model=" + str(encoder), f"tasks={[str(path) for path in tasks]}", "seeds=[1]", "workers=1"]
-    sets += ['modes=["single", "together"]', 'twins="updates"', "resamples=100", 'layout="mulyar2020"']
+    sets += ['modes=["single", "together"]', 'twins="updates"', 'layout="mulyar2020"']
     sets += ["finetune.epochs=2", "finetune.batch_size=16", "finetune.max_length=64", "finetune.overlap=8"]
     (tmp_path / "study.toml").write_text("")
     arguments = ["study", "run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "study")]
@@ -208,15 +209,15 @@ def test_real_twins_train_for_exactly_these_updates(encoder, tasks, tmp_path):
     assert done.exit_code == 0, done.output
     results = read_results(tmp_path / "study" / "results.json")
     for name in NAMES:
-        joint, twin = results.cell("m", name, "together"), results.cell("m", name, "twin")
-        assert joint.updates == twin.updates
-        assert twin.chosen[0].steps == twin.updates
-        assert twin.chosen[0].flops > 0
-    # Alone, three documents are as many updates as with the other task, and one is not.
-    plain = {name: results.cell("m", name).updates for name in NAMES}
-    assert plain[PHI] < plain[ENTITIES] == results.cell("m", ENTITIES, "twin").updates
-    assert "single-task at equal updates" in (tmp_path / "study" / "table.md").read_text()
+        joint, matched = results.cell("m", name, "together"), results.cell("m", name, "twin")
+        assert joint.task_steps == matched.task_steps
+        assert matched.chosen[0].steps == matched.task_steps
+        assert matched.chosen[0].flops > 0
+    # Alone, three documents give as many steps as with the other task; one document gives fewer.
+    plain = {name: results.cell("m", name).task_steps for name in NAMES}
+    assert plain[PHI] < plain[ENTITIES] == results.cell("m", ENTITIES, "twin").task_steps
+    assert "single-task at equal steps" in (tmp_path / "study" / "table.md").read_text()
     for line in lines(tmp_path / "study"):
-        folder = folder_of(tmp_path / "study.runs", line.key, line.spec)
+        folder = run_folder(tmp_path / "study.runs", line.key, line.spec)
         history = json.loads((folder / "bundle" / "history.json").read_text())
         assert 2 <= sum(record["kind"] == "eval" for record in history) <= 3

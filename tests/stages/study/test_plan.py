@@ -1,4 +1,4 @@
-"""From a recipe to runs: which there are, with what settings, in what order; and which mistakes are told before the first."""
+"""From a recipe to runs: which runs there are, with what settings, in what order; mistakes show before the first run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from osler.core.config import load_recipe, validate
 from osler.core.errors import RecipeError
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
+from osler.stages.study import runner
 from osler.stages.study.plan import StudyPlan, expand
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
-from osler.stages.study.runner import LocalRunner
 from osler.stages.study.schedule import Schedule
 
 NAMES = ("clinic-entities-en", "clinic-phi-en", "clinic-entities-es")
@@ -33,24 +33,23 @@ def tasks(tmp_path_factory) -> dict[str, Path]:
     return {name: prepare(PrepareRecipe(task=name, options=sizes), folder / name).path for name in NAMES}
 
 
-class Checker(LocalRunner):
-    """Checks settings as the real one does, of models that need not exist."""
-
-    def identify(self, model: str) -> str:
-        return f"digest of {model}"
+@pytest.fixture(autouse=True)
+def any_model(monkeypatch) -> None:
+    """Settings are checked as in a real study, but models need not exist."""
+    monkeypatch.setattr(runner, "identify", lambda model: f"digest of {model}")
 
 
 def recipe(known: dict[str, Path], /, *models: str, **more) -> StudyRecipe:
     values = {"models": {name: {"model": name} for name in models or ("m",)}, "tasks": list(known.values())}
-    return validate(StudyRecipe, values | {"seeds": [1, 2], "workers": 1, "resamples": 200} | more, where="test")
+    return validate(StudyRecipe, values | {"seeds": [1, 2], "workers": 1} | more, where="test")
 
 
 def plan(study: StudyRecipe, tmp_path: Path) -> StudyPlan:
-    return expand(study, tmp_path / "study", Checker())
+    return expand(study, tmp_path / "study")
 
 
 def settings(spec: RunSpec) -> dict[str, Any]:
-    return json.loads(spec.settings)
+    return spec.settings.plain()
 
 
 def test_models_columns_points_seeds_and_fractions_are_all_combined(tasks, tmp_path):
@@ -77,7 +76,7 @@ def test_settings_lie_on_top_of_each_other_the_nearer_above_the_farther(tasks, t
     assert (entities["dropout"], entities["epochs"]) == (0.3, 4)
     assert (spanish["dropout"], spanish["epochs"]) == (0.3, 3)
     assert phi["train"] == {"lr": 2e-3, "warmup": 0.2}
-    assert json.loads(by_column[PHI].runtime) == {"device": "cpu"}
+    assert by_column[PHI].runtime.plain() == {"device": "cpu"}
 
 
 def test_a_mode_has_settings_of_its_own_below_those_of_a_task(tasks, tmp_path):
@@ -99,22 +98,22 @@ def test_a_refinement_is_scored_where_that_is_asked_for(tasks, tmp_path, fake):
     refined = {"model": "m", "refine": {"tasks": [ENTITIES, PHI], "score": True}}
     study = recipe(tasks, models={"refined": refined}, layout="peng2020")
     plain = recipe(tasks, models={"refined": {"model": "m", "refine": {"tasks": [ENTITIES, PHI]}}})
-    runner = fake()
-    silent = (run(plain, tmp_path / "plain", runner=runner).path / "results.json").read_bytes()
-    assert not any("refinement" in label for label in runner.done("score"))
+    fakes = fake()
+    silent = (run(plain, tmp_path / "plain").path / "results.json").read_bytes()
+    assert not any("refinement" in label for label in fakes.done("score"))
     assert "refine" not in {cell["mode"] for cell in json.loads(silent)["cells"]}
     # Asked for later, the same runs are scored and none is trained again.
-    before = len(runner.done())
-    made = run(study.changed(store=tmp_path / "plain.runs"), tmp_path / "study", runner=runner)
-    assert len(runner.done()) == before
-    assert Counter(label for label in runner.done("score") if "refinement" in label) == {
+    before = len(fakes.done())
+    made = run(study.changed(store=tmp_path / "plain.runs"), tmp_path / "study")
+    assert len(fakes.done()) == before
+    assert Counter(label for label in fakes.done("score") if "refinement" in label) == {
         f"refined, refinement on {ENTITIES}+{PHI}, seed {seed}": 2 for seed in (1, 2)
     }
     table = (made.path / "table.md").read_text()
     # What was refined alone stands above what fine-tuning made of it.
     assert table.index("| refined, refined |") < table.index("| refined, refined and fine-tuned |")
     # Without the question there is no line, whatever another study scored.
-    again = run(plain, tmp_path / "plain", runner=runner, force=True)
+    again = run(plain, tmp_path / "plain", force=True)
     assert (again.path / "results.json").read_bytes() == silent
 
 
@@ -134,10 +133,10 @@ def test_together_and_pairs_are_runs_of_several_columns(tasks, tmp_path):
 
 
 def test_runs_of_several_columns_are_scored_on_each(tasks, tmp_path, fake):
-    runner = fake()
-    run(recipe(tasks, modes=["together", "pairs"], seeds=[1]), tmp_path / "study", runner=runner)
-    assert len(runner.done()) == 4
-    assert Counter(runner.done("score")) == {
+    fakes = fake()
+    run(recipe(tasks, modes=["together", "pairs"], seeds=[1]), tmp_path / "study")
+    assert len(fakes.done()) == 4
+    assert Counter(fakes.done("score")) == {
         f"m, {ENTITIES}+{PHI}+{SPANISH}, seed 1": 3,
         f"m, {ENTITIES}+{PHI}, seed 1": 2,
         f"m, {ENTITIES}+{SPANISH}, seed 1": 2,
@@ -148,13 +147,15 @@ def test_runs_of_several_columns_are_scored_on_each(tasks, tmp_path, fake):
 def test_folds_are_runs_of_one_column_and_choose_each_for_itself(tasks, tmp_path, fake):
     folds = {"cross": [tasks[ENTITIES], tasks[SPANISH]]}
     study = recipe(tasks, tasks=[tasks[PHI]], folds=folds, grid={"epochs": [1, 2]}, seeds=[1])
-    planned = expand(study, tmp_path / "study", fake())
+    fake()
+    planned = expand(study, tmp_path / "study")
     assert Counter((run.spec.columns[0], run.spec.fold) for run in planned.runs) == {
         (PHI, None): 2,
         ("cross", 0): 2,
         ("cross", 1): 2,
     }
-    made = run(study, tmp_path / "study", runner=fake())
+    fake()
+    made = run(study, tmp_path / "study")
     choices = json.loads((made.path / "choices.json").read_text())["choices"]
     found = [(choice["columns"], choice["fold"]) for choice in choices]
     assert found == [([PHI], None), (["cross"], 0), (["cross"], 1)]
@@ -163,10 +164,10 @@ def test_folds_are_runs_of_one_column_and_choose_each_for_itself(tasks, tmp_path
 def test_a_task_that_is_also_a_fold_is_trained_once_and_scored_in_both_columns(tasks, tmp_path, fake):
     one = {ENTITIES: tasks[ENTITIES]}
     study = recipe(one, seeds=[1], folds={"two": [tasks[ENTITIES], tasks[PHI]]})
-    runner = fake()
-    made = run(study, tmp_path / "study", runner=runner)
+    fakes = fake()
+    made = run(study, tmp_path / "study")
     cells = {cell["task"]: cell for cell in json.loads((made.path / "results.json").read_text())["cells"]}
-    assert (len(runner.done()), len(runner.done("score"))) == (2, 3)
+    assert (len(fakes.done()), len(fakes.done("score"))) == (2, 3)
     assert cells["two"]["folds"] == 2
     assert len(cells[ENTITIES]["runs"]) == 1
 
@@ -174,7 +175,8 @@ def test_a_task_that_is_also_a_fold_is_trained_once_and_scored_in_both_columns(t
 def test_a_refinement_comes_first_and_its_key_is_in_those_that_start_from_it(tasks, tmp_path, fake):
     refined = {"model": "m", "refine": {"tasks": [ENTITIES, PHI], "settings": {"epochs": 7}}}
     study = recipe(tasks, models={"plain": {"model": "m"}, "refined": refined}, seeds=[1])
-    planned = expand(study, tmp_path / "study", fake())
+    fake()
+    planned = expand(study, tmp_path / "study")
     [refinement] = [run for run in planned.runs if run.spec.mode == "refine"]
     # What the other columns are chosen and tested by is kept out of it.
     assert [path.name for path in refinement.spec.kept_out] == [SPANISH]
@@ -184,41 +186,44 @@ def test_a_refinement_comes_first_and_its_key_is_in_those_that_start_from_it(tas
     assert len(followers) == 3
     assert not {run.key for run in followers} & {run.key for run in planned.runs if not run.spec.after}
 
-    runner = fake()
-    run(study, tmp_path / "study", runner=runner)
-    done = runner.done()
+    fakes = fake()
+    run(study, tmp_path / "study")
+    done = fakes.done()
     first = done.index(f"refined, refinement on {ENTITIES}+{PHI}, seed 1")
     assert all(first < done.index(f"refined, {name}, seed 1") for name in NAMES)
-    assert f"refined, refinement on {ENTITIES}+{PHI}, seed 1" not in runner.done("score")
+    assert f"refined, refinement on {ENTITIES}+{PHI}, seed 1" not in fakes.done("score")
     counts = json.loads((planned.folder(followers[0].key) / "bundle" / "manifest.json").read_text())["counts"]
     assert counts["start"] == str(planned.folder(refinement.key) / "bundle")
 
     other = {**refined, "refine": {"tasks": [ENTITIES, PHI], "settings": {"epochs": 8}}}
-    changed = expand(recipe(tasks, models={"refined": other}, seeds=[1]), tmp_path / "study", fake())
+    fake()
+    changed = expand(recipe(tasks, models={"refined": other}, seeds=[1]), tmp_path / "study")
     assert not {run.key for run in changed.runs} & {run.key for run in planned.runs}
 
 
 def test_a_refinement_that_is_also_a_run_of_its_own_is_done_once(tasks, tmp_path, fake):
     refined = {"model": "m", "refine": {"tasks": list(NAMES)}}
     study = recipe(tasks, models={"m": {"model": "m"}, "refined": refined}, modes=["single", "together"], seeds=[1])
-    runner = fake()
-    run(study, tmp_path / "study", runner=runner)
-    assert len(runner.done()) == 3 + 1 + 4
-    assert len(runner.done("score")) == 3 + 3 + 3 + 3
+    fakes = fake()
+    run(study, tmp_path / "study")
+    assert len(fakes.done()) == 3 + 1 + 4
+    assert len(fakes.done("score")) == 3 + 3 + 3 + 3
 
 
 def test_what_follows_a_failed_refinement_waits(tasks, tmp_path, fake):
     refined = {"model": "m", "refine": {"tasks": [ENTITIES, PHI]}}
     study = recipe(tasks, models={"refined": refined}, seeds=[1])
+    fake(fails={"m": 1})
     with pytest.raises(Exception, match="1 of 4 runs failed"):
-        run(study, tmp_path / "study", runner=fake(fails={"m": 1}))
+        run(study, tmp_path / "study")
     assert fake().done() == []
 
 
 def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
     lengths = {ENTITIES: {"epochs": 1}, PHI: {"epochs": 50}, SPANISH: {"epochs": 9}}
     study = recipe(tasks, task_settings=lengths, seeds=[1])
-    schedule = Schedule(study, expand(study, tmp_path / "study", fake()))
+    fake()
+    schedule = Schedule(study, expand(study, tmp_path / "study"))
     assert [job.spec.columns[0] for job in schedule.ready()] == [PHI, SPANISH, ENTITIES]
 
 
@@ -238,7 +243,7 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
         ),
         ({"grid": {"train.lrr": [1]}}, "grid: unknown key 'train.lrr'.*did you mean 'lr'"),
         ({"grid": {"train.threads": [1]}}, "grid: 'train.threads' changes no result"),
-        ({"grid": {"train.seed": [1]}}, "grid: 'train.seed' is no setting"),
+        ({"grid": {"train.seed": [1]}}, "grid: 'train.seed' is not a setting"),
         ({"grid": {"train.lr": [1e-5, -1]}}, "grid: 'train.lr'"),
         (
             {"finetune": {"epoch": 1}, "grid": {"train.lr": [1e-5]}},
@@ -251,15 +256,18 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
             r"clinic-entities-en would be scored under .*/strict@v1 and under .*/strict\+free@v1",
         ),
         ({"fractions": [1.5]}, "fractions: 1.5 is not between 0 and 1"),
-        ({"fractions": [0.5, 0.5]}, "fractions says something twice"),
+        ({"fractions": [0.5, 0.5]}, "fractions has a value twice"),
         ({"grid": {"train.lr": []}}, "grid: 'train.lr' has no values"),
-        ({"grid": {"train.lr": 1e-5}}, r"grid: 'train.lr' needs a list of the values to try, such as \[1e-05\]"),
-        ({"finetune": {"model": "other"}}, "settings of m on clinic-entities-en: 'model' is not for the settings"),
-        ({"finetune": {"train": {"seed": 3}}}, "'train.seed' is not for the settings of a study's runs. Give seeds"),
-        ({"grid": {"add_to": ["a", "b"]}}, "grid: 'add_to' is not for the settings"),
+        ({"grid": {"train.lr": 1e-5}}, r"grid: 'train.lr' needs a list of values to try, such as \[1e-05\]"),
+        (
+            {"finetune": {"model": "other"}},
+            "settings of m on clinic-entities-en: 'model' cannot be set for the runs of a study",
+        ),
+        ({"finetune": {"train": {"seed": 3}}}, "'train.seed' cannot be set for the runs of a study. List seeds"),
+        ({"grid": {"add_to": ["a", "b"]}}, "grid: 'add_to' cannot be set"),
         (
             {"finetune": {"tagger": "crf", "class_weights": "balanced"}},
-            "settings of m on clinic-entities-en: the words of a chain",
+            "settings of m on clinic-entities-en: class_weights is not supported",
         ),
         (
             {"finetune": {"mixing": {"loss_weights": {"nobody": 2.0}}}},
@@ -268,7 +276,7 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
         ({"grid": {"train.lr": [1e-5]}, "layout": "carrino2022"}, "score = 'all'"),
     ],
 )
-def test_mistakes_are_told_with_the_name_of_their_field(tasks, tmp_path, more, message):
+def test_mistakes_name_their_field(tasks, tmp_path, more, message):
     with pytest.raises(RecipeError, match=message):
         plan(recipe(tasks, **more), tmp_path)
 
@@ -288,7 +296,7 @@ def test_a_grid_may_be_written_without_quotes(tasks, tmp_path):
         assert wider.grid == {"train.lr": (1e-6, 1e-5)}
 
 
-def test_a_teacher_without_a_head_for_a_column_is_told_before_the_first_run(tasks, tmp_path):
+def test_a_teacher_without_a_head_for_a_column_is_rejected_before_the_first_run(tasks, tmp_path):
     card = TaskFolder.open(tasks[PHI]).card
     BundleSpec(max_length=64, overlap=8, heads={PHI: BundleHead(card=card, protocol="strict")}).save(tmp_path)
     with pytest.raises(RecipeError, match="the teacher has no head for clinic-entities-en"):

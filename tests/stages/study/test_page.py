@@ -1,4 +1,4 @@
-"""The page and the files of a study, as a reader gets them."""
+"""The page and the files of a study."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def written(bench, tmp_path: Path) -> Path:
             runs += [bench.run(row, "one", seed, right - 4, fraction=share) for share in (0.1, 0.5)]
     out = tmp_path / "study"
     out.mkdir()
-    missing = [bench.run("good", "two", 3, None).spec]
-    write_reports(bench.recipe("base", "good", title="A study", fractions=[0.1, 0.5]), runs, missing, out)
+    write_reports(bench.recipe("base", "good", title="A study", fractions=[0.1, 0.5]), runs, 1, out)
     return out
 
 
@@ -72,7 +71,7 @@ def test_choices_name_the_setting_and_what_it_was_chosen_from(written: Path) -> 
 
 def test_cost_counts_runs_that_were_not_chosen(written: Path) -> None:
     cost = {
-        (row["model"], row["task"], row["learned"]): row
+        (row["model"], row["task"], row["trained"]): row
         for row in csv.DictReader((written / "tables" / "cost.csv").open())
     }
     assert (cost["good", "one", "alone"]["runs done"], cost["good", "one", "alone"]["runs chosen"]) == ("4", "2")
@@ -89,8 +88,8 @@ def test_cost_adds_up_the_work_of_the_whole_search_each_run_once(bench, tmp_path
     runs.append(bench.run("a", "one", 1, None, point={"train.lr": 1e-5}, chosen=False, counts=counted))
     runs.append(bench.run("a", ("one", "two"), 1, 10, mode="together", counts=counted, device="GPU", processes=2))
     runs.append(bench.run("a", ("one", "two"), 1, None, mode="refine", only_start=True, counts=counted))
-    write_reports(bench.recipe("a"), runs, [], tmp_path)
-    cost = {(row["task"], row["learned"]): row for row in csv.DictReader((tmp_path / "tables" / "cost.csv").open())}
+    write_reports(bench.recipe("a"), runs, 0, tmp_path)
+    cost = {(row["task"], row["trained"]): row for row in csv.DictReader((tmp_path / "tables" / "cost.csv").open())}
     assert set(cost) == {("one", "alone"), ("one", "all tasks together"), ("two", "all tasks together")}
     alone = cost["one", "alone"]
     assert (alone["FLOP of a chosen run"], alone["FLOP of all runs"], alone["tokens"]) == (

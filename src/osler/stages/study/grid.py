@@ -1,0 +1,64 @@
+"""The grid of a study: its points, and choices at its edge."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from osler.train.config import TrainConfig
+
+Edge = Literal["lowest", "highest"]
+MARKS: dict[Edge, str] = {"lowest": "↓", "highest": "↑"}
+
+
+def points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of a grid; one empty point if there is no grid."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    """A setting by its dotted name as sections: train.lr as {"train": {"lr": value}}."""
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+def edges(chosen: Mapping[str, Any], tried: Iterable[Mapping[str, Any]]) -> dict[str, Edge]:
+    """Settings of the chosen point that have the lowest or highest value that was tried, if a wider grid could go beyond it."""
+    tried = list(tried)
+    found: dict[str, Edge] = {}
+    for name, value in chosen.items():
+        values: list[Any] = [point.get(name) for point in tried]
+        if not all(is_number(item) for item in [value, *values]) or len(set(values)) < 2:
+            continue
+        # Counts (epochs, batch sizes) end at 1, everything else at 0.
+        if value == min(values) and value > (1 if isinstance(value, int) else 0):
+            found[name] = "lowest"
+        elif value == max(values) and value < _upper_bound(name):
+            found[name] = "highest"
+    return found
+
+
+def edge_text(found: Iterable[tuple[str, Edge]]) -> str:
+    """Explain the marks of a table, given setting names and edges. Empty if there are none."""
+    beyond = {"lowest": "lower", "highest": "higher"}
+    texts = [
+        f"{MARKS[edge]} {name} was chosen at the {edge} value of the grid: {beyond[edge]} values may do better."
+        for name, edge in dict.fromkeys(found)
+    ]
+    return " ".join([*texts, "Widen the grid there; only the new runs are done."]) if texts else ""
+
+
+def is_number(value: object) -> bool:
+    """Whether a setting is a number; True and False are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _upper_bound(name: str) -> float:
+    """The largest valid value of a training setting, such as 1 for layer_decay."""
+    section, _, last = name.rpartition(".")
+    field = TrainConfig.model_fields.get(last) if section == "train" else None
+    bounds = [getattr(item, "le", None) for item in (field.metadata if field else ())]
+    return next((float(bound) for bound in bounds if bound is not None), math.inf)
