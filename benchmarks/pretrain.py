@@ -26,11 +26,12 @@ from typing import Any
 import numpy as np
 from interleave import Meeting, Side, interleave
 
-from osler.artifacts.token_shards import TokenisedDocuments
+from osler.artifacts.token_shards import TokenShards
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator
-from osler.stages.pretrain.data import PieceStream
+from osler.stages.pretrain.data import ChunkStream
 from osler.stages.pretrain.tokenise import tokenise
 
 LENGTH = 512
@@ -66,7 +67,6 @@ class GeneratedText(Recipe):
 
 def make_tokenizer(folder: Path, size: int) -> list[str]:
     """Train a byte-level BPE of exactly `size` entries on made-up words; return the words that are one token."""
-    from osler.artifacts.tokenizer import Tokenizer
     from osler.stages.vocab.algorithms.bpe import train
     from osler.stages.vocab.config import VocabRecipe
 
@@ -119,7 +119,7 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     words = make_tokenizer(folder / "tokenizer", options.vocab)
     recipe = GeneratedText(rows=options.rows, tokens=options.tokens, vocab=options.vocab)
     corpus = make_corpus(folder / "corpus", recipe, words)
-    tokenise(corpus, folder / "tokenizer" / "tokenizer.json", folder / "tokens", VALIDATION)
+    tokenise(corpus, Tokenizer.open(folder / "tokenizer"), folder / "tokens", VALIDATION)
 
 
 def describe(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -141,9 +141,9 @@ def describe(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def training_rows(folder: Path) -> PieceStream:
+def training_rows(folder: Path) -> ChunkStream:
     """The rows of both sides: documents cut into chunks that fit."""
-    return PieceStream(TokenisedDocuments.open(folder / "tokens", "train"), LENGTH, [BEGIN], [END], None)
+    return ChunkStream(TokenShards.open(folder / "tokens").split("train"), LENGTH, [BEGIN], [END], None)
 
 
 def osler_side(folder: Path, options: argparse.Namespace) -> None:

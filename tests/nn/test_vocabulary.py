@@ -153,7 +153,7 @@ def test_a_vocabulary_in_another_order_gives_the_same_model(tiny, kind):
 def test_mpnet_s_padding_cannot_move(tiny):
     order = [*range(1, tiny.vocab), 0]
     made = origins(words(list(range(tiny.vocab))), words(order))
-    with pytest.raises(InputError, match="needs its padding at 1"):
+    with pytest.raises(InputError, match="needs the padding token at id 1"):
         with_vocabulary(tiny.model("mpnet", "AutoModelForMaskedLM"), made, pad_id=2, begin_id=None, end_id=None)
 
 

@@ -1,8 +1,8 @@
-"""Encoder sizes by name, for training from random weights. Cheap to import: recipes are checked against it."""
+"""Named encoder sizes for training from random weights. Imports neither torch nor transformers: recipes need it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from osler.core.errors import RecipeError, nearest
@@ -10,7 +10,7 @@ from osler.core.errors import RecipeError, nearest
 
 @dataclass(frozen=True)
 class Preset:
-    """A shape: RoBERTa's architecture, or ModernBERT's (rotary positions, local windows, gated layers, no biases)."""
+    """A shape of RoBERTa's architecture, or ModernBERT's (rotary positions, local windows, gated layers, no biases)."""
 
     layers: int
     width: int
@@ -18,37 +18,25 @@ class Preset:
     inner: int
     modern: bool = False
 
-    def changed(
-        self,
-        *,
-        layers: int | None = None,
-        width: int | None = None,
-        heads: int | None = None,
-        inner: int | None = None,
-    ) -> Preset:
-        """A copy with some numbers replaced, refused where the heads cannot share the width."""
-        shape = Preset(
-            layers=layers or self.layers,
-            width=width or self.width,
-            heads=heads or self.heads,
-            inner=inner or self.inner,
-            modern=self.modern,
-        )
+    def changed(self, **numbers: int | None) -> Preset:
+        """Return a copy with some of layers, width, heads and inner replaced; None keeps the preset's number."""
+        changes: dict[str, Any] = {name: number for name, number in numbers.items() if number}
+        shape = replace(self, **changes)
         if shape.width % shape.heads:
             raise RecipeError(
                 f"{shape.heads} heads do not divide a width of {shape.width}",
-                fix="Choose a width that is a multiple of the heads, 64 for each head by custom",
+                fix="Choose a width that is a multiple of the heads, usually 64 times",
             )
         if shape.modern and shape.width // shape.heads % 2:
             raise RecipeError(
-                f"{shape.width // shape.heads} is an odd width for a head, and rotary positions turn pairs",
+                f"{shape.width // shape.heads} is an odd width for a head; rotary positions need an even one",
                 fix="Choose a width that is an even multiple of the heads",
             )
         return shape
 
 
 PRESETS: dict[str, Preset] = {
-    # ModernBERT's shape learns at this size where RoBERTa's stays at the word frequencies (docs/decisions.md).
+    # At this size ModernBERT's architecture trains well; RoBERTa's stays at the unigram entropy (docs/decisions.md).
     "tiny": Preset(layers=2, width=128, heads=2, inner=192, modern=True),
     "small": Preset(layers=4, width=256, heads=4, inner=1024),
     "compact": Preset(layers=12, width=384, heads=6, inner=1536),
@@ -56,7 +44,7 @@ PRESETS: dict[str, Preset] = {
     "roberta-base": Preset(layers=12, width=768, heads=12, inner=3072),
     "roberta-large": Preset(layers=24, width=1024, heads=16, inner=4096),
     "modernbert-base": Preset(layers=22, width=768, heads=12, inner=1152, modern=True),
-    # As deep as roberta-base; three gated matrices of 2,048 do the work of its two of 3,072.
+    # As deep as roberta-base; three gated matrices of width 2,048 replace its two of 3,072.
     "modernbert-12": Preset(layers=12, width=768, heads=12, inner=2048, modern=True),
 }
 
@@ -64,13 +52,12 @@ _FORMER = {"base": "roberta-base", "large": "roberta-large", "modern": "modernbe
 
 
 def find_preset(name: str) -> Preset:
-    """A preset by its name; an unknown name is told the nearest."""
-    preset = PRESETS.get(name)
-    if preset is None:
+    """Return a preset by name. The error for an unknown name suggests the nearest."""
+    if name not in PRESETS:
         close = _FORMER.get(name) or nearest(name, PRESETS)
         hint = f"Did you mean {close!r}? " if close else ""
         raise RecipeError(f"no encoder preset {name!r}", fix=f"{hint}Known: {', '.join(PRESETS)}")
-    return preset
+    return PRESETS[name]
 
 
 def preset_config(
@@ -83,7 +70,7 @@ def preset_config(
     eos_token_id: int | None = None,
     dropout: float | None = None,
 ) -> Any:
-    """The configuration of a preset; `max_length` counts special tokens, `dropout` None keeps the architecture's own."""
+    """Return a Hugging Face configuration; `max_length` includes special tokens, `dropout` None keeps the default."""
     preset = find_preset(shape) if isinstance(shape, str) else shape
     common: dict[str, Any] = {
         "vocab_size": vocab_size,
@@ -113,7 +100,7 @@ def preset_config(
     rate = 0.1 if dropout is None else dropout
     return RobertaConfig(
         **common,
-        # Positions start behind the padding index: 514 rows for 512 tokens with RoBERTa's padding id 1.
+        # Positions start after the padding index: 514 rows for 512 tokens with RoBERTa's padding id 1.
         max_position_embeddings=max_length + pad_token_id + 1,
         type_vocab_size=1,
         layer_norm_eps=1e-5,

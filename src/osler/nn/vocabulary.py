@@ -1,9 +1,9 @@
-"""Vocabulary tables of masked language models: padded for the hardware, and exchanged for those of another vocabulary.
+"""Vocabulary tables of masked language models: padding for the hardware, and replacing the vocabulary.
 
-A matrix product is fastest where its sides are multiples of 64, and a vocabulary seldom is one. The decoder therefore works on a
-padded copy of its weights, made anew in every pass: the copy is part of the cast to half precision that a pass makes anyway, and
-parameters, optimiser state, checkpoints and saved folders have the vocabulary's own size. The scores of the padding are so low that
-they have no probability, no loss and no gradient.
+A matrix product is fastest when its sides are multiples of 64, which a vocabulary rarely is. So the decoder multiplies with a padded
+copy of its weights, made in every pass: the copy is part of the cast to half precision, which happens anyway. Parameters, optimiser
+state, checkpoints and saved folders keep the vocabulary's own size. The scores of the padding are so low that they have no
+probability, no loss and no gradient.
 """
 
 from __future__ import annotations
@@ -21,39 +21,44 @@ from osler.text.subwords import Origins
 
 MULTIPLE = 64
 CLOSED = -1e4
-"""The score of padding: finite, since a divergence of two distributions would make NaN of infinities, and held by float16."""
+"""The score of padding. It is finite, because a divergence would turn infinities into NaN, and it fits into float16."""
 
 
 class PaddedDecoder(nn.Linear):
-    """A decoder over the vocabulary that gives a multiple of 64 scores, the last of them closed."""
+    """A decoder that returns a multiple of 64 scores, of which the last are padding."""
 
     def __init__(self, decoder: nn.Linear) -> None:
         super().__init__(decoder.in_features, decoder.out_features, bias=decoder.bias is not None, device="meta")
-        # The parameters themselves and not copies: they are tied to the embeddings.
+        # Not copies: the parameters are tied to the embeddings.
         self.weight = decoder.weight
         self.bias = decoder.bias
         self.train(decoder.training)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Scores [..., V rounded up]."""
+        """Return scores [..., V rounded up]."""
         more = -self.out_features % MULTIPLE
         bias = self.bias if self.bias is not None else self.weight.new_zeros(self.out_features)
         return linear(hidden, pad(self.weight, (0, 0, 0, more)), pad(bias, (0, more), value=CLOSED))
 
 
 def pad_decoder(model: Any) -> None:
-    """Let the decoder of a Hugging Face masked language model work on a multiple of 64 entries; its parameters stay."""
+    """Make the decoder of a Hugging Face masked language model compute a multiple of 64 scores; parameters stay."""
     decoder = model.get_output_embeddings()
     if type(decoder) is nn.Linear and decoder.out_features % MULTIPLE:
         model.set_output_embeddings(PaddedDecoder(decoder))
 
 
 def with_vocabulary(model: Any, origins: Origins, *, pad_id: int, begin_id: int | None, end_id: int | None) -> Any:
-    """A model like a Hugging Face masked language model, with the tables of another vocabulary made from its rows.
+    """Return a copy of a Hugging Face masked language model with another vocabulary.
 
-    Every new row is the mean of the old rows it comes from; where it comes from none, the mean of all of them.
+    Each new row is the mean of the old rows it comes from, or of all old rows if it comes from none.
     """
-    config = _config(model.config, len(origins.rows), pad_id=pad_id, begin_id=begin_id, end_id=end_id)
+    config = copy.deepcopy(model.config)
+    config.vocab_size = len(origins.rows)
+    for role, number in {"bos": begin_id, "cls": begin_id, "eos": end_id, "sep": end_id}.items():
+        if getattr(model.config, f"{role}_token_id", None) is not None:
+            setattr(config, f"{role}_token_id", number)
+    config.pad_token_id = pad_id
     old_table = _positions(model)
     follows = old_table is not None and old_table.padding_idx == model.config.pad_token_id
     if follows:
@@ -63,8 +68,8 @@ def with_vocabulary(model: Any, origins: Origins, *, pad_id: int, begin_id: int 
     new_table = _positions(made)
     if follows and new_table.padding_idx != pad_id:
         raise InputError(
-            f"{type(model).__name__} needs its padding at {new_table.padding_idx}, the tokenizer has it at {pad_id}",
-            fix=f"Use a tokenizer whose padding token has the number {new_table.padding_idx}",
+            f"{type(model).__name__} needs the padding token at id {new_table.padding_idx}, the tokenizer has it at {pad_id}",
+            fix=f"Use a tokenizer whose padding token has the id {new_table.padding_idx}",
         )
     state = model.state_dict()
     embeddings, decoder = model.get_input_embeddings(), model.get_output_embeddings()
@@ -74,11 +79,11 @@ def with_vocabulary(model: Any, origins: Origins, *, pad_id: int, begin_id: int 
         elif parameter is decoder.bias:
             state[name] = _rows(parameter[:, None], origins)[:, 0]
         elif follows and parameter is old_table.weight:
-            # RoBERTa and its kin number positions from behind the padding id: the learned rows move with it.
+            # RoBERTa and its relatives count positions from the padding id on: the trained rows move with it.
             state[name] = torch.zeros_like(new_table.weight)
             state[name][pad_id + 1 :] = parameter.detach()[old_table.padding_idx + 1 :]
     for name, buffer in made.named_buffers():
-        if name in state and state[name].shape != buffer.shape:  # counters of positions
+        if name in state and state[name].shape != buffer.shape:  # position ids
             state[name] = buffer
     made.load_state_dict(state)
     made.tie_weights()
@@ -86,7 +91,7 @@ def with_vocabulary(model: Any, origins: Origins, *, pad_id: int, begin_id: int 
 
 
 def set_dropout(model: Any, rate: float) -> None:
-    """Change the dropout of a loaded model, in its modules and in the configuration it is saved with."""
+    """Change the dropout of a loaded model, in its modules and in its configuration."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = rate
@@ -96,19 +101,8 @@ def set_dropout(model: Any, rate: float) -> None:
             setattr(model.config, name, rate)
 
 
-def _config(old: Any, size: int, *, pad_id: int, begin_id: int | None, end_id: int | None) -> Any:
-    config = copy.deepcopy(old)
-    config.vocab_size = size
-    numbers = {"pad": pad_id, "bos": begin_id, "cls": begin_id, "eos": end_id, "sep": end_id}
-    for role, number in numbers.items():
-        if getattr(old, f"{role}_token_id", None) is not None:
-            setattr(config, f"{role}_token_id", number)
-    config.pad_token_id = pad_id
-    return config
-
-
 def _positions(model: Any) -> Any:
-    """The table of learned positions, where the padding id decides which row is the first."""
+    """Return the table of learned positions, if the padding id decides its first row."""
     table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     return table if isinstance(table, nn.Embedding) and table.padding_idx is not None else None
 

@@ -11,20 +11,22 @@ from osler.artifacts.token_shards import TokenisedDocuments
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.nn.packing import pack
 from osler.stages.pretrain.config import StepBatches
-from osler.stages.pretrain.data import PieceStream, PretrainSource, validation_batches
+from osler.stages.pretrain.data import ChunkStream, PretrainSource, validation_batches
 
 VOCABULARY = MaskingVocabulary(1000, 1, 4, frozenset(range(5)), (0,), (2,))
 
 
-def stream(seed: int | None = 1) -> PieceStream:
+def stream(seed: int | None = 1) -> ChunkStream:
     lengths = np.random.default_rng(0).integers(1, 40, size=80)
     ids = np.random.default_rng(1).integers(10, 1000, size=lengths.sum()).astype(np.uint16)
-    return PieceStream(TokenisedDocuments.of(ids, np.cumsum([0, *lengths])), 16, [0], [2], seed)
+    sources = np.zeros(len(lengths), dtype=np.int32)
+    documents = TokenisedDocuments((ids,), np.cumsum(lengths) - lengths, lengths, sources, ("0",))
+    return ChunkStream(documents, 16, [0], [2], seed)
 
 
-def source(**options) -> PretrainSource:
-    settings_ = {"seed": 1, "batch_tokens": 100, "accumulate": 4, "steps": 9, "max_length": 16} | options
-    return PretrainSource(stream(), Masker(VOCABULARY, Masking()), **settings_)
+def source(steps: int = 9, ramp: tuple[tuple[int, int], ...] = ()) -> PretrainSource:
+    masker = Masker(VOCABULARY, Masking())
+    return PretrainSource(stream(), masker, StepBatches(100, 4, ramp), steps=steps, max_length=16, seed=1)
 
 
 def test_batches_have_one_shape_and_are_what_pack_makes():
@@ -85,21 +87,22 @@ ramps = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5)), max_size=4).ma
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 6), ramps, st.integers(1, 40))
 def test_a_ramp_leaves_out_no_batch_and_repeats_none(accumulate, ramp, steps):
-    updates = StepBatches(accumulate, ramp)
-    taken = [list(updates.batches(index)) for index in range(steps)]
-    assert list(chain(*taken)) == list(range(updates.batches_before(steps)))
+    plan = StepBatches(10, accumulate, ramp)
+    taken = [list(plan.of(index)) for index in range(steps)]
+    assert list(chain(*taken)) == list(range(plan.before(steps)))
     for index, batches in enumerate(taken):
         expected = next((count for end, count in ramp if index < end), accumulate)
         assert len(batches) == expected
-    for batches in range(updates.batches_before(steps) + 1):
-        whole = updates.whole_within(batches)
-        assert updates.batches_before(whole) <= batches < updates.batches_before(whole + 1)
+    for tokens in range(plan.tokens(1), plan.tokens(steps) + 1, 3):
+        complete = plan.steps_for(tokens)
+        assert plan.tokens(complete) <= tokens < plan.tokens(complete + 1)
+    assert plan.steps_for(0) == 1
 
 
 def test_the_source_counts_the_tokens_of_a_ramp():
     feed = source(ramp=((2, 1), (5, 2)))
     assert [len(feed.step(index)) for index in (0, 1, 2, 4, 5, 10**12)] == [1, 1, 2, 2, 4, 4]
-    assert [feed.tokens_after(steps) for steps in (0, 2, 5, 6)] == [0, 200, 800, 1200]
+    assert [feed.batches.tokens(steps) for steps in (0, 2, 5, 6)] == [0, 200, 800, 1200]
     loaded = [feed.load(ref).tokens for index in range(6) for ref in feed.step(index)]
-    assert sum(loaded) == feed.tokens_after(6)
-    assert feed.tokens_after(10**12) == pytest.approx(4e14)
+    assert sum(loaded) == feed.batches.tokens(6)
+    assert feed.batches.tokens(10**12) == pytest.approx(4e14)

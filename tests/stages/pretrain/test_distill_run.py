@@ -145,7 +145,7 @@ def test_mistakes_are_named_before_any_work(folders, tokenizer_folder, tmp_path)
         attempt("max_length=64")
     with pytest.raises(RecipeError, match="start_from or from teacher_layers"):
         attempt("distill.teacher_layers=even", start_from=folders["student"])
-    with pytest.raises(RecipeError, match="the teacher has no say"):
+    with pytest.raises(RecipeError, match="the teacher has no effect"):
         attempt("distill.kl=0", "distill.cosine=0")
     with pytest.raises(InputError, match="no such folder"):
         attempt(**{"distill.teacher": tmp_path / "nowhere"})
@@ -159,7 +159,9 @@ def test_mistakes_are_named_before_any_work(folders, tokenizer_folder, tmp_path)
     first, second = list(vocab)[-2:]
     vocab[first], vocab[second] = vocab[second], vocab[first]
     (other / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ArtifactError, match="2 of the student's are missing there or have another number"):
+    with pytest.raises(
+        ArtifactError, match="2 of the student's tokens are missing from the teacher's or have another id"
+    ):
         attempt(**{"distill.teacher": other})
     assert not list(tmp_path.glob("out*"))
 
@@ -176,4 +178,4 @@ def test_the_command_is_a_front_of_the_same_stage(folders, tmp_path):
     assert isinstance(bare.exception, RecipeError)
     assert "no teacher is named" in str(bare.exception)
     odd = CliRunner().invoke(app, [*command[:4], "--layers", "odd"])
-    assert "neither 'even' nor numbers" in str(odd.exception)
+    assert "must be 'even' or numbers" in str(odd.exception)

@@ -16,7 +16,7 @@ from osler.nn.masking import MaskingVocabulary
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
 from osler.stages.pretrain.config import PretrainRecipe
-from osler.stages.pretrain.model import checked_start, make_model
+from osler.stages.pretrain.model import check_start, make_model
 
 
 def recipe(tokenizer: Path, **options) -> PretrainRecipe:
@@ -27,7 +27,7 @@ def recipe(tokenizer: Path, **options) -> PretrainRecipe:
 def made(recipe: PretrainRecipe) -> MaskedLM:
     vocabulary = MaskingVocabulary.of(TokenizerFolder.open(recipe.tokenizer))
     if recipe.start_from:
-        checked_start(recipe, recipe.start_from, vocabulary)
+        check_start(recipe, recipe.start_from, vocabulary)
     return make_model(recipe, vocabulary)
 
 
@@ -102,7 +102,7 @@ def test_dropout_of_the_recipe_applies_to_a_checkpoint_too(checkpoint, tokenizer
 
 
 def test_another_vocabulary_of_the_same_size_is_refused_and_the_switch_named(checkpoint, other_tokenizer):
-    with pytest.raises(ArtifactError, match=r"2 of \d+ tokens .* set swap_vocabulary = true"):
+    with pytest.raises(ArtifactError, match=r"2 of [\d,]+ tokens .* set swap_vocabulary = true"):
         made(recipe(other_tokenizer, start_from=checkpoint))
 
 
@@ -168,5 +168,5 @@ def test_the_digest_changes_with_the_checkpoint_s_tokenizer(checkpoint, tokenize
     vocabulary = MaskingVocabulary.of(TokenizerFolder.open(tokenizer_folder))
     bare = shutil.copytree(checkpoint, tmp_path / "bare")
     (bare / "tokenizer.json").unlink()
-    assert checked_start(wanted, checkpoint, vocabulary) == checked_start(wanted, checkpoint, vocabulary)
-    assert checked_start(wanted, checkpoint, vocabulary) != checked_start(wanted, bare, vocabulary)
+    assert check_start(wanted, checkpoint, vocabulary) == check_start(wanted, checkpoint, vocabulary)
+    assert check_start(wanted, checkpoint, vocabulary) != check_start(wanted, bare, vocabulary)

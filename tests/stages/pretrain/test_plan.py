@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from osler.artifacts.corpus import Corpus
+from osler.artifacts.tokenizer import Tokenizer
 from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe
@@ -20,6 +21,7 @@ from osler.nn.presets import find_preset
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
+from osler.stages.pretrain.model import model_size
 from osler.stages.pretrain.plan import (
     EFFICIENCY,
     CorpusSize,
@@ -28,9 +30,6 @@ from osler.stages.pretrain.plan import (
     corpus_size,
     full_plan,
     numbers_of_gpus,
-    skeleton_of,
-    tokens_of,
-    updates_of,
     with_stand_ins,
 )
 from osler.stages.pretrain.probe import Probe
@@ -68,59 +67,59 @@ def recipe(made=None, *, train=None, **options) -> PlannedRecipe:
 
 
 def test_roberta_base_has_its_parameters():
-    skeleton = skeleton_of(recipe(preset="roberta-base", max_length=512), ROBERTA)
+    size = model_size(recipe(preset="roberta-base", max_length=512), ROBERTA)
     tables = 50_265 * 768 + 514 * 768 + 768
     attention, feed_forward, norms = 4 * (768 * 768 + 768), 768 * 3072 + 3072 + 3072 * 768 + 768, 2 * 2 * 768
     head = 768 * 768 + 768 + 2 * 768 + 50_265
     by_hand = tables + 2 * 768 + 12 * (attention + feed_forward + norms) + head
-    assert skeleton.parameters == by_hand == 124_697_433
-    assert skeleton.parameters - skeleton.embeddings == by_hand - tables == 85_698_393
-    assert skeleton.optimiser_values == 2 * by_hand
+    assert size.parameters == by_hand == 124_697_433
+    assert size.parameters - size.embeddings == by_hand - tables == 85_698_393
+    assert size.optimiser_values == 2 * by_hand
 
 
 def test_roberta_base_works_by_hand():
-    skeleton = skeleton_of(recipe(preset="roberta-base", max_length=512), ROBERTA)
+    size = model_size(recipe(preset="roberta-base", max_length=512), ROBERTA)
     layers = 12 * (4 * 768**2 + 2 * 768 * 3072)
     attention = 12 * 2 * 768 * 512
     head = 0.15 * (768**2 + 768 * 50_265)
-    assert skeleton.flops_per_token == pytest.approx(6 * (layers + attention + head))
+    assert size.flops_per_token == pytest.approx(6 * (layers + attention + head))
 
 
 def test_muon_keeps_one_number_for_a_matrix_of_a_layer():
-    skeleton = skeleton_of(recipe(preset="roberta-base", train={"optimizer": "muon"}), ROBERTA)
-    assert 2 * skeleton.parameters - skeleton.optimiser_values == 12 * (4 * 768**2 + 2 * 768 * 3072)
+    size = model_size(recipe(preset="roberta-base", train={"optimizer": "muon"}), ROBERTA)
+    assert 2 * size.parameters - size.optimiser_values == 12 * (4 * 768**2 + 2 * 768 * 3072)
 
 
 def test_memory_of_roberta_base_is_what_it_was_fitted_to():
-    skeleton = skeleton_of(recipe(preset="roberta-base", max_length=512), ROBERTA)
-    common = {"parameters": skeleton.parameters, "optimiser_values": skeleton.optimiser_values, "masked": 0.15}
-    memory = memory_of(skeleton.config, batch_tokens=65_536, half=True, **common)
+    size = model_size(recipe(preset="roberta-base", max_length=512), ROBERTA)
+    common = {"parameters": size.parameters, "optimiser_values": size.optimiser_values, "masked": 0.15}
+    memory = memory_of(size.config, batch_tokens=65_536, half=True, **common)
     assert memory.total / 2**30 == pytest.approx(24.4, rel=0.05)
-    doubled = memory_of(skeleton.config, batch_tokens=131_072, half=True, **common)
+    doubled = memory_of(size.config, batch_tokens=131_072, half=True, **common)
     assert doubled.activations == 2 * memory.activations
     assert (doubled.weights, doubled.optimiser) == (memory.weights, memory.optimiser)
-    whole = memory_of(skeleton.config, batch_tokens=65_536, half=False, **common)
+    whole = memory_of(size.config, batch_tokens=65_536, half=False, **common)
     assert whole.activations == 2 * memory.activations
     assert memory.total - memory.sharded(8) == pytest.approx(
         7 / 8 * (memory.weights + memory.gradients + memory.optimiser)
     )
 
 
-def test_tokens_and_updates_count_the_ramp():
-    ramped = recipe(accumulate=8, ramp=((10, 1), (30, 4)))
-    assert tokens_of(ramped, 5) == 5 * 512
-    assert tokens_of(ramped, 100) == (10 * 1 + 20 * 4 + 70 * 8) * 512
-    for updates in (1, 9, 10, 11, 30, 31, 100):
-        assert updates_of(ramped, tokens_of(ramped, updates)) == updates
-        assert updates_of(ramped, tokens_of(ramped, updates + 1) - 1) == updates
+def test_tokens_and_steps_count_the_ramp():
+    batches = recipe(accumulate=8, ramp=((10, 1), (30, 4))).step_batches
+    assert batches.tokens(5) == 5 * 512
+    assert batches.tokens(100) == (10 * 1 + 20 * 4 + 70 * 8) * 512
+    for steps in (1, 9, 10, 11, 30, 31, 100):
+        assert batches.steps_for(batches.tokens(steps)) == steps
+        assert batches.steps_for(batches.tokens(steps + 1) - 1) == steps
 
 
 def test_the_estimate_from_a_sample_is_what_tokenising_counts(made, tmp_path):
     planned = recipe(made, validation_share=0.1)
     guessed = corpus_size(planned, tmp_path / "encoder")
     assert guessed.sampled
-    corpus, json_file = Corpus.open(made / "corpus"), made / "tokenizer" / "tokenizer.json"
-    tokenise(corpus, json_file, tmp_path / "encoder.tokens", 0.1, workers=1)
+    corpus, tokenizer = Corpus.open(made / "corpus"), Tokenizer.open(made / "tokenizer")
+    tokenise(corpus, tokenizer, tmp_path / "encoder.tokens", 0.1, workers=1)
     counted = corpus_size(planned, tmp_path / "encoder")
     assert counted.sampled is None
     assert guessed.epoch_tokens == pytest.approx(counted.epoch_tokens, rel=0.15)
@@ -149,8 +148,8 @@ def test_a_source_read_twice_makes_an_epoch_longer(made, tmp_path):
 def costs(**options) -> Costs:
     train = options.pop("train", {"steps": 100})
     planned = recipe(batch_tokens=1024, train=train, **options)
-    corpus = CorpusSize(documents=10, epoch_tokens=50_000, piece_lengths=(64,), sampled=10)
-    return Costs(planned, skeleton_of(planned, ROBERTA), corpus, MEASURED)
+    corpus = CorpusSize(documents=10, epoch_tokens=50_000, chunk_lengths=(64,), sampled=10)
+    return Costs(planned, model_size(planned, ROBERTA), corpus, MEASURED)
 
 
 def test_more_gpus_help_as_far_as_there_are_micro_batches():
@@ -159,7 +158,7 @@ def test_more_gpus_help_as_far_as_there_are_micro_batches():
     assert [four.speed_up(count) for count in (1, 2, 3, 4, 8)] == [1.0] + [
         pytest.approx(EFFICIENCY * times) for times in (2, 2, 4, 4)
     ]
-    lines = four.time_lines(MEASURED, (1, 4))
+    lines = four.time_lines((1, 4))
     assert "6 min" in lines[0]  # 409,600 tokens at 1,000 a second
     assert "1 min" in lines[1]
     assert "90%" in lines[2]
@@ -168,7 +167,7 @@ def test_more_gpus_help_as_far_as_there_are_micro_batches():
 def test_a_plan_longer_than_the_corpus_says_how_many_epochs():
     assert any("2.0 epochs" in line and "smaller" in line for line in costs().tokens_lines())
     assert not any("smaller" in line for line in costs(train={"steps": 10}).tokens_lines())
-    assert costs(train={}).updates == 48  # one epoch where the recipe does not say
+    assert costs(train={}).steps == 48  # one epoch where the recipe does not say
 
 
 @pytest.mark.parametrize(
@@ -176,9 +175,9 @@ def test_a_plan_longer_than_the_corpus_says_how_many_epochs():
 )
 def test_a_budget_says_what_fits(budget, tokens):
     plan = costs(train={"budget": budget})
-    fit = tokens or 5e12 / plan.skeleton.flops_per_token
-    assert plan.updates == int(fit // 1024)
-    assert any(f"{plan.updates:,} updates within {budget}" in line for line in plan.tokens_lines())
+    fit = tokens or 5e12 / plan.size.flops_per_token
+    assert plan.steps == int(fit // 1024)
+    assert any(f"{plan.steps:,} steps within {budget}" in line for line in plan.tokens_lines())
 
 
 def test_models_that_are_not_there_have_stand_ins(tmp_path):
@@ -202,7 +201,7 @@ def test_a_checkpoint_and_a_teacher_count(tmp_path):
     )
     alone = recipe(start_from=tmp_path / "checkpoint", train={"steps": 5})
     assert with_stand_ins(taught) == (taught, [])
-    both, one = skeleton_of(taught, ROBERTA), skeleton_of(alone, ROBERTA)
+    both, one = model_size(taught, ROBERTA), model_size(alone, ROBERTA)
     assert both.config.vocab_size == 300
     assert both.parameters == one.parameters
     assert both.flops_per_token > one.flops_per_token
@@ -222,7 +221,7 @@ def test_layers_of_a_teacher_bring_their_attention_along(tmp_path):
     assert len(set(teacher.config.layer_types)) == 2
     for layers in ((0, 1), (0, 3), (0, 2, 3)):
         settings = Distillation(teacher=tmp_path / "teacher", teacher_layers=layers)
-        planned = skeleton_of(PlannedRecipe(distill=settings, max_length=512), ROBERTA)
+        planned = model_size(PlannedRecipe(distill=settings, max_length=512), ROBERTA)
         assert planned.config.layer_types == of_layers(teacher, layers).config.layer_types
 
 
@@ -230,15 +229,15 @@ def test_a_plan_before_there_is_data(tmp_path):
     lines = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0))
     assert "50,265 entries, assumed" in lines
     assert "CORPUS is not there" in lines
-    assert f"{7 * 512:,} in all" in lines
+    assert f"{7 * 512:,} in total" in lines
     sized = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0, vocab_size=1000))
-    assert "1,000 entries, as asked for" in sized
+    assert "1,000 entries, from --vocab-size" in sized
 
 
 def test_numbers_of_gpus():
     assert numbers_of_gpus("8, 1,2") == (1, 2, 8)
     for wrong in ("", "0", "two", "1;2"):
-        with pytest.raises(RecipeError, match="--gpus"):
+        with pytest.raises(RecipeError, match="--gpus must be a list of numbers such as 1,2,4"):
             numbers_of_gpus(wrong)
 
 

@@ -67,8 +67,8 @@ MOMENTS = {
     "while the card is written": (os, "replace", 3),  # after those of identity.json and peak.json: half a file is left
     "before the page is written": (report, "report_page", 1),
     "before the checkpoints go": (artifacts, "remove_tree", 1),
-    "before the files are hashed": (artifacts, "_seal", 1),
-    "before the folder is moved into place": (artifacts, "_move_into_place", 1),
+    "before the files are hashed": (artifacts, "_finish_partial", 1),
+    "before the folder is moved into place": (artifacts, "remove_tree", 2),
 }
 
 

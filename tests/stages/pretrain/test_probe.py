@@ -10,7 +10,7 @@ import torch
 from osler.nn.masking import MaskingVocabulary
 from osler.stages.pretrain import probe as module
 from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings
-from osler.stages.pretrain.probe import probe
+from osler.stages.pretrain.probe import probe, random_source
 from osler.train.precision import device_name, matmul_peak
 
 SMALL = MaskingVocabulary(100, pad_id=1, mask_id=4, special_ids=frozenset(range(5)), prefix=(0,), suffix=(2,))
@@ -48,13 +48,13 @@ def test_where_memory_is_short_a_smaller_one_is_taken(tmp_path, monkeypatch):
         return real(objective, source, *given, **named)
 
     monkeypatch.setattr(module, "train", short_of_memory)
-    monkeypatch.setattr(module._Measure, "affordable", lambda self, seconds: (128, 1))
+    monkeypatch.setattr(module, "_affordable", lambda recipe, speed, seconds: (128, 1))
     found = probe(recipe(tmp_path), SMALL, seconds=0.05)
     assert (found.out_of_memory, found.batch_tokens) == (True, 32)
 
 
 def test_random_batches_have_the_shape_of_the_recipe(tmp_path):
-    source = module._RandomTokens(recipe(tmp_path), SMALL, [5, 20, 32], 128, 2)
+    source = random_source(recipe(tmp_path), SMALL, 90, [5, 20, 32], 128, 2)
     batches = [source.load(ref) for index in range(5) for ref in source.step(index)]
     assert len(batches) == 10
     assert {batch.tokens for batch in batches} == {128}
@@ -63,8 +63,9 @@ def test_random_batches_have_the_shape_of_the_recipe(tmp_path):
     for batch in batches:
         lengths = batch.payload.batch.lengths()
         assert int(lengths.sum()) == 128
-        assert set(lengths[:-1].tolist()) <= {5, 20, 32}
+        assert set(lengths[1:-1].tolist()) <= {5, 20, 32}
         assert not (batch.payload.batch.input_ids == SMALL.pad_id).any()
+        assert int(batch.payload.batch.input_ids.max()) < 90  # a model with fewer entries than the vocabulary
 
 
 def test_the_peak_is_measured_without_touching_the_generator_of_the_run():

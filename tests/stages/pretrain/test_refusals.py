@@ -82,7 +82,7 @@ def test_weights_that_are_cut_short_are_named_before_the_corpus_is_tokenised(cor
     shutil.copyfile(tokenizer_folder / "tokenizer.json", model / "tokenizer.json")
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
-    with pytest.raises(ArtifactError, match="not whole") as found:
+    with pytest.raises(ArtifactError, match="damaged or incomplete") as found:
         stage.run(recipe(corpus, tokenizer_folder, **{role: model}), tmp_path / "out")
     assert found.value.where == str(weights)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -93,7 +93,7 @@ def test_text_the_tokenizer_cannot_write_is_no_perfect_score(corpus, tmp_path):
     tokenizer = train_vocabulary(words, tmp_path / "tokenizer").path
     letters = "αβγδεζηθικλμν"
     greek = [{"text": " ".join(letters[(i * j) % 11 :] for j in range(1, 9)) * (3 + i)} for i in range(40)]
-    with pytest.raises(InputError, match="nothing to mask") as found:
+    with pytest.raises(InputError, match="no token to mask") as found:
         stage.run(recipe(make_corpus(tmp_path / "greek", greek), tokenizer), tmp_path / "out")
     assert not set(letters) & set(str(found.value))
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.artifacts.token_shards import TokenisedDocuments
-from osler.stages.pretrain.data import PieceStream
+from osler.stages.pretrain.data import ChunkStream
 
 BOS, EOS = 0, 2
 lists_of_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=12)
@@ -18,21 +18,23 @@ lists_of_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=12)
 def documents(lengths: list[int], sources: list[int] | None = None) -> TokenisedDocuments:
     """Documents whose tokens are all different, so that every one can be traced."""
     ids = np.arange(10, 10 + sum(lengths), dtype=np.uint16)
-    numbers = None if sources is None else np.array(sources, dtype=np.int32)
-    return TokenisedDocuments.of(ids, np.cumsum([0, *lengths], dtype=np.int64), numbers)
+    numbers = np.array(sources or [0] * len(lengths), dtype=np.int32)
+    names = tuple(str(number) for number in range(max(numbers) + 1))
+    sizes = np.array(lengths, dtype=np.int64)
+    return TokenisedDocuments((ids,), np.cumsum(sizes) - sizes, sizes, numbers, names)
 
 
-def stream(lengths: list[int], max_length: int = 8, seed: int | None = 1, **options) -> PieceStream:
-    return PieceStream(documents(lengths, options.pop("sources", None)), max_length, [BOS], [EOS], seed, **options)
+def stream(lengths: list[int], max_length: int = 8, seed: int | None = 1, **options) -> ChunkStream:
+    return ChunkStream(documents(lengths, options.pop("sources", None)), max_length, [BOS], [EOS], seed, **options)
 
 
-def sequences(line: PieceStream, start: int, end: int) -> list[np.ndarray]:
+def sequences(line: ChunkStream, start: int, end: int) -> list[np.ndarray]:
     """What a stretch of the line holds, one array a sequence."""
     stretch = line.cut(start, end)
     return np.split(stretch.ids, np.cumsum(stretch.lengths)[:-1])
 
 
-def read(line: PieceStream, start: int, end: int) -> list[int]:
+def read(line: ChunkStream, start: int, end: int) -> list[int]:
     return np.concatenate(sequences(line, start, end)).tolist()
 
 
@@ -102,7 +104,7 @@ def test_how_documents_lie_in_shards_changes_nothing(lengths, cuts, start, size)
     # An empty shard in between, as a slice without any token leaves it.
     shards = (whole.shards[0][:0], *np.split(whole.shards[0], places[1:-1]))
     apart = TokenisedDocuments(shards, whole.starts, whole.lengths, whole.sources, whole.names)
-    lines = [PieceStream(found, 8, [BOS], [EOS], 1) for found in (whole, apart)]
+    lines = [ChunkStream(found, 8, [BOS], [EOS], 1) for found in (whole, apart)]
     assert read(lines[0], start, start + size) == read(lines[1], start, start + size)
 
 
@@ -151,7 +153,7 @@ def test_weighted_epochs_draw_other_documents_and_are_found_from_anywhere():
         fresh = stream([4] * 80, **options)
         assert read(fresh, end - 9, end + 9) == read(line, end - 9, end + 9)
     assert set.union(*drawn) == set(range(10, 170))
-    other = PieceStream(documents([4] * 80, options["sources"]), 8, [BOS], [EOS], 2, options["weights"])
+    other = ChunkStream(documents([4] * 80, options["sources"]), 8, [BOS], [EOS], 2, options["weights"])
     assert set(ordinary(read(other, 0, other.epoch_tokens))) != set(ordinary(read(line, 0, line.epoch_tokens)))
 
 

@@ -1,4 +1,4 @@
-"""The recipe of pretraining."""
+"""The pretraining recipe."""
 
 from __future__ import annotations
 
@@ -12,42 +12,47 @@ from pydantic import Field, field_validator, model_validator
 from osler.core.config import Recipe, runtime
 from osler.core.errors import RecipeError
 from osler.nn.masking import Masking
-from osler.nn.presets import find_preset
+from osler.nn.presets import Preset, find_preset
 from osler.train.config import TrainConfig
 
 
 @dataclass(frozen=True)
 class StepBatches:
-    """Micro-batches of every update. `ramp` holds pairs (up to this update, micro-batches), before `accumulate` applies."""
+    """Which micro-batches of the stream make up each step. `ramp` holds pairs (up to this step, micro-batches)."""
 
+    batch_tokens: int
     accumulate: int
     ramp: Sequence[tuple[int, int]] = ()
 
-    def batches_before(self, update: int) -> int:
-        """How many micro-batches the updates before this one take: where its own begin in the stream."""
+    def before(self, step: int) -> int:
+        """Count the micro-batches of all steps before this one."""
         total = begin = 0
         for end, count in self.ramp:
-            total += max(0, min(update, end) - begin) * count
+            total += max(0, min(step, end) - begin) * count
             begin = end
-        return total + max(0, update - begin) * self.accumulate
+        return total + max(0, step - begin) * self.accumulate
 
-    def batches(self, update: int) -> range:
-        """The numbers of an update's micro-batches in the stream; none is left out and none comes twice."""
-        return range(self.batches_before(update), self.batches_before(update + 1))
+    def of(self, step: int) -> range:
+        """Return the positions of a step's micro-batches in the stream."""
+        return range(self.before(step), self.before(step + 1))
 
-    def whole_within(self, batches: int) -> int:
-        """How many updates so many micro-batches are enough for."""
-        total = begin = 0
+    def tokens(self, steps: int) -> int:
+        """Count the tokens of the first `steps` steps."""
+        return self.before(steps) * self.batch_tokens
+
+    def steps_for(self, tokens: float) -> int:
+        """Count the complete steps that fit into `tokens`, at least one."""
+        batches, begin = int(tokens // self.batch_tokens), 0
         for end, count in self.ramp:
-            if batches < total + (end - begin) * count:
-                return begin + (batches - total) // count
-            total += (end - begin) * count
+            if batches < (end - begin) * count:
+                return max(1, begin + batches // count)
+            batches -= (end - begin) * count
             begin = end
-        return begin + (batches - total) // self.accumulate
+        return max(1, begin + batches // self.accumulate)
 
 
 class Shape(Recipe):
-    """Departures from the preset's shape; what is left out stays the preset's."""
+    """Changes to the preset's shape. Missing values keep the preset's."""
 
     layers: int | None = Field(None, ge=1)
     width: int | None = Field(None, ge=8)
@@ -57,27 +62,34 @@ class Shape(Recipe):
 
 
 class Distillation(Recipe):
-    """A frozen teacher beside the student, with the weights of the three losses (lewis2020, section 7)."""
+    """A frozen teacher and the weights of the three losses (lewis2020, section 7)."""
 
     teacher: Path = runtime()
-    """The folder of a masked language model with the student's vocabulary."""
+    """Folder of a masked language model with the student's vocabulary."""
     mlm: float = Field(5.0, ge=0.0)
-    """Weight of the cross-entropy with the masked tokens themselves."""
+    """Weight of the cross-entropy with the masked tokens."""
     kl: float = Field(2.0, ge=0.0)
-    """Weight of the divergence from the teacher's distribution at the masked positions."""
+    """Weight of the KL divergence from the teacher's distribution at the masked positions."""
     temperature: float = Field(2.0, gt=0.0)
     cosine: float = Field(0.0, ge=0.0)
-    """Weight of the alignment of last hidden states, through a learned projection where the widths differ."""
+    """Weight of the cosine distance between last hidden states. Different widths are matched by a trained projection."""
     top_k: int | None = Field(None, ge=1)
-    """Compare only the teacher's k most likely tokens and the rest as one; all of them when left out."""
+    """Compare only the teacher's k most likely tokens, and all others as one; all tokens when left out."""
     teacher_layers: tuple[int, ...] | Literal["even"] | None = None
     """Start the student from these layers of the teacher (counted from 0), or from evenly spaced ones."""
 
     @model_validator(mode="after")
-    def _teaches(self) -> Self:
+    def _has_effect(self) -> Self:
         if not (self.kl or self.cosine):
-            raise ValueError("kl and cosine are both 0: the teacher has no say; leave the section out")
+            raise ValueError("kl and cosine are both 0, so the teacher has no effect; leave the section out")
         return self
+
+    def describe(self) -> str:
+        """Describe the losses in one line."""
+        top = f" (top {self.top_k:,} tokens)" if self.top_k else ""
+        cosine = f" + {self.cosine:g} x cosine distance of last hidden states" if self.cosine else ""
+        divergence = f"{self.kl:g} x divergence from the teacher at temperature {self.temperature:g}"
+        return f"{self.mlm:g} x masked tokens + {divergence}{top}{cosine}"
 
 
 class PretrainSettings(TrainConfig):
@@ -88,43 +100,54 @@ class PretrainSettings(TrainConfig):
     warmup: int | float = Field(0.06, ge=0, description="a whole number of steps, or a fraction of the run below 1.0")
     betas: tuple[float, float] = (0.9, 0.98)
     eps: float = Field(1e-6, gt=0)
-    spike: float = Field(10.0, ge=0, description="skip a step whose gradient norm is so many times the usual; 0: none")
+    spike: float = Field(
+        10.0, ge=0, description="skip a step whose gradient norm is this many times the usual; 0 skips none"
+    )
 
 
 class PretrainRecipe(Recipe):
-    """An encoder from a corpus and a tokenizer: from random weights, onward from a checkpoint, or from a teacher."""
+    """Train an encoder from random weights, from a checkpoint or from a teacher."""
 
     corpus: Path = runtime()
     """A corpus artifact."""
     tokenizer: Path = runtime()
     """A tokenizer folder."""
     tokens: Path | None = runtime(None)
-    """Where the tokenised corpus is kept for the next run; by default beside --out."""
+    """Where to keep the tokenised corpus for later runs; next to --out by default."""
     workers: int = runtime(0, ge=0)
-    """Processes that tokenise; 0 means one for each core."""
+    """Processes that tokenise; 0 means one per core."""
     start_from: Path | None = runtime(None)
-    """A checkpoint to continue from; without it the preset starts from random weights."""
+    """A checkpoint to continue from; random weights when left out."""
     swap_vocabulary: bool = False
-    """Continue with another vocabulary than the checkpoint's: new embeddings start as the mean of its pieces'."""
+    """Replace the checkpoint's vocabulary by the tokenizer's. A new embedding starts as the mean of its old sub-words."""
     preset: str = "compact"
     """Size of a new encoder; see osler.nn.presets."""
     shape: Shape = Shape()
     max_length: int = Field(512, ge=8)
     batch_tokens: int = Field(32_768, ge=64)
-    """Tokens in one micro-batch, all of them real: documents are laid end to end."""
+    """Tokens per micro-batch, none of them padding."""
     accumulate: int = Field(1, ge=1)
-    """Micro-batches in one update, over all processes."""
+    """Micro-batches per step, over all processes."""
     ramp: tuple[tuple[int, int], ...] = ()
-    """Smaller updates at first: pairs (up to this update, micro-batches), before `accumulate` applies."""
+    """Smaller steps at first: pairs (up to this step, micro-batches). `accumulate` applies after the last pair."""
     source_weights: dict[str, float] = Field(default_factory=dict)
-    """How often a source is read relative to the others, by its name in the corpus card; 1 where nothing is said."""
+    """How often to read each source, relative to the others; the corpus card's weight, or 1, when left out."""
     validation_share: float = Field(0.01, gt=0.0, lt=0.5)
-    """The share of documents kept for validation, chosen by their text."""
+    """Share of documents held out for validation, chosen by a hash of their text."""
     validation_tokens: int = Field(200_000, ge=100)
-    """At most so many tokens are used for each validation."""
+    """Largest number of tokens per validation."""
     masking: Masking = Masking()
     distill: Distillation | None = None
     train: PretrainSettings = PretrainSettings()
+
+    @property
+    def step_batches(self) -> StepBatches:
+        return StepBatches(self.batch_tokens, self.accumulate, self.ramp)
+
+    @property
+    def preset_shape(self) -> Preset:
+        """The preset with the changes of `shape`."""
+        return find_preset(self.preset).changed(**self.shape.model_dump(exclude={"dropout"}))
 
     @field_validator("preset")
     @classmethod
@@ -138,11 +161,8 @@ class PretrainRecipe(Recipe):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.start_from is None and (self.distill is None or self.distill.teacher_layers is None):
-            shape = self.shape
             try:
-                find_preset(self.preset).changed(
-                    layers=shape.layers, width=shape.width, heads=shape.heads, inner=shape.inner
-                )
+                _ = self.preset_shape
             except RecipeError as error:
                 raise ValueError(f"shape: {error.problem}. {error.fix}") from None
         if self.swap_vocabulary and self.start_from is None:
@@ -151,7 +171,7 @@ class PretrainRecipe(Recipe):
             raise ValueError("a student starts from start_from or from teacher_layers, not from both")
         ends = [end for end, _ in self.ramp]
         if ends != sorted(set(ends)) or any(end < 1 or count < 1 for end, count in self.ramp):
-            raise ValueError("ramp: pairs of a rising number of updates and a number of micro-batches, both at least 1")
+            raise ValueError("ramp must be pairs (step, micro-batches), steps rising and all numbers at least 1")
         if any(weight <= 0 for weight in self.source_weights.values()):
             raise ValueError("source_weights must be greater than 0")
         return self

@@ -1,57 +1,224 @@
-"""The model of a run: new, loaded, given another vocabulary, or a student of a teacher."""
+"""The model that a run trains: new, from a checkpoint (with its own or a new vocabulary), or from layers of a teacher."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from torch import nn
 
-from osler.artifacts.tokenizer import Tokenizer
-from osler.core.errors import ArtifactError, InputError, RecipeError
-from osler.core.files import fingerprint
+from osler.artifacts.encoder import Encoder
+from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
+from osler.core.errors import ArtifactError, RecipeError
 from osler.core.logs import get_logger
-from osler.nn.distillation import frozen
+from osler.nn.cost import flops_per_token, inner_width
 from osler.nn.encoder import Layout
-from osler.nn.folders import load_config, load_model, model_digest, quiet, resolve
+from osler.nn.folders import load_model, quiet
 from osler.nn.masking import MaskingVocabulary
-from osler.nn.mlm import MaskedLM, check_layers, evenly_spaced, of_layers
-from osler.nn.presets import find_preset
+from osler.nn.mlm import MaskedLM, check_layers, evenly_spaced, of_layers, with_layers
+from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
-from osler.stages.pretrain.config import Distillation, PretrainRecipe, Shape
+from osler.stages.pretrain.config import Distillation, PretrainRecipe
 from osler.text.subwords import origins
+from osler.train.optim import parameter_groups
+
+log = get_logger("osler.pretrain")
 
 
 def load_vocabulary(folder: Path) -> MaskingVocabulary:
-    """The vocabulary of a tokenizer folder, which must have what masking needs."""
-    tokens = Tokenizer.open(folder)
+    """Load the vocabulary of a tokenizer folder. It must have a mask token and a padding token."""
+    tokenizer = Tokenizer.open(folder)
     try:
-        return MaskingVocabulary.of(tokens)
+        return MaskingVocabulary.of(tokenizer)
     except ArtifactError as error:
-        raise ArtifactError(error.problem, where=folder / "tokenizer.json", fix=error.fix) from None
+        raise ArtifactError(error.problem, where=folder / TOKENIZER, fix=error.fix) from None
 
 
-def tokens_apart(known: Mapping[str, int], wanted: Mapping[str, int]) -> int:
-    """How many tokens of the wanted vocabulary the known one lacks or numbers otherwise."""
+def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedLM:
+    """Make the model at the start of the run. The same recipe gives the same weights."""
+    if recipe.distill and recipe.distill.teacher_layers is not None:
+        teacher = MaskedLM.load(recipe.distill.teacher)
+        layers = teacher_layers(recipe, recipe.distill, teacher.config)
+        return of_layers(teacher, layers, dropout=recipe.shape.dropout)
+    if not recipe.start_from:
+        return MaskedLM.from_config(model_config(recipe, vocabulary), seed=recipe.train.seed)
+    from transformers import AutoModelForMaskedLM
+
+    model = load_model(AutoModelForMaskedLM, recipe.start_from)
+    if recipe.swap_vocabulary:
+        old = Tokenizer.open(Encoder.open(recipe.start_from).path).tokenizer
+        rows = origins(old, Tokenizer.open(recipe.tokenizer).tokenizer)
+        counts = {name: getattr(rows, name) for name in ("special", "kept", "composed", "unknown")}
+        log.event("pretrain.vocabulary_swapped", **counts)
+        begin_id, end_id = _frame_ids(vocabulary)
+        model = with_vocabulary(model, rows, pad_id=vocabulary.pad_id, begin_id=begin_id, end_id=end_id)
+    if recipe.shape.dropout is not None:
+        set_dropout(model, recipe.shape.dropout)
+    return MaskedLM(model)
+
+
+def model_config(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> Any:
+    """Return the Hugging Face configuration of the model, without loading any weights."""
+    if recipe.distill and recipe.distill.teacher_layers is not None:
+        config = Encoder.open(recipe.distill.teacher).config
+        return with_layers(config, teacher_layers(recipe, recipe.distill, config))
+    if recipe.start_from:
+        config = Encoder.open(recipe.start_from).config
+        if recipe.swap_vocabulary:
+            config.vocab_size = vocabulary.size
+        return config
+    begin_id, end_id = _frame_ids(vocabulary)
+    return preset_config(
+        recipe.preset_shape,
+        vocab_size=vocabulary.size,
+        max_length=recipe.max_length,
+        pad_token_id=vocabulary.pad_id,
+        bos_token_id=begin_id,
+        eos_token_id=end_id,
+        dropout=recipe.shape.dropout,
+    )
+
+
+def teacher_layers(recipe: PretrainRecipe, settings: Distillation, config: Any) -> tuple[int, ...]:
+    """Choose the layers of the teacher that the student starts from: half of them unless the recipe says how many."""
+    # A preset counts only if the recipe names it: the default is for new encoders.
+    preset = find_preset(recipe.preset) if "preset" in recipe.model_fields_set else None
+    wanted = {name: getattr(recipe.shape, name) or getattr(preset, name, None) for name in _shape_of(config)}
+    for name, value in _shape_of(config).items():
+        if name != "layers" and wanted[name] not in (None, value):
+            raise RecipeError(
+                f"the student's {name} is {wanted[name]}, the teacher's {value}: to reuse layers, they must be equal",
+                where=settings.teacher,
+                fix="Set only shape.layers and leave out preset, or start the student from start_from or at random",
+            )
+    depth, count = int(config.num_hidden_layers), wanted["layers"]
+    if not isinstance(settings.teacher_layers, tuple):
+        return evenly_spaced(min(count or max(1, depth // 2), depth), depth)
+    check_layers(settings.teacher_layers, depth)
+    if count not in (None, len(settings.teacher_layers)):
+        raise RecipeError(
+            f"the student has {count} layers, but teacher_layers names {len(settings.teacher_layers)}",
+            fix="Make the numbers equal, or leave out preset and shape.layers",
+        )
+    return settings.teacher_layers
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """The configuration of a model and the numbers that follow from it."""
+
+    config: Any
+    parameters: int
+    embeddings: int
+    """Parameters in embedding tables: words, positions, segments."""
+    optimiser_values: int
+    """Numbers that the optimiser keeps: one per parameter trained by Muon, two per other parameter."""
+    flops_per_token: float
+    """FLOPs of training at full context, including a teacher's forward pass."""
+    teacher_parameters: int = 0
+
+
+def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSize:
+    """Build the model on torch's meta device, which holds shapes and no values."""
+    from transformers import AutoModelForMaskedLM
+
+    auto: Any = AutoModelForMaskedLM
+    config = model_config(recipe, vocabulary)
+    rate, length = recipe.masking.rate, recipe.max_length
+    flops, teacher_parameters = flops_per_token(config, masked_fraction=rate, length=length), 0
+    with torch.device("meta"), quiet():
+        model = auto.from_config(config)
+        if recipe.distill:
+            teacher = Encoder.open(recipe.distill.teacher).config
+            flops += flops_per_token(teacher, masked_fraction=rate, length=length, backward=False)
+            teacher_parameters = sum(value.numel() for value in auto.from_config(teacher).parameters())
+    sizes = {name: value.numel() for name, value in model.named_parameters()}
+    tables = {id(m.weight): m.weight.numel() for m in model.modules() if isinstance(m, nn.Embedding)}
+    values = sum(
+        (1 if group.optimizer == "muon" else 2) * sizes[name]
+        for group in parameter_groups(model, recipe.train)
+        for name in group.names
+    )
+    return ModelSize(config, sum(sizes.values()), sum(tables.values()), values, flops, teacher_parameters)
+
+
+def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVocabulary) -> str:
+    """Check that the recipe can continue from a checkpoint, before any work is done. Returns the checkpoint's digest."""
+    checkpoint = Encoder.open(start_from)
+    config = checkpoint.config
+    checkpoint.check_weights()
+    if recipe.swap_vocabulary:
+        if not checkpoint.tokenizer:
+            raise ArtifactError(
+                "swap_vocabulary needs the checkpoint's own tokenizer, and there is no tokenizer.json here",
+                where=checkpoint.path,
+                fix="Put the checkpoint's tokenizer.json into its folder",
+            )
+    else:
+        wanted = _entries(recipe.tokenizer)
+        differing = _differing(_entries(checkpoint.path), wanted) if checkpoint.tokenizer else 0
+        if differing:
+            raise ArtifactError(
+                f"the checkpoint has another vocabulary than the tokenizer: {differing:,} of {len(wanted):,} tokens are "
+                "missing or have another id",
+                where=checkpoint.path,
+                fix="Continue with the checkpoint's own tokenizer, or set swap_vocabulary = true to replace its vocabulary",
+            )
+        _check_table("checkpoint", checkpoint.path, config, vocabulary.size)
+    _check_length("checkpoint", checkpoint.path, config, recipe.max_length)
+    for name, value in _shape_of(config).items():
+        asked = getattr(recipe.shape, name)
+        if asked not in (None, value):
+            raise RecipeError(
+                f"shape.{name} is {asked}, the checkpoint's is {value}: a checkpoint keeps its shape",
+                where=checkpoint.path,
+                fix=f"Leave out shape.{name}, or leave out start_from for a new encoder",
+            )
+    return checkpoint.digest
+
+
+def check_teacher(recipe: PretrainRecipe, settings: Distillation) -> str:
+    """Check that the student can be trained with a teacher, before any work is done. Returns the teacher's digest."""
+    teacher = Encoder.open(settings.teacher)
+    config = teacher.config
+    teacher.check_weights()
+    known, wanted = _entries(teacher.path), _entries(recipe.tokenizer)
+    if known != wanted:
+        raise ArtifactError(
+            f"teacher ({len(known):,} tokens) and student ({len(wanted):,}) have different vocabularies: "
+            f"{_differing(known, wanted):,} of the student's tokens are missing from the teacher's or have another id",
+            where=teacher.path,
+            fix="Give both the same tokenizer (the teacher's folder holds one), or use another teacher",
+        )
+    _check_table("teacher", teacher.path, config, len(wanted))
+    _check_length("teacher", teacher.path, config, recipe.max_length)
+    if settings.teacher_layers is not None:
+        teacher_layers(recipe, settings, config)
+    return teacher.digest
+
+
+def _entries(folder: Path) -> dict[str, int]:
+    return Tokenizer.open(folder).tokenizer.get_vocab(with_added_tokens=True)
+
+
+def _differing(known: Mapping[str, int], wanted: Mapping[str, int]) -> int:
+    """Count the wanted entries that are not known or have another id."""
     return sum(known.get(token) != number for token, number in wanted.items())
 
 
-def check_whole(folder: Path) -> None:
-    """Refuse weights that a copy or a download has cut short; reads no more than where each tensor lies."""
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, "pt"):
-                pass
-        except (OSError, SafetensorError) as error:
-            raise ArtifactError(
-                "this file of weights is damaged or not whole", where=path, fix="Copy or download the model again"
-            ) from error
+def _check_table(role: str, folder: Path, config: Any, size: int) -> None:
+    if config.vocab_size < size:
+        raise ArtifactError(
+            f"the {role} has {config.vocab_size:,} vocabulary entries, the tokenizer {size:,}",
+            where=folder,
+            fix=f"Use the {role}'s own tokenizer",
+        )
 
 
-def check_room(who: str, max_length: int, folder: Path, config: Any) -> None:
-    """Refuse sequences longer than the model reads."""
+def _check_length(role: str, folder: Path, config: Any, max_length: int) -> None:
     from transformers import AutoModelForMaskedLM
 
     auto: Any = AutoModelForMaskedLM
@@ -59,213 +226,22 @@ def check_room(who: str, max_length: int, folder: Path, config: Any) -> None:
         room = Layout.of(auto.from_config(config).base_model).max_length
     if max_length > room:
         raise RecipeError(
-            f"the {who} reads {room} tokens, max_length is {max_length}",
+            f"the {role} reads {room} tokens, max_length is {max_length}",
             where=folder,
             fix=f"Set max_length to {room} or less",
         )
 
 
-def checked_digest(recipe: PretrainRecipe, settings: Distillation) -> str:
-    """The digest of the teacher, once it is sure that this recipe's student can learn from it; before any work is done."""
-    folder = resolve(settings.teacher)
-    config = load_config(folder)
-    check_whole(folder)
-    _check_vocabulary(recipe, folder, config)
-    check_room("teacher", recipe.max_length, folder, config)
-    if settings.teacher_layers is not None:
-        chosen_layers(recipe, settings, config)
-    return model_digest(folder)
-
-
-def describe(settings: Distillation) -> str:
-    """Teacher and losses in one line, for a plan."""
-    kept = f" of its {settings.top_k:,} likeliest tokens" if settings.top_k else ""
-    align = f" + {settings.cosine:g} x distance of last hidden states" if settings.cosine else ""
-    return (
-        f"teacher {settings.teacher}: {settings.mlm:g} x masked tokens + {settings.kl:g} x divergence{kept} "
-        f"at temperature {settings.temperature:g}{align}"
-    )
-
-
-def load_teacher(settings: Distillation) -> MaskedLM:
-    """The teacher as it is used beside the student: frozen, in evaluation mode."""
-    return frozen(MaskedLM.load(settings.teacher))
-
-
-def student_of_layers(recipe: PretrainRecipe, settings: Distillation) -> MaskedLM:
-    """A student that starts from layers of the teacher: its shape is the teacher's but for the number of layers."""
-    teacher = MaskedLM.load(settings.teacher)
-    return of_layers(teacher, chosen_layers(recipe, settings, teacher.config), dropout=recipe.shape.dropout)
-
-
-def chosen_layers(recipe: PretrainRecipe, settings: Distillation, config: Any) -> tuple[int, ...]:
-    """The layers of a teacher of this configuration that the student starts from; half of them if nothing says how many."""
-    wanted = _named_shape(recipe)
-    has = {
-        "width": config.hidden_size,
-        "heads": config.num_attention_heads,
-        "inner": getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", None),
-    }
-    for name, value in has.items():
-        asked = getattr(wanted, name)
-        if asked is not None and asked != value:
-            raise RecipeError(
-                f"the student's {name} is {asked}, the teacher's {value}: layers are taken over only where they agree",
-                where=settings.teacher,
-                fix="Leave preset and shape out but for shape.layers, or start the student from start_from or at random",
-            )
-    depth = int(config.num_hidden_layers)
-    if not isinstance(settings.teacher_layers, tuple):
-        return evenly_spaced(min(wanted.layers or max(1, depth // 2), depth), depth)
-    check_layers(settings.teacher_layers, depth)
-    if wanted.layers is not None and wanted.layers != len(settings.teacher_layers):
-        raise RecipeError(
-            f"the student has {wanted.layers} layers, but teacher_layers names {len(settings.teacher_layers)}",
-            fix="Let the numbers agree, or leave preset and shape.layers out",
-        )
-    return settings.teacher_layers
-
-
-def _named_shape(recipe: PretrainRecipe) -> Shape:
-    """What the recipe says of the student's shape itself; a preset counts only where it is written down."""
-    if "preset" not in recipe.model_fields_set:
-        return recipe.shape
-    preset = find_preset(recipe.preset)
-    named = {"layers": preset.layers, "width": preset.width, "heads": preset.heads, "inner": preset.inner}
-    return Shape(**{**named, **recipe.shape.model_dump(exclude_none=True)})
-
-
-def _check_vocabulary(recipe: PretrainRecipe, folder: Path, config: Any) -> None:
-    known = Tokenizer.open(folder).tokenizer.get_vocab(with_added_tokens=True)
-    wanted = Tokenizer.open(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
-    if known != wanted:
-        apart = tokens_apart(known, wanted)
-        raise ArtifactError(
-            f"the teacher's vocabulary is not the student's: {len(known):,} tokens against {len(wanted):,}, "
-            f"{apart:,} of the student's are missing there or have another number",
-            where=folder,
-            fix="Give student and teacher one tokenizer (the teacher's own folder holds it), or use another teacher",
-        )
-    if config.vocab_size < len(wanted):
-        raise ArtifactError(
-            f"the teacher scores {config.vocab_size:,} tokens, the tokenizer has {len(wanted):,}",
-            where=folder,
-            fix="Give a teacher that was trained with this tokenizer",
-        )
-
-
-log = get_logger("osler.pretrain")
-
-
-def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedLM:
-    """The model at the start of the run, the same for the same recipe."""
-    if recipe.distill and recipe.distill.teacher_layers is not None:
-        return student_of_layers(recipe, recipe.distill)
-    if recipe.start_from:
-        return _loaded(recipe, recipe.start_from, vocabulary)
-    shape = recipe.shape
-    return MaskedLM.from_preset(
-        find_preset(recipe.preset).changed(
-            layers=shape.layers, width=shape.width, heads=shape.heads, inner=shape.inner
-        ),
-        vocab_size=vocabulary.size,
-        max_length=recipe.max_length,
-        pad_token_id=vocabulary.pad_id,
-        bos_token_id=_first(vocabulary.prefix),
-        eos_token_id=_first(vocabulary.suffix),
-        dropout=shape.dropout,
-        seed=recipe.train.seed,
-    )
-
-
-def checked_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVocabulary) -> str:
-    """The digest of the checkpoint, once it is sure that this recipe can continue from it; before any work is done."""
-    if not start_from.expanduser().exists():
-        raise InputError(
-            "no such folder",
-            where=start_from,
-            fix="Name the checkpoint's folder with --from: config.json, model.safetensors and tokenizer.json",
-        )
-    folder = resolve(start_from)
-    config = load_config(folder)
-    check_whole(folder)
-    _check_tokenizer(recipe, folder, config, vocabulary)
-    _check_shape(recipe, folder, config)
-    wanted = (folder / "config.json", folder / "tokenizer.json")
-    return fingerprint([*sorted(folder.glob("*.safetensors")), *(path for path in wanted if path.is_file())])
-
-
-def _loaded(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVocabulary) -> MaskedLM:
-    from transformers import AutoModelForMaskedLM
-
-    model = load_model(AutoModelForMaskedLM, start_from)
-    if recipe.swap_vocabulary:
-        made = origins(Tokenizer.open(resolve(start_from)).tokenizer, Tokenizer.open(recipe.tokenizer).tokenizer)
-        log.event(
-            "pretrain.vocabulary_swapped",
-            special=made.special,
-            kept=made.kept,
-            composed=made.composed,
-            unknown=made.unknown,
-        )
-        model = with_vocabulary(
-            model,
-            made,
-            pad_id=vocabulary.pad_id,
-            begin_id=_first(vocabulary.prefix),
-            end_id=_first(vocabulary.suffix),
-        )
-    if recipe.shape.dropout is not None:
-        set_dropout(model, recipe.shape.dropout)
-    return MaskedLM(model)
-
-
-def _check_tokenizer(recipe: PretrainRecipe, folder: Path, config: Any, vocabulary: MaskingVocabulary) -> None:
-    has_tokenizer = (folder / "tokenizer.json").is_file()
-    if recipe.swap_vocabulary:
-        if not has_tokenizer:
-            raise ArtifactError(
-                "swap_vocabulary reads the checkpoint's own tokenizer, and there is no tokenizer.json here",
-                where=folder,
-                fix="Put the checkpoint's tokenizer.json into its folder",
-            )
-        return
-    if has_tokenizer:
-        known = Tokenizer.open(folder).tokenizer.get_vocab(with_added_tokens=True)
-        wanted = Tokenizer.open(recipe.tokenizer).tokenizer.get_vocab(with_added_tokens=True)
-        apart = tokens_apart(known, wanted)
-        if apart:
-            raise ArtifactError(
-                f"the checkpoint's vocabulary is not the tokenizer's: {apart:,} of {len(wanted):,} tokens are missing "
-                "there or have another number",
-                where=folder,
-                fix="Continue with the checkpoint's own tokenizer, or set swap_vocabulary = true to give it this one",
-            )
-    if config.vocab_size < vocabulary.size:
-        raise ArtifactError(
-            f"the checkpoint knows {config.vocab_size:,} tokens, the tokenizer has {vocabulary.size:,}",
-            where=folder,
-            fix="Continue with the checkpoint's own tokenizer",
-        )
-
-
-def _check_shape(recipe: PretrainRecipe, folder: Path, config: Any) -> None:
-    check_room("checkpoint", recipe.max_length, folder, config)
-    has = {
+def _shape_of(config: Any) -> dict[str, int]:
+    """The numbers of a configuration, named as in the recipe's [shape]."""
+    return {
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
         "heads": config.num_attention_heads,
-        "inner": getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", None),
+        "inner": inner_width(config),
     }
-    for name, value in has.items():
-        asked = getattr(recipe.shape, name)
-        if asked is not None and asked != value:
-            raise RecipeError(
-                f"shape.{name} is {asked}, the checkpoint's is {value}: a checkpoint keeps its shape",
-                where=folder,
-                fix=f"Leave shape.{name} out, or leave start_from out for a new encoder",
-            )
 
 
-def _first(ids: tuple[int, ...]) -> int | None:
-    return ids[0] if ids else None
+def _frame_ids(vocabulary: MaskingVocabulary) -> tuple[int | None, int | None]:
+    """The ids of the first special token before a sequence and the first after it."""
+    return next(iter(vocabulary.prefix), None), next(iter(vocabulary.suffix), None)

@@ -1,35 +1,37 @@
-"""What a person sees while pretraining runs, and the warning about a loss stuck at the unigram entropy."""
+"""The progress bar of pretraining, and the warning about a loss stuck at the unigram entropy."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 
+from osler.artifacts.encoder import DevicePeak
 from osler.core.console import ProgressBar, console, training_status
-from osler.core.files import write_json
 from osler.core.logs import get_logger
 from osler.train.config import TrainConfig
 from osler.train.loop import StepReport
 from osler.train.precision import choose_device, device_name, matmul_peak
 
-PEAK = "peak.json"
+log = get_logger("osler.pretrain")
+
+_NEAR = 0.06  # relative distance from the entropy that counts as stuck at it
+_FLAT = 0.01  # relative fall of the mean loss below which it counts as flat
+_STEPS = 200  # length of the window of training that is looked at, longer if losses are logged rarely
+_LOSSES = 8  # smallest number of losses in the window
 
 
-def measured_peak(config: TrainConfig, logs: Path) -> float:
-    """FLOP/s of a large matrix product on this run's device, times their number; also kept beside the logs."""
+def measure_peak(config: TrainConfig) -> DevicePeak:
+    """Measure the FLOP/s of a large matrix product on this run's device, and multiply by the number of devices."""
     device = choose_device(config.device, int(os.environ.get("LOCAL_RANK", "0")))
     devices = int(os.environ.get("WORLD_SIZE", "1"))
-    peak = matmul_peak(device, threads=config.threads) * devices
-    write_json(logs / PEAK, {"device": device_name(device), "devices": devices, "flops_per_second": peak})
-    return peak
+    return DevicePeak(device_name(device), devices, matmul_peak(device, threads=config.threads) * devices)
 
 
 def shown_on(bar: ProgressBar, peak: float | None) -> Callable[[StepReport], None]:
-    """A callback that keeps the bar up to date; where the clock ends the run, the bar counts hundredths of it."""
+    """Return a callback that updates the bar. A run that ends by the clock counts in percent of its time."""
 
     def show(report: StepReport) -> None:
         status = training_status(
@@ -43,20 +45,11 @@ def shown_on(bar: ProgressBar, peak: float | None) -> Callable[[StepReport], Non
     return show
 
 
-log = get_logger("osler.pretrain")
-
-ADVICE = "lower train.lr (a third of it), lengthen train.warmup, enlarge the update, or take a modernbert preset"
-_NEAR = 0.06  # of the entropy: how near to it counts as being there
-_FLAT = 0.01  # a mean loss that fell by less than this part is not falling
-_UPDATES = 200  # the stretch of training that is looked at, longer where losses come seldom
-_LOSSES = 8  # that a stretch holds at least
-
-
-def unigram_entropy(parts: Iterable[np.ndarray], size: int, limit: int = 20_000_000) -> float:
-    """The loss, in nats, of a model that knows the frequencies of the tokens; estimated from the first `limit` ids."""
+def unigram_entropy(shards: Iterable[np.ndarray], size: int, limit: int = 20_000_000) -> float:
+    """Return the loss, in nats, of a model that knows only token frequencies, estimated from the first `limit` ids."""
     counts = np.zeros(size, dtype=np.int64)
-    for part in parts:
-        counts += np.bincount(part[: limit - int(counts.sum())], minlength=size)
+    for shard in shards:
+        counts += np.bincount(shard[: limit - int(counts.sum())], minlength=size)
         if counts.sum() >= limit:
             break
     shares = counts[counts > 0] / counts.sum()
@@ -64,29 +57,29 @@ def unigram_entropy(parts: Iterable[np.ndarray], size: int, limit: int = 20_000_
 
 
 class PlateauWatch:
-    """Follows the training loss and says once, in the log, that it sits on the unigram plateau."""
+    """Watches the training loss and warns once if it is stuck at the unigram entropy."""
 
     def __init__(self, entropy: float) -> None:
         self.entropy = entropy
         self.found_at: int | None = None
         self._seen: deque[tuple[int, float]] = deque()
 
-    def see(self, step: int, loss: float | None) -> bool:
-        """Take in the loss after a step; True when the plateau is noticed now."""
+    def see(self, step: int, loss: float | None) -> None:
+        """Take in the loss after a step."""
         if loss is None or self.found_at is not None or (self._seen and step <= self._seen[-1][0]):
-            return False
+            return
         self._seen.append((step, loss))
-        while len(self._seen) > _LOSSES and self._seen[-1][0] - self._seen[0][0] > _UPDATES:
+        while len(self._seen) > _LOSSES and self._seen[-1][0] - self._seen[0][0] > _STEPS:
             self._seen.popleft()
-        if len(self._seen) < _LOSSES or self._seen[-1][0] - self._seen[0][0] < 0.9 * _UPDATES:
-            return False
+        if len(self._seen) < _LOSSES or self._seen[-1][0] - self._seen[0][0] < 0.9 * _STEPS:
+            return
         losses = np.array([value for _, value in self._seen])
         earlier, later = losses[: len(losses) // 2].mean(), losses[len(losses) // 2 :].mean()
-        flat = earlier - later < _FLAT * earlier
-        if flat and abs(later - self.entropy) < _NEAR * self.entropy:
+        if earlier - later < _FLAT * earlier and abs(later - self.entropy) < _NEAR * self.entropy:
             self.found_at = step
             figures = {"loss": round(float(later), 3), "unigram": round(self.entropy, 3)}
             log.warning("pretrain.unigram_plateau", step=step, change="train.lr", **figures)
-            console().print(f"[yellow]the loss sits at the frequencies of the tokens since some time: {ADVICE}[/]")
-            return True
-        return False
+            console().print(
+                "[yellow]Loss is stuck at the unigram entropy. Lower the learning rate (train.lr) to a third, lengthen the "
+                "warm-up (train.warmup), use larger steps (accumulate) or a modernbert preset.[/]"
+            )

@@ -1,155 +1,167 @@
-"""Tokenise a corpus once into memory-mapped shards that every later run reads."""
+"""Tokenise a corpus once, into shards that every later run maps into memory."""
 
 from __future__ import annotations
 
-import json
+import hashlib
+import io
+import multiprocessing
 import os
-from collections.abc import Sequence
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import tokenizers
 
-from osler.artifacts.corpus import Corpus
-from osler.artifacts.token_shards import (
-    INDEX,
-    SPLITS,
-    Slice,
-    TokenisedDocuments,
-    row_group_runs,
-    write_shard,
-)
-from osler.artifacts.tokenizer import Tokenizer
+from osler.artifacts.corpus import Corpus, RowGroup
+from osler.artifacts.token_shards import SPLITS, TokenIndex, TokenShards, TokenShardsWriter
+from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import Artifact, Workspace, identity_of, produce
 from osler.core.config import Recipe
-from osler.core.errors import ArtifactError, InputError, OslerError, OutputError
-from osler.core.files import fingerprint, sha256, write_atomic, write_json
+from osler.core.errors import ArtifactError, InputError, OutputError
 from osler.core.processes import run_all
+from osler.stages.pretrain.config import PretrainRecipe
 
-__all__ = ["TokenisedDocuments", "TokensRecipe", "tokenise"]
-
-_VERIFIED = Path("logs", "verified.json")
+SLICE_BYTES = 8 << 20
+"""About how much text one shard holds. A worker keeps that much in memory, and a kill loses at most that much work."""
+_ROWS = 32
 
 
 class TokensRecipe(Recipe):
-    """What decides the tokenised corpus, besides the corpus and the tokenizer themselves."""
+    """What decides the content of the shards, apart from the corpus and the tokenizer."""
 
     validation_share: float
     layout: int = 2
-    """Of the files; raised when it changes, so that an older folder is not taken for a new one."""
+    """Version of the file layout. Raise it with every change, so that older folders are not reused."""
+
+
+def tokens_folder(recipe: PretrainRecipe, out: Path) -> Path:
+    """Where the tokenised corpus of a run is kept: next to the run, unless the recipe says otherwise."""
+    return recipe.tokens or out.with_name(f"{out.name}.tokens")
+
+
+def reusable_shards(corpus: Corpus, tokenizer: Tokenizer, folder: Path, validation_share: float) -> TokenShards | None:
+    """Return the shards in a folder if `tokenise` would reuse them."""
+    shards = TokenShards.find(folder)
+    wanted = identity_of("tokens", TokensRecipe(validation_share=validation_share), _parents(corpus, tokenizer))
+    return shards if shards and shards.manifest.identity == wanted else None
 
 
 def tokenise(
-    corpus: Corpus,
-    tokenizer: Path,
-    out: Path,
-    validation_share: float,
-    *,
-    workers: int = 0,
-    replace: bool = False,
-) -> Artifact:
-    """Make (or continue, or reuse) the tokenised corpus; `tokenizer` is a tokenizer.json.
+    corpus: Corpus, tokenizer: Tokenizer, out: Path, validation_share: float, *, workers: int = 0, replace: bool = False
+) -> TokenShards:
+    """Make, resume or reuse the tokenised corpus.
 
-    With `replace` a folder made from another corpus, tokenizer or share makes room; one that fits is reused all the same.
+    With `replace`, shards made from another corpus, tokenizer or validation share are overwritten. Matching ones are still
+    reused.
     """
-    recipe = TokensRecipe(validation_share=validation_share)
-    content = fingerprint([tokenizer])
-    parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": content}
-
-    def build(work: Workspace) -> None:
-        if not (work.path / INDEX).exists():
-            _make(corpus, tokenizer, content, work.path, validation_share, workers)
-        for left in work.path.rglob(".*.tmp"):  # half a file, from a run that was killed while it wrote
-            left.unlink()
-        work.counts.update(json.loads((work.path / INDEX).read_text())["counts"])
-
-    found = _identity_at(out)
-    other = found != identity_of("tokens", recipe, parents)
-    if found is not None and other and not replace:
+    other = reusable_shards(corpus, tokenizer, out, validation_share) is None
+    if other and not replace and TokenShards.find(out):
         raise OutputError(
-            "a corpus is here that was tokenised from another text, with another tokenizer or another validation_share",
+            "this folder holds a corpus tokenised from other text, with another tokenizer or another validation_share",
             where=out,
             fix="Choose another folder with --set tokens=FOLDER, or replace it with --force",
         )
-    artifact = produce(out, kind="tokens", recipe=recipe, parents=parents, build=build, force=replace and other)
+
+    def build(work: Workspace) -> None:
+        writer = TokenShardsWriter(work.path)
+        index = writer.index or _write_shards(corpus, tokenizer, writer, validation_share, workers)
+        for left in work.path.rglob(".*.tmp"):  # half-written files of a killed run
+            left.unlink()
+        work.counts.update(index.counts)
+
+    recipe, parents = TokensRecipe(validation_share=validation_share), _parents(corpus, tokenizer)
+    made = produce(out, kind="tokens", recipe=recipe, parents=parents, build=build, force=replace and other)
+    shards = TokenShards(made.path, made.manifest, made.reused)
     if os.environ.get("RANK", "0") == "0":
-        _verify_once(artifact)
-    return artifact
+        if shards.reused:
+            shards.verify()
+        else:
+            shards.record_check()
+    return shards
 
 
-def _make(corpus: Corpus, tokenizer: Path, content: str, folder: Path, validation_share: float, workers: int) -> None:
-    sources = corpus.source_names
-    dtype = "<u2" if Tokenizer.open(tokenizer.parent).size <= 2**16 else "<u4"
-    slices = [
-        Slice(groups, folder / "shards" / f"{number:05d}", tokenizer, content, dtype, sources, validation_share)
-        for number, groups in enumerate(row_group_runs(corpus))
-    ]
-    run_all(write_shard, slices, workers=workers, label="tokenise")
-    index = _index(slices, sources, dtype)
+def _parents(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, str | Artifact]:
+    return {"corpus": corpus, "tokenizer": tokenizer.digest}
+
+
+@dataclass(frozen=True)
+class CorpusSlice:
+    """One slice of the corpus, with everything a worker process needs to write its shard."""
+
+    number: int
+    groups: tuple[RowGroup, ...]
+    writer: TokenShardsWriter
+    tokenizer: Path
+    tokenizer_digest: str
+    dtype: str
+    sources: tuple[str, ...]
+    validation_share: float
+
+
+def _write_shards(
+    corpus: Corpus, tokenizer: Tokenizer, writer: TokenShardsWriter, validation_share: float, workers: int
+) -> TokenIndex:
+    # Row groups in runs of about SLICE_BYTES. No run crosses a Parquet file.
+    runs: dict[tuple[Path, int], list[RowGroup]] = {}
+    before: Counter[Path] = Counter()
+    for group in corpus.row_groups():
+        runs.setdefault((group.shard, before[group.shard] // SLICE_BYTES), []).append(group)
+        before[group.shard] += group.bytes
+    dtype = "<u2" if tokenizer.size <= 2**16 else "<u4"
+    shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, validation_share)
+    slices = [CorpusSlice(number, tuple(groups), *shared) for number, groups in enumerate(runs.values())]
+    run_all(write_slice, slices, workers=workers, label="tokenise")
+    index = writer.index_shards(len(slices), corpus.source_names, dtype)
     for split in SPLITS:
-        if not index["counts"].get(f"{split}_documents"):
+        if not index.counts[f"{split}_documents"]:
             raise InputError(
-                f"no document of the corpus falls into the {split} part",
+                f"no document of the corpus falls into the {split} split",
                 where=corpus.path,
                 fix="Use a larger corpus, or change validation_share",
             )
-    write_json(folder / INDEX, index)
+    writer.write_index(index)
+    return index
 
 
-def _index(slices: Sequence[Slice], sources: Sequence[str], dtype: str) -> dict[str, Any]:
-    """The index from the shards' own records, one shard at a time."""
-    counts = dict.fromkeys([f"{split}_{unit}" for split in SPLITS for unit in ("documents", "tokens")], 0)
-    tokens = {name: dict.fromkeys(SPLITS, 0) for name in sources}
-    shards = []
-    for part in slices:
-        records = np.load(part.documents)
-        lengths = np.diff(records["end"].astype(np.int64), prepend=0)
-        for number, split in enumerate(SPLITS):
-            here = records["split"] == number
-            counts[f"{split}_documents"] += int(here.sum())
-            counts[f"{split}_tokens"] += int(lengths[here].sum())
-            sums = np.bincount(records["source"][here], weights=lengths[here], minlength=len(sources))
-            for name, total in zip(sources, sums, strict=True):
-                tokens[name][split] += int(total)
-        shards.append({"name": part.shard.name, "documents": len(records), "tokens": int(lengths.sum())})
-    return {"dtype": dtype, "counts": counts, "sources": tokens, "shards": shards}
-
-
-def _identity_at(out: Path) -> str | None:
-    """The identity of the tokenised corpus in a folder, if there is one."""
-    try:
-        return Artifact.open(out, kind="tokens").manifest.identity
-    except OslerError:
-        return None
-
-
-def _verify_once(artifact: Artifact) -> None:
-    """Check every file against its checksum, and note it so that the next run need not.
-
-    The note holds size and time of each file: a copy of the folder, or a file written since, is checked again.
-    """
-    stamps = {}
-    for name in artifact.manifest.files:
-        status = (artifact.path / name).stat()
-        stamps[name] = [status.st_size, status.st_mtime_ns]
-    note = artifact.path / _VERIFIED
-    if artifact.reused and _noted(note) != stamps:
-        for name, expected in artifact.manifest.files.items():
-            if sha256(artifact.path / name) != expected:
-                raise ArtifactError(
-                    "this file of the tokenised corpus is damaged: its content does not have the checksum recorded",
-                    where=artifact.path / name,
-                    fix=f"Delete the folder {artifact.path} and run the same command again; it will be made anew",
-                )
-    if _noted(note) != stamps:
+def write_slice(task: CorpusSlice) -> None:
+    """Tokenise one slice into one shard, unless an earlier run did."""
+    if task.writer.has_shard(task.number):
+        return
+    if multiprocessing.parent_process() is not None:
+        # Every worker process is busy already: more threads would slow them all down.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    tokenizer = _load_tokenizer(task.tokenizer, task.tokenizer_digest)
+    source_numbers = {name: number for number, name in enumerate(task.sources)}
+    ids = io.BytesIO()
+    documents: list[tuple[int, int, int]] = []
+    for batch in (batch for group in task.groups for batch in group.batches(["text", "source"], _ROWS)):
+        texts: list[str] = batch.column("text").to_pylist()
         try:
-            write_atomic(note, json.dumps(stamps) + "\n")
-        except OslerError:
-            return  # a shared folder that this user may only read: the next run checks again
+            # The fast variant leaves out character offsets, which are not needed here.
+            encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        except Exception as error:  # the library raises nothing more specific, and its message may quote the text
+            raise ArtifactError(
+                "the tokenizer cannot encode this corpus; most often its unk_token is not in its vocabulary",
+                where=task.tokenizer / TOKENIZER,
+                fix="Train one with osler vocab, or correct unk_token",
+            ) from error
+        for text, source, encoding in zip(texts, batch.column("source").to_pylist(), encodings, strict=True):
+            if encoding.ids:
+                ids.write(np.array(encoding.ids, dtype=task.dtype).tobytes())
+                end = ids.tell() // np.dtype(task.dtype).itemsize
+                documents.append((end, source_numbers[source], int(hash_share(text) < task.validation_share)))
+    task.writer.write_shard(task.number, ids.getvalue(), documents)
 
 
-def _noted(note: Path) -> dict[str, list[int]] | None:
-    try:
-        return json.loads(note.read_text())  # type: ignore[no-any-return]
-    except (OSError, ValueError):
-        return None
+def hash_share(text: str) -> float:
+    """A number in [0, 1) from the text alone, so that a document keeps its split when the corpus changes."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") / 2**64
+
+
+@lru_cache(maxsize=1)
+def _load_tokenizer(folder: Path, digest: str) -> tokenizers.Tokenizer:
+    """Load the tokenizer once per process; with its digest, so that a changed file is loaded again."""
+    return Tokenizer.open(folder).tokenizer

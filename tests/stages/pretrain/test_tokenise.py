@@ -14,19 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+import tokenizers
 
-from osler.artifacts import token_shards as shards
 from osler.artifacts.corpus import Corpus
-from osler.artifacts.token_shards import TokenisedDocuments
+from osler.artifacts.token_shards import TokenisedDocuments, TokenShards
+from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError, RecipeError
 from osler.core.files import write_json
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
+from osler.stages.pretrain import tokenise as stage
 from osler.stages.pretrain.data import source_weights
-from osler.stages.pretrain.tokenise import tokenise
+from osler.stages.pretrain.tokenise import hash_share, tokenise
 
 WORDS = [f"w{number}" for number in range(300)]
 SHARE = 0.2
@@ -36,12 +37,12 @@ SHARE = 0.2
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
-from osler.artifacts import token_shards as shards
 from osler.artifacts.corpus import Corpus
-from osler.stages.pretrain.tokenise import tokenise
+from osler.artifacts.tokenizer import Tokenizer
+from osler.stages.pretrain import tokenise as stage
 
 def main(corpus, tokenizer, out, share, workers=1, die=None):
-    shards.SLICE_BYTES = 2_000
+    stage.SLICE_BYTES = 2_000
     replace = os.replace
 
     def fatal(source, target):
@@ -50,7 +51,7 @@ def main(corpus, tokenizer, out, share, workers=1, die=None):
         return replace(source, target)
 
     os.replace = fatal
-    tokenise(Corpus.open(corpus), Path(tokenizer), Path(out), share, workers=workers)
+    stage.tokenise(Corpus.open(corpus), Tokenizer.open(tokenizer), Path(out), share, workers=workers)
 
 if __name__ == "__main__":
     for options in json.loads(sys.argv[1]):
@@ -92,26 +93,26 @@ def make_corpus(out: Path, texts: list[tuple[str, str]], files: int = 1, card: d
     return Corpus.open(produce(out, kind="corpus", recipe=Made(), parents={}, build=build).path)
 
 
-def make_tokenizer(path: Path, size: int = len(WORDS), **settings: Any) -> Path:
+def make_tokenizer(folder: Path, size: int = len(WORDS), **settings: Any) -> Tokenizer:
     entries = {word: number + size - len(WORDS) for number, word in enumerate(WORDS)}
     entries |= {f"filler{number}": number for number in range(size - len(WORDS))}
-    tokenizer = Tokenizer(models.WordLevel(entries, unk_token="none such"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(entries, unk_token="none such"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     if settings.get("cut"):
         tokenizer.enable_truncation(3)
         tokenizer.enable_padding(length=3)
-    tokenizer.save(str(path))
-    return path
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return Tokenizer.open(folder)
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tokenizer(tmp_path_factory.mktemp("tokenizer") / "tokenizer.json")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return make_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SLICE_BYTES", 2_000)
+    monkeypatch.setattr(stage, "SLICE_BYTES", 2_000)
 
 
 Contents = dict[str, bytes]
@@ -143,15 +144,15 @@ def documents_in(opened: TokenisedDocuments, first: int = 0) -> list[tuple[str, 
 
 @pytest.mark.parametrize(("size", "width"), [(len(WORDS), 2), (2**16, 2), (2**16 + 1, 4)])
 def test_every_document_is_found_again_once_in_its_split(tmp_path, corpus, texts, size, width):
-    tokenizer = make_tokenizer(tmp_path / "tokenizer.json", size, cut=True)
+    tokenizer = make_tokenizer(tmp_path, size, cut=True)
     made = tokenise(corpus, tokenizer, tmp_path / "tokens", SHARE, workers=1)
     assert len(list(made.path.glob("shards/*.ids"))) > 5
     expected: dict[str, list[tuple[str, list[str]]]] = {"train": [], "validation": []}
     for source, text in texts:
         if words := text.split():
-            expected["validation" if shards.share_of(text) < SHARE else "train"].append((source, words))
+            expected["validation" if hash_share(text) < SHARE else "train"].append((source, words))
     for split, wanted in expected.items():
-        opened = TokenisedDocuments.open(made.path, split)
+        opened = made.split(split)
         assert {shard.dtype.itemsize for shard in opened.shards} == {width}
         assert documents_in(opened, size - len(WORDS)) == wanted
         assert made.manifest.counts[f"{split}_documents"] == len(wanted)
@@ -159,7 +160,7 @@ def test_every_document_is_found_again_once_in_its_split(tmp_path, corpus, texts
 
 
 def test_stretches_of_many_shards_are_gathered_in_the_order_asked_for(tmp_path, corpus, tokenizer):
-    opened = TokenisedDocuments.open(tokenise(corpus, tokenizer, tmp_path / "t", SHARE, workers=1).path, "train")
+    opened = tokenise(corpus, tokenizer, tmp_path / "t", SHARE, workers=1).split("train")
     order = np.random.default_rng(0).permutation(len(opened.starts))
     together = opened.gather(opened.starts[order], opened.lengths[order])
     apart = [opened.gather(opened.starts[n : n + 1], opened.lengths[n : n + 1]) for n in order]
@@ -169,7 +170,7 @@ def test_stretches_of_many_shards_are_gathered_in_the_order_asked_for(tmp_path, 
 
 def test_killed_again_and_again_it_ends_with_the_same_bytes_for_any_number_of_workers(tmp_path, corpus, tokenizer):
     whole = tokenise(corpus, tokenizer, tmp_path / "whole", SHARE, workers=1).path
-    options = {"corpus": str(corpus.path), "tokenizer": str(tokenizer), "share": SHARE}
+    options = {"corpus": str(corpus.path), "tokenizer": str(tokenizer.folder), "share": SHARE}
     places = ["00000.ids", "00001.documents.npy", "00004.ids", "index.json", "manifest.json"]
     killed = [{**options, "out": str(tmp_path / "killed"), "die": place} for place in places]
     ends = [{**options, "out": str(tmp_path / "killed")}, {**options, "out": str(tmp_path / "four"), "workers": 4}]
@@ -180,7 +181,12 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes_for_any_number_of_wo
 
 
 def test_finished_shards_are_not_made_again(tmp_path, corpus, tokenizer):
-    options = {"corpus": str(corpus.path), "tokenizer": str(tokenizer), "share": SHARE, "out": str(tmp_path / "out")}
+    options = {
+        "corpus": str(corpus.path),
+        "tokenizer": str(tokenizer.folder),
+        "share": SHARE,
+        "out": str(tmp_path / "out"),
+    }
     assert run_script(tmp_path, [{**options, "die": "00003.documents.npy"}]) == [-signal.SIGKILL]
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out.partial" / "shards").glob("0*")}
     assert sorted(before) == [*(f"{n:05d}.{e}" for n in range(3) for e in ("documents.npy", "ids")), "00003.ids"]
@@ -221,10 +227,10 @@ def test_a_damaged_shard_is_named_with_the_way_out(tmp_path, corpus, tokenizer, 
     assert str(out) in (refusal.value.fix or "")
     if damage is not _change_a_byte:  # what a look at sizes can tell is told without the checksums too
         with pytest.raises(ArtifactError, match=path.name):
-            TokenisedDocuments.open(out, "train")
+            TokenShards.open(out).split("train")
     shutil.rmtree(out)
     tokenise(corpus, tokenizer, out, SHARE, workers=1)
-    TokenisedDocuments.open(out, "train")
+    TokenShards.open(out).split("train")
 
 
 def test_another_share_is_refused_until_it_may_replace(tmp_path, corpus, tokenizer):
@@ -238,7 +244,7 @@ def test_another_share_is_refused_until_it_may_replace(tmp_path, corpus, tokeniz
 
 def test_a_split_without_documents_and_a_damaged_corpus_are_refused(tmp_path, texts, tokenizer):
     few = make_corpus(tmp_path / "few", texts[:2])
-    with pytest.raises(InputError, match="falls into the validation part"):
+    with pytest.raises(InputError, match="falls into the validation split"):
         tokenise(few, tokenizer, tmp_path / "none", 1e-9, workers=1)
     broken = make_corpus(tmp_path / "broken", texts)
     file = broken.path / "shards" / "0.parquet"

@@ -11,12 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from osler.artifacts.corpus import Corpus
+from osler.artifacts.encoder import EncoderWriter
 from osler.core.artifact import produce
 from osler.core.config import Recipe
 from osler.core.console import duration, flop_count, flop_rate, training_status
 from osler.nn.masking import Masking
 from osler.stages.pretrain.config import Distillation, PretrainRecipe, PretrainSettings
-from osler.stages.pretrain.progress import measured_peak, shown_on
+from osler.stages.pretrain.progress import measure_peak, shown_on
 from osler.stages.pretrain.report import FinishedPretraining, model_card, report_page, speed_page, write_reports
 from osler.train.config import TrainConfig
 from osler.train.loop import StepReport
@@ -86,8 +87,8 @@ def test_the_page_has_the_curves_and_what_they_are_about(outcome):
     titles = [re.search(r"<desc>(.*?)</desc>", svg)[1] for svg in figures(html)]
     assert [title.split(" over ")[0] for title in titles] == ["loss", "learning rate", "gradient norm"]
     assert "training ends at 7; validation ends at 8" in titles[0]
-    assert "<strong>1</strong> updates were skipped: 1 up to update 21" in html
-    for piece in ("811,680", "5,000", "update <strong>40</strong>", "CC-BY-4.0", "x 2.5", "whole words", "10 GFLOP"):
+    assert "Steps skipped: <strong>1</strong> (1 up to step 21)" in html
+    for piece in ("811,680", "5,000", "step <strong>40</strong>", "CC-BY-4.0", "x 2.5", "whole words", "10 GFLOP"):
         assert piece in html, piece
     # Logarithmic axes are labelled with numbers, not with markup.
     assert "mathdefault" not in "".join(figures(html))
@@ -100,7 +101,7 @@ def test_the_same_run_gives_the_same_bytes_whatever_the_clock_said(outcome, tmp_
         clock = {"tokens_per_second": speed, "flops_per_second": 2e6 * speed, "step_seconds": 1.0}
         records = [{"kind": "train", "step": step, "clock": clock} for step in (1, 2)]
         (logs / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        write_reports(tmp_path / name, outcome)
+        write_reports(EncoderWriter(tmp_path / name), outcome)
     for file in ("README.md", "report.html", "history.json"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     assert "1,000" in (tmp_path / "one" / "logs" / "speed.html").read_text()
@@ -111,7 +112,7 @@ def test_places_on_disk_are_in_neither(outcome, tmp_path):
     moved = outcome.recipe.changed(start_from=tmp_path / "somewhere", tokenizer=tmp_path / "elsewhere")
     written = report_page(replace(outcome, recipe=moved)).render() + model_card(replace(outcome, recipe=moved))
     assert str(tmp_path) not in written
-    assert "onward from a checkpoint" in written
+    assert "from a checkpoint" in written
 
 
 def test_the_card_says_what_the_model_is_and_where_it_is_from(outcome):
@@ -121,11 +122,11 @@ def test_the_card_says_what_the_model_is_and_where_it_is_from(outcome):
         "| abstracts | en | CC-BY-4.0 | 10 | 1,000 | x 1 |",
         "| notes | es | not stated | 3 | 500 | x 2.5 |",
         "| vocabulary | 2,000 entries |",
-        "| compute | 10 GFLOP, 2 MFLOP a token |",
+        "| compute | 10 GFLOP, 2 MFLOP per token |",
         # Not 5,000 of the 2,000 in the shards: an epoch also has special tokens, and sources that are read more than once.
-        "| tokens seen | 5,000 in 50 updates, 1.2 times the training text |",
-        "update 40 of 50, chosen by validation loss",
-        "1 updates skipped",
+        "| tokens seen | 5,000 in 50 steps, 1.2 times the training text |",
+        "step 40 of 50, chosen by validation loss",
+        "| steps skipped | 1 (loss not finite, or a gradient spike) |",
         "chosen as whole words",
         "## Intended use",
         "## Limits",
@@ -137,23 +138,23 @@ def test_the_card_says_what_the_model_is_and_where_it_is_from(outcome):
 
 
 def test_with_a_teacher_the_three_parts_are_shown(outcome, tmp_path):
-    taught = replace(
+    distilled = replace(
         outcome,
         recipe=outcome.recipe.changed(distill=Distillation(teacher=tmp_path / "teacher", cosine=1.0)),
         history=history(**{"loss/mlm": 6.0, "loss/kl": 2.0, "loss/cosine": 0.5}),
     )
-    parts = figures(report_page(taught).render())[1]
+    parts = figures(report_page(distilled).render())[1]
     for name in ("masked tokens ends at 6", "divergence from the teacher ends at 2", "alignment ends at 0.5"):
         assert name in parts
     # The weighted sum does not compare with validation, so the page shows the masked tokens beside it.
-    assert "training ends at 6;" in figures(report_page(taught).render())[0]
-    assert "5 x masked tokens + 2 x divergence from the teacher at temperature 2" in model_card(taught)
+    assert "training ends at 6;" in figures(report_page(distilled).render())[0]
+    assert "5 x masked tokens + 2 x divergence from the teacher at temperature 2" in model_card(distilled)
 
 
 def test_a_corpus_without_a_card_is_no_obstacle(outcome):
     (outcome.corpus.path / "card.json").unlink()
     assert "its sources are not known" in model_card(outcome)
-    assert "Where the text is from" not in report_page(outcome).render()
+    assert "Sources of the text" not in report_page(outcome).render()
 
 
 def test_a_long_run_is_thinned(outcome):
@@ -162,7 +163,7 @@ def test_a_long_run_is_thinned(outcome):
 
 
 def test_no_log_no_speed_page(tmp_path):
-    assert speed_page(tmp_path) is None
+    assert speed_page(EncoderWriter(tmp_path).read_log(), None) is None
 
 
 def test_the_line_while_it_runs():
@@ -189,7 +190,7 @@ class Shown:
         self.values = values
 
 
-def test_the_bar_counts_updates_or_hundredths_of_the_time():
+def test_the_bar_counts_steps_or_percent_of_the_time():
     bar = Shown()
     shown_on(bar, 1e12)(StepReport(7, 10, 1e-3, loss=2.0, flops_per_second=5e11))
     assert bar.values == {"completed": 7, "total": 10, "status": "loss 2.000  500 GFLOP/s (50% of peak)"}
@@ -199,6 +200,8 @@ def test_the_bar_counts_updates_or_hundredths_of_the_time():
 
 def test_the_peak_of_several_processes_is_the_sum(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
-    peak = measured_peak(TrainConfig(device="cpu"), tmp_path)
-    kept = json.loads((tmp_path / "peak.json").read_text())
-    assert (kept["devices"], kept["flops_per_second"]) == (4, peak)
+    monkeypatch.setattr("osler.stages.pretrain.progress.matmul_peak", lambda device, threads: 1e9)
+    peak = measure_peak(TrainConfig(device="cpu"))
+    assert (peak.devices, peak.flops_per_second) == (4, 4e9)
+    EncoderWriter(tmp_path).write_peak(peak)
+    assert EncoderWriter(tmp_path).read_peak() == peak

@@ -38,7 +38,8 @@ def test_a_run_that_learns_is_left_alone():
 
 def test_loss_lines_without_a_value_are_passed_over():
     watch = PlateauWatch(7.6)
-    assert not watch.see(10, None)
+    watch.see(10, None)
+    assert watch.found_at is None
 
 
 @pytest.mark.parametrize(("every", "noticed"), [(1, 181), (25, 225), (50, 400), (100, 800), (500, 4000)])

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity, cross_entropy, kl_div, log_softmax
 
-from osler.nn.distillation import frozen
 from osler.nn.masking import MaskingVocabulary
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
@@ -33,7 +32,7 @@ def model(preset: str, seed: int, size: int = SIZE) -> MaskedLM:
 
 
 def objective(student: str = "tiny", teacher: MaskedLM | None = None, **settings) -> DistillingLanguageModelling:
-    teacher = frozen(teacher or model("small", 2))
+    teacher = teacher or model("small", 2)
     values = Distillation(teacher="unused", **settings)
     return DistillingLanguageModelling(model(student, 1), teacher, values, VOCABULARY, seed=1).train()
 
@@ -143,6 +142,12 @@ def test_a_step_moves_student_and_projection_and_nothing_of_the_teacher():
     assert sum(value.numel() for value in after.values()) == student + sum(
         p.numel() for p in made.projection.parameters()
     )
+
+
+def test_the_teacher_is_frozen():
+    made = objective(teacher=model("small", 2).train())
+    assert not made.teacher.training
+    assert not any(parameter.requires_grad for parameter in made.teacher.parameters())
 
 
 def test_the_teacher_goes_along_to_another_device_and_stays_in_evaluation_mode():
