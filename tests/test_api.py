@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from osler.artifacts.encoder import Encoder
 
 import osler
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.corpus import Corpus
+from osler.artifacts.encoder import Encoder
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.clinic import raw_texts
@@ -117,7 +117,7 @@ def test_a_study_from_python(encoder, folder):
         models={"tiny": {"model": str(encoder.path)}},
         tasks=[folder / "task"],
         seeds=[1],
-        settings={"epochs": 1},
+        finetune={"epochs": 1},
         workers=1,
         out=folder / "study",
     )
