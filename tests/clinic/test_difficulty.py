@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
+from clinic_labels import ENTITY_LABELS
 
-from osler.clinic.labels import ENTITY_LABELS, LANGUAGES, PHI_LABELS, Language, Split
+from osler.clinic.labels import LANGUAGES, PHI_LABELS, Language, Split
 from osler.text.document import Document
 
 Made = Callable[[Language, Split], list[Document]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from clinic_labels import DDI_LABELS, ENTITY_LABELS, RELATION_ARGUMENTS
 
 from osler.clinic import abstracts, raw_texts
-from osler.clinic.labels import DDI_LABELS, ENTITY_LABELS, LANGUAGES, RELATION_ARGUMENTS, Language
+from osler.clinic.labels import LANGUAGES, Language
 from osler.clinic.raw import KINDS, mojibake, raw_kind, raw_original
 
 BOTH = pytest.mark.parametrize("language", LANGUAGES)

@@ -18,7 +18,7 @@ from osler.clinic.case import DATE_FORMS, FIRST_DAY, person, write_date
 from osler.clinic.dice import Dice
 from osler.clinic.labels import ENTAILMENT_LABELS, SPECIALTIES, Language, Split, check_choice
 from osler.clinic.lexicon import DrugClass, MedicalProblem, lexicon, table
-from osler.clinic.template import Node, Slot, TemplateChoice, parse
+from osler.clinic.template import Slot, parse, resolve
 from osler.text.document import TextPair
 
 SAME_KIND = 0.5
@@ -59,7 +59,9 @@ class Phrasebook:
 
     def say(self, source: str, **values: str) -> str:
         """Render a template with these values."""
-        return self._render(parse(source).nodes, {**self._fixed, **values})
+        values = self._fixed | values
+        nodes = resolve(parse(source).nodes, self.dice)
+        return "".join(node.capitalise(values[node.kind]) if isinstance(node, Slot) else node for node in nodes)
 
     def pick(self, section: str, key: str, **values: str) -> str:
         """Render a sentence from a section of the pair templates."""
@@ -107,18 +109,6 @@ class Phrasebook:
 
     def symptom(self) -> str:
         return self.dice.pick(self.lexicon.specialties[self.dice.pick(SPECIALTIES)].symptoms)
-
-    def _render(self, nodes: tuple[Node, ...], values: Mapping[str, str]) -> str:
-        written = ""
-        for node in nodes:
-            if isinstance(node, TemplateChoice):
-                written += self._render(self.dice.pick(node.options), values)
-            elif isinstance(node, Slot):
-                word = values[node.kind]
-                written += word[:1].upper() + word[1:] if node.capital else word
-            else:
-                written += node
-        return written
 
 
 def entailment_pairs(n: int, *, language: Language, seed: int, split: Split) -> Iterator[TextPair]:

@@ -11,7 +11,7 @@ from osler.clinic.case import Case, WritingStyle
 from osler.clinic.dice import Dice
 from osler.clinic.labels import ATTRIBUTE_RELATIONS, CONDITION_LABELS
 from osler.clinic.lexicon import DrugClass, LabTest, MedicalProblem
-from osler.clinic.template import Node, Slot, TemplateChoice, parse
+from osler.clinic.template import Node, Slot, parse, resolve
 
 _ASSERTIONS = {name: name for name in ("absent", "possible", "conditional", "hypothetical")}
 _ASSERTIONS["family"] = "associated_with_someone_else"
@@ -111,7 +111,7 @@ class Scribe(ABC):
 
     def put(self, slot: Slot, surface: str, label: str, attributes: Mapping[str, str] | None = None) -> None:
         """Write an annotated mention under the slot's name."""
-        surface = capitalised(surface, slot)
+        surface = slot.capitalise(surface)
         if "sloppy" in self.style.habits and label in _MISSPELT and self.dice.chance(0.12):
             words = surface.split(" ")
             words[-1] = misspell(words[-1], self.dice)
@@ -162,15 +162,13 @@ class Scribe(ABC):
         return self.topic_of(case.chief)
 
     def _render(self, nodes: tuple[Node, ...]) -> None:
-        for node in nodes:
+        for node in resolve(nodes, self.dice):
             if isinstance(node, str):
                 self.say(node)
-            elif isinstance(node, TemplateChoice):
-                self._render(self.dice.pick(node.options))
             elif node.literal is not None:
                 self._annotate(node, node.literal)
             elif node.kind in self._words:
-                self.say(capitalised(self._words[node.kind], node))
+                self.say(node.capitalise(self._words[node.kind]))
             else:
                 self.fill(node)
 
@@ -191,11 +189,6 @@ class Scribe(ABC):
 def assertion(slot: Slot) -> str:
     """The assertion that a slot's modifiers give to a problem."""
     return next((_ASSERTIONS[modifier] for modifier in slot.modifiers if modifier in _ASSERTIONS), "present")
-
-
-def capitalised(words: str, slot: Slot) -> str:
-    """The words, with a capital first letter if the slot asks for one."""
-    return words[:1].upper() + words[1:] if slot.capital else words
 
 
 def misspell(word: str, dice: Dice) -> str:

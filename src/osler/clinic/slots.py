@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from osler.clinic.case import DATE_FORMS, Person, agree, draw_identity, email, write_date
 from osler.clinic.lexicon import LabTest, MedicalProblem, table
-from osler.clinic.scribe import Drug, Scribe, assertion, capitalised
+from osler.clinic.scribe import Drug, Scribe, assertion
 from osler.clinic.template import Slot
 from osler.text.document import Fragment
 
@@ -47,7 +47,7 @@ class NoteScribe(Scribe):
         if "label" in entry:
             self.put(slot, words, entry["label"], {"kind": entry["kind"]} if "kind" in entry else {})
         else:
-            self.say(capitalised(words, slot))
+            self.say(slot.capitalise(words))
 
     # People, dates and numbers: PHI, and plain numbers that look like it.
 
