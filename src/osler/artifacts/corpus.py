@@ -105,12 +105,7 @@ class Corpus(Artifact):
     kind: ClassVar = "corpus"
 
     @property
-    def counts(self) -> dict[str, Any]:
-        return self.manifest.counts
-
-    @property
     def documents(self) -> int:
-        """Number of documents."""
         return int(self.counts.get("documents", 0))
 
     @property

@@ -104,10 +104,6 @@ class TokenShards(Artifact):
         except OslerError:
             return None
 
-    @property
-    def counts(self) -> dict[str, int]:
-        return self.manifest.counts
-
     @cached_property
     def index(self) -> TokenIndex:
         return _read_index(self.path)

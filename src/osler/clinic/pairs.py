@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from osler.clinic.case import DATE_FORMS, FIRST_DAY, person, write_date
+from osler.clinic.case import DATE_FORMS, FIRST_DAY, draw_person, write_date
 from osler.clinic.dice import Dice
 from osler.clinic.labels import ENTAILMENT_LABELS, SPECIALTIES, Language, Split, check_choice
 from osler.clinic.lexicon import DrugClass, MedicalProblem, lexicon, table
@@ -50,7 +50,7 @@ class Phrasebook:
         self.lexicon = lexicon(language, split)
         self.pairs = table(language, "pairs")
         self.dice = dice
-        patient = person(self.lexicon, dice)
+        patient = draw_person(self.lexicon, dice)
         age = dice.between(24, 92)
         self.day = FIRST_DAY + timedelta(days=dice.between(0, 4600))
         words: Mapping[str, str] = self.lexicon.notes["words"][patient.sex]
@@ -58,7 +58,6 @@ class Phrasebook:
         self._fixed = {"he": words.get("he", ""), "his": words.get("his", ""), "man": man, "age": str(age)}
 
     def say(self, source: str, **values: str) -> str:
-        """Render a template with these values."""
         values = self._fixed | values
         nodes = resolve(parse(source).nodes, self.dice)
         return "".join(node.capitalise(values[node.kind]) if isinstance(node, Slot) else node for node in nodes)
@@ -68,7 +67,7 @@ class Phrasebook:
         return self.say(self.dice.pick(self.pairs[section][key]), date=self.date(), **values)
 
     def date(self) -> str:
-        """Some day of the last year."""
+        """A day of the year before."""
         day = self.day - timedelta(days=self.dice.between(0, 360))
         return write_date(day, self.lexicon.language, self.dice.between(0, DATE_FORMS - 1))
 
@@ -80,7 +79,7 @@ class Phrasebook:
         return self.dice.pick(pool)
 
     def disease(self, unlike: Concept | None = None) -> Concept:
-        """A disease; if `unlike` is given, of another specialty and with a name that neither contains the other."""
+        """A disease; with `unlike`, one of another specialty, and neither name contains the other."""
         while True:
             found = self.problem()
             name = self.dice.pick(found.also) if found.also and self.dice.chance(0.4) else found.name
@@ -93,7 +92,7 @@ class Phrasebook:
             return Concept(name, found.general, found.specialty)
 
     def drug_class(self, unlike: str = "", milligrams: bool = False) -> DrugClass:
-        """A class of drugs other than `unlike`; with `milligrams`, one that is dosed in them."""
+        """A class of drugs other than `unlike`; with `milligrams`, one that is dosed in milligrams."""
         while True:
             group = self.lexicon.classes[self.dice.pick(list(self.lexicon.classes))]
             if group.name != unlike and not (milligrams and not group.strengths[0].endswith(" mg")):
@@ -103,7 +102,7 @@ class Phrasebook:
         return self.dice.pick(group.coined if group.coined and self.dice.chance(0.35) else group.listed)
 
     def medicine(self, unlike: Concept | None = None, *, milligrams: bool = False) -> Concept:
-        """A drug, of another class than `unlike`; its class is the broader name."""
+        """A drug of another class than `unlike`; its class is the broader name."""
         group = self.drug_class(unlike.kind if unlike else "", milligrams)
         return Concept(self.drug_name(group), group.groups[0], group.name)
 
@@ -137,7 +136,7 @@ def _surrounded(book: Phrasebook, sentence: str) -> str:
 
 
 def _claims(book: Phrasebook, label: str, values: tuple[str, str]) -> tuple[str, str]:
-    """What the hypothesis claims and the premise states: the same, the opposite, or (neutral) either."""
+    """What the hypothesis claims and what the premise states: the same, the opposite or, if neutral, either."""
     claimed = book.dice.pick(values)
     if label == "neutral":
         return claimed, book.dice.pick(values)
@@ -294,7 +293,7 @@ def similarity(weights: Mapping[str, float], first: Facts, second: Facts) -> flo
 
 
 def _changed(book: Phrasebook, frame: dict[str, Any], facts: Facts) -> Facts:
-    """Replace some of the facts, from none to all, half of them by a fact of the same kind where there is one."""
+    """Replace a random number of facts, half of them by another fact of the same kind if there is one."""
     dice = book.dice
     keys = list(frame["weights"])
     count = dice.between(0, len(keys))
@@ -345,4 +344,4 @@ def _fact(book: Phrasebook, key: str) -> tuple[str, str]:
         return dice.pick([test for test in book.lexicon.imaging[dice.pick(SPECIALTIES)] if "{" not in test]), ""
     if key == "date":
         return book.date(), ""
-    return (person(book.lexicon, dice).surname if key == "person" else book.symptom()), ""
+    return (draw_person(book.lexicon, dice).surname if key == "person" else book.symptom()), ""

@@ -74,7 +74,7 @@ class Scribe(ABC):
 
     @abstractmethod
     def fill(self, slot: Slot) -> None:
-        """Write what a slot stands for."""
+        """Write the text of a slot."""
 
     def write(self, source: str, topic: Topic | None = None) -> None:
         """Write one template as a sentence of its own."""
@@ -104,13 +104,13 @@ class Scribe(ABC):
         """Write text without annotation; a sloppy writer misspells a word now and then."""
         if "sloppy" in self.style.habits and self.dice.chance(0.06):
             words = text.split(" ")
-            place = int(self.dice.roll() * len(words))
-            words[place] = misspell(words[place], self.dice)
+            at = int(self.dice.roll() * len(words))
+            words[at] = misspell(words[at], self.dice)
             text = " ".join(words)
         self.builder.text(text)
 
     def put(self, slot: Slot, surface: str, label: str, attributes: Mapping[str, str] | None = None) -> None:
-        """Write an annotated mention under the slot's name."""
+        """Write an annotated mention and keep it for the relations of this sentence."""
         surface = slot.capitalise(surface)
         if "sloppy" in self.style.habits and label in _MISSPELT and self.dice.chance(0.12):
             words = surface.split(" ")
@@ -138,7 +138,6 @@ class Scribe(ABC):
         return self.drugs[name]
 
     def topic_of(self, problem: MedicalProblem) -> Topic:
-        """Make a topic of a problem."""
         classes = problem.classes or ("analgesic", "supplement")
         return Topic(problem, self.drug_of(self.dice.pick(classes)))
 
@@ -195,10 +194,10 @@ def misspell(word: str, dice: Dice) -> str:
     """Swap two letters, drop one or double one inside a word of five letters or more."""
     if len(word) < 5 or not word.isalpha():
         return word
-    place = dice.between(1, len(word) - 3)
+    at = dice.between(1, len(word) - 3)
     slip = dice.between(0, 2)
     if slip == 0:
-        return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+        return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
     if slip == 1:
-        return word[:place] + word[place + 1 :]
-    return word[:place] + word[place] + word[place:]
+        return word[:at] + word[at + 1 :]
+    return word[:at] + word[at] + word[at:]

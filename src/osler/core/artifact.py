@@ -79,6 +79,10 @@ class Artifact:
     kind: ClassVar[str | None] = None
     """The kind that a subclass opens."""
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        return self.manifest.counts
+
     @classmethod
     def open(cls, path: str | Path, kind: str | None = None) -> Self:
         """Open a finished artifact, or raise an error that says why it cannot be opened."""
@@ -238,7 +242,7 @@ def _reusable(out: Path, kind: str, identity: str) -> Artifact | None:
 
 
 def _finished_partial(partial: Path, identity: str) -> Manifest | None:
-    """The manifest of a partial folder that was complete when a kill kept it from being renamed."""
+    """The manifest of a partial folder that is complete, but was not renamed because the run was killed."""
     if not (partial / MANIFEST).is_file() or (partial / _IDENTITY).exists():
         return None
     try:

@@ -23,7 +23,7 @@ Values = dict[str, tuple[str, str]]
 
 
 def _facts(words: Lexicon, dice: Dice) -> Values:
-    """Draw what one report tells: times in order, findings and drugs."""
+    """Draw the facts of one report: times in order, findings and drugs."""
     texts = table("es", "ictusnet")
     values: Values = {}
     form = dice.between(0, DATE_FORMS - 1)
