@@ -106,6 +106,7 @@ class Corpus(Artifact):
 
     @property
     def documents(self) -> int:
+        """Number of documents."""
         return int(self.counts.get("documents", 0))
 
     @property

@@ -81,6 +81,7 @@ class Artifact:
 
     @property
     def counts(self) -> dict[str, Any]:
+        """Counts in the manifest, such as documents and words."""
         return self.manifest.counts
 
     @classmethod

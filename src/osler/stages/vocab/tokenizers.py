@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ class LoadedTokenizer:
     def digest(self) -> str:
         """Hash of everything that decides how it splits text."""
         return hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
+
+    @cached_property
+    def cutter(self) -> Cutter:
+        return Cutter(self.tokenizer)
 
 
 def load_all(paths: Sequence[Path]) -> list[LoadedTokenizer]:
