@@ -22,7 +22,7 @@ def test_records_are_stable_and_of_every_kind(language: Language) -> None:
 
 
 @BOTH
-def test_each_kind_of_dirt_is_what_it_claims(language: Language) -> None:
+def test_each_kind_of_defect_is_in_the_text(language: Language) -> None:
     records = [record["text"] for record in raw_texts(300, language, 3)]
     for number, text in enumerate(records):
         kind = raw_kind(number, language, 3)

@@ -21,7 +21,7 @@ from osler.core.files import atomic, undamaged, write_atomic, write_json
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 
 ROW_GROUP_BYTES = 8 << 20
-"""Text per row group: what a reader holds in memory at a time."""
+"""Text per row group; a reader holds one row group in memory."""
 SHARD_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "text", "source", "language")])
 LEDGER_SCHEMA = pa.schema(
     [
@@ -82,7 +82,7 @@ class CorpusCard(CorpusCounts):
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a shard. It can be pickled, so that a worker process can read it."""
+    """A row group of a shard. It can be pickled and sent to a worker process."""
 
     shard: Path
     index: int
@@ -158,7 +158,7 @@ class Corpus(Artifact):
         return self._read(self.documents)
 
     def sample(self, wanted: int) -> Iterator[CorpusText]:
-        """`wanted` documents, evenly spaced, so that every source has its share."""
+        """`wanted` documents, evenly spaced, so every source has its share."""
         for batch in self._read(wanted):
             yield from batch
 

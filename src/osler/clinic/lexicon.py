@@ -2,7 +2,7 @@
 
 Chronic diseases, most other medical words and most places occur in every split. Surnames and coined names belong to one
 split, whatever the seed, so a model that has read the training notes has not seen those of the test notes. Coined names
-follow the morphology of real ones (-olol, -itis, -ectomy): form and context tell what they are, a list does not.
+follow the morphology of real ones (-olol, -itis, -ectomy): their form and context identify them, a word list does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clinical notes and journal abstracts with gold. Note k of a language, seed and split is always the same note.
 
-Contexts are informative on purpose: titles, headings, verbs, units and word endings tell what a word is, so a small
-encoder learns the tasks from a few hundred notes, while a list of the words seen in training does not solve them.
+Contexts are informative on purpose: titles, headings, verbs, units and word endings show what a word is. A small encoder
+can learn the tasks from a few hundred notes, but a list of the words seen in training does not solve them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _section(scribe: NoteScribe, name: str) -> None:
     if name in _WRITERS:
         _WRITERS[name](scribe)
     else:
-        _sentences(scribe, _chosen(scribe, texts[name]), bulleted=texts[name].get("layout") == "list")
+        _sentences(scribe, _pick_sentences(scribe, texts[name]), bulleted=texts[name].get("layout") == "list")
     scribe.builder.text("\n\n")
 
 
@@ -128,7 +128,7 @@ def _daily_entries(scribe: NoteScribe, days: int) -> None:
         scribe.builder.text("\n\n")
 
 
-def _chosen(scribe: NoteScribe, entry: dict[str, Any]) -> list[str]:
+def _pick_sentences(scribe: NoteScribe, entry: dict[str, Any]) -> list[str]:
     """Sentences of one section: an opening, some of its body, up to two asides, and how ill the patient is."""
     dice = scribe.dice
     picked = dice.sample(entry["body"], dice.between(*entry["count"]))
@@ -165,7 +165,7 @@ def _history(scribe: NoteScribe) -> None:
     for index, problem in enumerate(scribe.case.patient.chronic):
         _next_item(scribe, index, bulleted, "; ")
         scribe.write(dice.pick(texts["line"]), scribe.topic_of(problem))
-    picked = _chosen(scribe, texts)
+    picked = _pick_sentences(scribe, texts)
     if picked:
         scribe.builder.text("\n" if bulleted else ". ")
         _sentences(scribe, picked)
@@ -189,7 +189,7 @@ def _medications(scribe: NoteScribe) -> None:
 
 
 def _exam(scribe: NoteScribe) -> None:
-    """Vital signs, what they mean, and findings."""
+    """Vital signs, their interpretation, and findings."""
     texts, dice = scribe.lexicon.notes, scribe.dice
     scribe.write(dice.pick(texts["exam"]["vitals"]))
     scribe.builder.text("\n")
@@ -203,7 +203,7 @@ def _exam(scribe: NoteScribe) -> None:
     scribe.write(", ".join(parts) + ".")
     separator = "\n" if dice.chance(0.5) else " "
     scribe.builder.text(separator)
-    _sentences(scribe, _chosen(scribe, texts["exam"]), separator=separator)
+    _sentences(scribe, _pick_sentences(scribe, texts["exam"]), separator=separator)
 
 
 def _labs(scribe: NoteScribe) -> None:
@@ -223,7 +223,7 @@ def _labs(scribe: NoteScribe) -> None:
             builder.mark(scribe.lab_name(lab), "TEST")
             builder.text(f" {scribe.lab_value(lab)[0]}{f' {lab.unit}' if units and lab.unit else ''}")
         builder.text(".")
-    picked = _chosen(scribe, texts)
+    picked = _pick_sentences(scribe, texts)
     builder.text("\n" if picked else "")
     _sentences(scribe, picked)
 

@@ -22,7 +22,7 @@ from osler.clinic.template import Slot, parse, resolve
 from osler.text.document import TextPair
 
 SAME_KIND = 0.5
-"""How much of a fact's weight two different facts of one kind share."""
+"""Share of the weight that counts as common if two facts differ but are of one kind."""
 
 KIND_SIZE = 5
 """Days and years are of one kind if they fall in the same block of this many."""
@@ -127,7 +127,7 @@ def _entailment_pair(number: int, language: Language, seed: int, split: Split) -
 
 
 def _surrounded(book: Phrasebook, sentence: str) -> str:
-    """The sentence alone, or with another before or after it that has nothing to do with the hypothesis."""
+    """The sentence alone, or before or after another one that is unrelated to the hypothesis."""
     roll = book.dice.roll()
     if roll < 0.45:
         return sentence

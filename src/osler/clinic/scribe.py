@@ -1,4 +1,4 @@
-"""Renders templates into a NoteBuilder and records the gold annotations they state; slots.py says what slots mean."""
+"""Renders templates into a NoteBuilder and records their gold annotations; slots.py fills the slots."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Scribe(ABC):
         self.style = style
         self.builder = NoteBuilder()
         self.title = ""
-        # Of the note so far: condition labels, problems stated (true) or denied (false), drugs, strengths, asides.
+        # For the note so far: condition labels, problems stated (true) or denied (false), drugs, strengths, asides.
         self.labels: set[str] = set()
         self.stated: dict[str, bool] = {}
         self.drugs: dict[str, Drug] = {}
         self.strengths: dict[str, str] = {}
         self.asides: set[str] = set()
         self.lab: LabTest | None = None
-        # Of the sentence being written: its drug, the prescription inside it, problems and drug classes mentioned.
+        # For the sentence being written: its drug, the prescription inside it, problems and drug classes mentioned.
         self.drug: Drug | None = None
         self.prescribed: Drug | None = None
         self.way = ""

@@ -163,7 +163,7 @@ class NoteScribe(Scribe):
         """Write a disease under one of its names, often with a modifier."""
         name, gender = problem.name, problem.gender
         if problem.also and self.dice.chance(0.5):
-            # A Spanish synonym of the other gender says so: "enfisema/m".
+            # A Spanish synonym of another gender has a suffix: "enfisema/m".
             name, _, other = self.dice.pick(problem.also).partition("/")
             gender = other or gender
         modify = self.dice.chance(0.4 if assertion(slot) == "present" else 0.1)

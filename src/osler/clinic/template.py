@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TemplateChoice:
-    """Alternatives, of which `resolve` picks one."""
+    """Alternatives; `resolve` picks one."""
 
     options: tuple[tuple[Node, ...], ...]
 

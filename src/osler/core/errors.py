@@ -32,7 +32,7 @@ class RecipeError(OslerError):
 
 
 class InputError(OslerError):
-    """A file or value the user gave is not what it should be."""
+    """A file or value that the user gave is wrong."""
 
 
 class ArtifactError(OslerError):

@@ -140,8 +140,7 @@ def _count(
     origins = {file.source_name: recipe.sources[file.source] for file in reversed(files)}
     sources = {}
     for name in sums:
-        origin = origins[name]
-        facts = {"language": origin.language, "licence": origin.licence, "weight": origin.weight}
+        facts = origins[name].model_dump(include={"language", "licence", "weight"})
         sources[name] = SourceCard(**_counts(sums[name], removed[name]), **facts)
     return CorpusCard(
         **_counts(sum(sums.values(), Counter()), sum(removed.values(), Counter())),

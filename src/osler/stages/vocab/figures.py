@@ -182,7 +182,7 @@ class TermFacts(_Frozen):
 
 
 class VocabularyOverlap(_Frozen):
-    """What two vocabularies share."""
+    """Overlap of two vocabularies."""
 
     first: str
     second: str
@@ -193,7 +193,7 @@ class VocabularyOverlap(_Frozen):
     same_rules: bool
     """Also the same model, normaliser and pre-tokenizer: both split every text the same way."""
     shared: int
-    """Shared entries without special tokens, compared by what they stand for and not by the marks of their algorithm."""
+    """Shared entries without special tokens, compared by text and position in a word, without marks such as `##`."""
     shared_first: float
     """Share of the first vocabulary."""
     shared_second: float

@@ -30,7 +30,7 @@ class Term:
     documents: int
     occurrences: int
     spelling: str
-    """Its most frequent capitalisation in the corpus. A term list may use another, but the corpus is what is tokenised."""
+    """Its most frequent capitalisation in the corpus. A term list may use another, but tokenizers see the corpus."""
 
     @property
     def words(self) -> int:
@@ -125,7 +125,7 @@ def is_medical(word: str, language: str | None) -> bool:
 
 
 def _fold(word: str) -> str:
-    """Lower case without accents, so that `nefropatía` and `nefropatia` are the same."""
+    """Lower case without accents: `nefropatía` and `nefropatia` become the same."""
     decomposed = unicodedata.normalize("NFD", word.lower())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 

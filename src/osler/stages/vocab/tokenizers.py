@@ -103,7 +103,7 @@ def _load(path: Path) -> Tokenizer:
 JOINT = "·"
 """Stands between two sub-words of one word."""
 # A word and a space in front of every word: some tokenizers treat the first word of a text differently, and some put a mark
-# before a text. After another word, all of them do what they do in running text.
+# before a text. After another word, all of them split as in running text.
 _LEAD = "a "
 _BATCH = 20_000
 
@@ -184,7 +184,7 @@ class Cutter:
         Where a character's bytes are split, each side shows the character with the number of its part: `í₁`, `í₂`.
         """
         parts = [self.vocabulary.text(subword.token) for subword in subwords]
-        # A byte that is not part of a character becomes a lone surrogate, so that bytes can still be counted.
+        # A byte that is not part of a character becomes a lone surrogate, so bytes can still be counted.
         text = b"".join(parts).decode("utf-8", "surrogateescape")
         shown = [""] * len(parts)
         owner = [number for number, part in enumerate(parts) for _ in part]
