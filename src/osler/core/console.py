@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -38,9 +39,38 @@ class ProgressBar:
         self._progress.update(self._task, completed=completed, total=total, **fields)  # type: ignore[arg-type]
 
 
+class _NotebookLine(ProgressBar):
+    """A line of progress in a notebook cell, updated in place. rich's own bars need ipywidgets there."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        from IPython.display import display
+
+        super().__init__(progress, task)
+        self._shown = time.monotonic()
+        self._handle = display(self._line(), raw=True, display_id=True)
+
+    def advance(self, amount: float = 1) -> None:
+        super().advance(amount)
+        self._show()
+
+    def update(self, completed: float | None = None, status: str | None = None, total: float | None = None) -> None:
+        super().update(completed, status, total)
+        self._show()
+
+    def _line(self) -> dict[str, str]:
+        task = self._progress.tasks[0]
+        total = "" if task.total is None else f"/{task.total:,.0f}"
+        return {"text/plain": f"{task.description} {task.completed:,.0f}{total}  {task.fields['status']}"}
+
+    def _show(self) -> None:
+        if time.monotonic() - self._shown > 0.25 or self._progress.finished:
+            self._shown = time.monotonic()
+            self._handle.update(self._line(), raw=True)
+
+
 @contextmanager
 def progress(description: str, total: float | None = None, *, training: bool = False) -> Iterator[ProgressBar]:
-    """Show a progress bar with the time left; nothing if standard error is not a terminal.
+    """Show a progress bar with the time left: in a terminal, and as a line in a notebook. Nothing anywhere else.
 
     A `training` bar is shorter to leave room for its status (see `training_status`), which has the time left.
     """
@@ -67,7 +97,8 @@ def progress(description: str, total: float | None = None, *, training: bool = F
     short = (TextColumn("{task.description}"), BarColumn(bar_width=16), MofNCompleteColumn(), status)
     columns = short if training else everything
     with Progress(*columns, console=console(), transient=True, disable=not console().is_terminal) as bars:
-        yield ProgressBar(bars, bars.add_task(description, total=total, status=""))
+        kind = _NotebookLine if console().is_jupyter else ProgressBar
+        yield kind(bars, bars.add_task(description, total=total, status=""))
 
 
 def training_status(
