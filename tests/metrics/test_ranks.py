@@ -59,5 +59,5 @@ def test_one_system_cannot_be_ranked() -> None:
 def test_the_mean_over_folds_weighs_folds_alike() -> None:
     whole = mean_over_parts([mean_of([1.0, 0.0]), mean_of([1.0, 1.0, 1.0, 0.0, 0.0, 1.0])])
     assert whole.value == pytest.approx((1 / 2 + 4 / 6) / 2)
-    interval = bootstrap_interval(whole, resamples=200)
+    interval = bootstrap_interval([whole], resamples=200)
     assert interval.low < whole.value < interval.high

@@ -90,12 +90,12 @@ class Page:
         alt = unescape(description[1]) if description else caption
         return self._add("figure.html", source=source, alt=alt, caption=caption, width=width, height=height)
 
-    def note(self, document: Document, caption: str = "", *, beside: Collection[str] = ()) -> Page:
+    def note(self, document: Document, caption: str = "", *, shown: Collection[str] = ()) -> Page:
         """Add a document with its mentions and relations; a label has the same colour in all notes of the page."""
         self._notes.append(document)
         name = f"n{len(self._notes)}"
         self._sections[-1].blocks.append(
-            lambda colours: note_html(document, colours, caption=caption, name=name, beside=beside)
+            lambda colours: note_html(document, colours, caption=caption, name=name, shown=shown)
         )
         return self
 

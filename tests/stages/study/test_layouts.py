@@ -23,7 +23,7 @@ def texts(table: Table) -> dict[str, list[str]]:
 
 
 def laid_out(results: Results, layout: str) -> dict[str, Table]:
-    return {named.name: named.table for named in LAYOUTS[layout](results)}
+    return LAYOUTS[layout](results)
 
 
 def of_accuracy(bench, right: dict[tuple[str, str], list[int]], **more) -> Results:

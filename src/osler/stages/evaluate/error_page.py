@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from osler.artifacts.evaluation import EvaluationMetrics
 from osler.metrics.calibration import calibration
 from osler.report.page import Page
 from osler.report.plots import curves
@@ -48,28 +49,18 @@ _TYPE = "type"
 """Attribute with the type of a marked mention, whose label is the outcome."""
 
 
-@dataclass(frozen=True)
-class Heading:
-    """What was scored."""
-
-    split: str
-    protocol: str
-    metric: str
-    main: float
-
-
-def write_error_page(errors: Errors, heading: Heading, path: Path, *, documents: int) -> None:
+def write_error_page(errors: Errors, scores: EvaluationMetrics, path: Path, *, documents: int) -> None:
     """Write the page with at most `documents` documents: those with the most, most confident or largest errors."""
     page = Page(f"Errors: {errors.card.name}", errors.card.title)
     page.text(_WARNING)
     if errors.card.kind is Kind.REGRESSION:
-        _regression(page, errors, heading, documents)
+        _regression(page, errors, scores, documents)
     else:
-        _findings(page, errors, heading, documents)
+        _findings(page, errors, scores, documents)
     page.write(path)
 
 
-def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
+def _findings(page: Page, errors: Errors, scores: EvaluationMetrics, limit: int) -> None:
     kind, wrong = errors.card.kind, errors.wrong
     by_record: dict[int, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
@@ -87,20 +78,20 @@ def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
         if finding.outcome is not MatchOutcome.CORRECT
     }
     counts = outcomes(errors.findings)
-    metric = heading.metric.replace("_", " ")
+    metric = scores.metric.replace("_", " ")
     by_kind = ", ".join(f"{counts[outcome]:,} {in_words(kind, outcome)}" for outcome in WRONG if counts[outcome])
     page.numbers(
         [
-            (metric, f"{heading.main * 100:.2f}", heading.protocol),
+            (metric, f"{scores.main * 100:.2f}", scores.protocol),
             ("correct", f"{counts[MatchOutcome.CORRECT]:,}"),
             ("errors", f"{len(wrong):,}", by_kind),
-            ("records with an error", f"{len(wrong_in):,}", f"of {len(errors.gold):,} in {heading.split}"),
+            ("records with an error", f"{len(wrong_in):,}", f"of {len(errors.gold):,} in {scores.split}"),
         ]
     )
     page.heading("Counts").table(outcome_table(errors, "gold")).table(outcome_table(errors, "predicted"))
     if kind is Kind.TAGGING:
         page.text(_MATCHING)
-        if heading.metric not in {"f1", "macro_f1", "precision", "recall"}:
+        if scores.metric not in {"f1", "macro_f1", "precision", "recall"}:
             page.text(f"The score above, {metric}, does not count mentions; this page does.")
     confusion = confusion_table(errors)
     if confusion is not None:
@@ -140,22 +131,22 @@ def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], shown:
     several = len(errors.card.labels) > 1
     for view in views:
         if isinstance(view.record, Document):
-            page.note(view.record, view.caption, beside=(_TYPE,) if several else ())
+            page.note(view.record, view.caption, shown=(_TYPE,) if several else ())
         else:
             page.pair(view.record, view.caption)
 
 
-def _regression(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
+def _regression(page: Page, errors: Errors, scores: EvaluationMetrics, limit: int) -> None:
     residuals = errors.residuals
     number = max(len(residuals), 1)
     off = sum(abs(residual.difference) for residual in residuals) / number
     bias = sum(residual.difference for residual in residuals) / number
     page.numbers(
         [
-            (heading.metric, f"{heading.main * 100:.2f}", heading.protocol),
+            (scores.metric, f"{scores.main * 100:.2f}", scores.protocol),
             ("mean absolute difference", f"{off:.3f}"),
             ("mean difference", f"{bias:+.3f}".replace("-", "−"), "predicted minus gold"),
-            ("records", f"{len(residuals):,}", heading.split),
+            ("records", f"{len(residuals):,}", scores.split),
         ]
     )
     fifths = [Column(name, digits=2) for name in ("gold from", "to")]

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from osler.metrics.ranks import RankTest
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.grid import MARKS, edge_text, edges
 from osler.stages.study.layouts.common import (
     SPREAD,
-    NamedTable,
-    Row,
     deviation,
     difference,
     equal_text,
@@ -35,21 +33,21 @@ _MODES = {
 }
 
 
-def extra_tables(results: Results) -> list[NamedTable]:
-    """The tables that the papers do not have."""
-    made = [NamedTable("intervals", interval_table(results))]
+def extra_tables(results: Results) -> dict[str, Table]:
+    """The tables that the papers do not have, by file name."""
+    made = {"intervals": interval_table(results)}
     if results.comparisons:
-        made.append(NamedTable("differences", difference_table(results)))
+        made["differences"] = difference_table(results)
     # Over one or two tasks ranks add nothing to the scores.
     if results.ranks and len(results.columns) > 2:
-        made.append(NamedTable("ranks", rank_table(results.ranks)))
+        made["ranks"] = rank_table(results.ranks)
     if results.has("together"):
-        made.append(NamedTable("accounting", accounting_table(results)))
+        made["accounting"] = accounting_table(results)
     for column in curved_columns(results):
-        made.append(NamedTable(f"learning-{column}", learning_table(results, column)))
+        made[f"learning-{column}"] = learning_table(results, column)
     if any(cell.configurations > 1 for cell in results.cells.values()):
-        made.append(NamedTable("choices", choice_table(results)))
-    made.append(NamedTable("cost", cost_table(results)))
+        made["choices"] = choice_table(results)
+    made["cost"] = cost_table(results)
     return made
 
 

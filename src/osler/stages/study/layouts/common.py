@@ -7,23 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from osler.metrics.significance import summarise
-from osler.report.tables import Cell as TableCell
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Row, Value
 from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.results import Compared, Results
 
 SPREAD = "Mean ± standard deviation"
-Row = list[TableCell]
 score_column = partial(Column, digits=1, scale=100)
 """A column of scores or differences, times 100."""
-
-
-@dataclass(frozen=True)
-class NamedTable:
-    """A table and the name of its files."""
-
-    name: str
-    table: Table
 
 
 @dataclass(frozen=True)
