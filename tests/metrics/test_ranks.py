@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from osler.core.errors import InputError
 from osler.metrics.ranks import rank_test
 from osler.metrics.scores import mean_of, mean_over_parts
 from osler.metrics.significance import bootstrap_interval
@@ -49,11 +48,6 @@ def test_without_a_difference_overall_no_pair_is_called_different() -> None:
     assert (two.statistic, two.p_value) == pytest.approx((1.0, 0.31731050786291415))
     equal = rank_test(["a", "b"], [[1.0], [1.0]])
     assert (equal.statistic, equal.ranks) == (0.0, (1.5, 1.5))
-
-
-def test_one_system_cannot_be_ranked() -> None:
-    with pytest.raises(InputError, match="two systems"):
-        rank_test(["a"], [[1.0]])
 
 
 def test_the_mean_over_folds_weighs_folds_alike() -> None:

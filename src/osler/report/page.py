@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 
-from osler.core.errors import InputError
 from osler.core.files import write_atomic
 from osler.report.colours import Colour, label_colours
 from osler.report.html import render, stylesheet
@@ -21,7 +20,6 @@ from osler.text.document import Document, TextPair
 @dataclass
 class _Section:
     title: str = ""
-    level: int = 2
     anchor: str = ""
     blocks: list[Callable[[dict[str, Colour]], str]] = field(default_factory=list)
 
@@ -40,16 +38,14 @@ class Page:
         self._sections = [_Section()]
         self._notes: list[Document | None] = []
 
-    def heading(self, text: str, level: int = 2) -> Page:
-        """Start a section (level 2) or a subsection (level 3)."""
-        if level not in (2, 3):
-            raise InputError(f"a heading must have level 2 or 3, got {level}")
+    def heading(self, text: str) -> Page:
+        """Start a section."""
         anchor = name = "s-" + (re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section")
         number = 1
         while any(section.anchor == anchor for section in self._sections):
             number += 1
             anchor = f"{name}-{number}"
-        self._sections.append(_Section(text, level, anchor))
+        self._sections.append(_Section(text, anchor))
         return self
 
     def text(self, text: str) -> Page:
@@ -63,10 +59,6 @@ class Page:
     def definitions(self, pairs: Iterable[tuple[str, str]]) -> Page:
         """Add names and values, such as the settings of a run."""
         return self._add("definitions.html", pairs=list(pairs))
-
-    def command(self, command: str) -> Page:
-        """Add a command to copy."""
-        return self._add("command.html", command=command)
 
     def table(
         self,
@@ -108,16 +100,11 @@ class Page:
         """Return the page as HTML; the same blocks give the same bytes."""
         colours = label_colours(span.label for document in self._notes if document for span in document.spans)
         sections = [
-            {
-                "title": section.title,
-                "level": section.level,
-                "anchor": section.anchor,
-                "blocks": [block(colours) for block in section.blocks],
-            }
+            {"title": section.title, "anchor": section.anchor, "blocks": [block(colours) for block in section.blocks]}
             for section in self._sections
             if section.blocks or section.title
         ]
-        named = [(section.anchor, section.title, section.level) for section in self._sections if section.title]
+        named = [(section.anchor, section.title) for section in self._sections if section.title]
         return render(
             "page.html",
             title=self.title,

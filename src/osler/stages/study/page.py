@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from osler.artifacts.run import Run
 from osler.core.artifact import LOGS
 from osler.core.files import write_atomic, write_json
 from osler.report.diagrams import critical_difference
@@ -17,8 +16,7 @@ from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts import carrino2022, lewis2020, mulyar2020, peng2020, plain, wada2020
 from osler.stages.study.layouts.common import lines, missing_text
 from osler.stages.study.pairwise import pairwise_dict, pairwise_page
-from osler.stages.study.recipe import StudyRecipe
-from osler.stages.study.results import Results, collect, read_results
+from osler.stages.study.results import Results, read_results
 from osler.stages.study.tables import curved_columns, extra_tables, fractions, timing_table
 
 RESULTS = "results.json"
@@ -30,13 +28,6 @@ LAYOUTS: dict[str, Callable[[Results], dict[str, Table]]] = {
     "peng2020": peng2020.tables,
     "wada2020": wada2020.tables,
 }
-
-
-def write_reports(recipe: StudyRecipe, runs: Sequence[Run], missing: int, folder: Path) -> Results:
-    """Compute the results of finished runs and write all files made from them."""
-    results = collect(recipe, runs, missing)
-    write_report(results, folder)
-    return results
 
 
 def write_report(results: Results, folder: Path) -> None:

@@ -11,10 +11,11 @@ from osler.core.files import remove_tree, write_json
 from osler.stages.study import runner
 from osler.stages.study.engines import Engine, InlineEngine, room
 from osler.stages.study.grid import points
-from osler.stages.study.page import write_reports
+from osler.stages.study.page import write_report
 from osler.stages.study.plan import StudyPlan, expand, runs_folder
 from osler.stages.study.progress import StudyView, remember
 from osler.stages.study.recipe import StudyRecipe
+from osler.stages.study.results import collect
 from osler.stages.study.schedule import Schedule, do_runs
 
 
@@ -68,7 +69,7 @@ def report(recipe: StudyRecipe, out: Path, *, force: bool = False) -> tuple[Path
         made = _produce(recipe, planned, out, lambda work: _write(schedule, work), force=force)
         return made.path, missing
     folder = _so_far(out)
-    write_reports(recipe, schedule.finished(), len(missing), folder)
+    write_report(collect(recipe, schedule.finished(), len(missing)), folder)
     write_json(folder / "choices.json", schedule.choices())
     return folder, missing
 
@@ -94,7 +95,7 @@ def _so_far(out: Path) -> Path:
 
 def _write(schedule: Schedule, work: Workspace) -> None:
     recipe, finished = schedule.recipe, schedule.finished()
-    write_reports(recipe, finished, 0, work.path)
+    write_report(collect(recipe, finished), work.path)
     write_json(work.path / "choices.json", schedule.choices())
     work.counts.update(
         runs=len({run.folder for run in finished}),
