@@ -101,7 +101,9 @@ def _class(name: str, kind: type) -> list[str]:
 def _signature(function: Any, *, bound: bool = False) -> str:
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())[1 if bound else 0 :]
-    return str(signature.replace(parameters=parameters)).replace("'", "")
+    # Annotations are strings here; the quotes around them go, those of default values stay.
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=parameters)))
+    return text.replace("AnyPath", "str | Path").replace("AnyRecipe", "str | Path | Recipe | None")
 
 
 def _rows(kind: type[Recipe], prefix: str = "") -> list[str]:
@@ -129,7 +131,7 @@ def _models(annotation: Any) -> list[type[Recipe]]:
 
 def _type(annotation: Any) -> str:
     text = inspect.formatannotation(annotation) if not isinstance(annotation, str) else annotation
-    text = re.sub(r"Annotated\[(\w+), [^\]]*\]", r"\1", text)
+    text = re.sub(r"Annotated\[([^,\[\]]+|\w+\[[^\]]*\]), (?:[^\[\]]|\[[^\]]*\])*\]", r"\1", text)
     return re.sub(r"\b(?:typing|pathlib|osler(?:\.\w+)*|collections\.abc)\.", "", text).replace("|", "\\|")
 
 

@@ -33,7 +33,7 @@ def corpus(folder: Path) -> Corpus:
     raw = folder / "raw.txt"
     texts = [str(item["text"]) for item in raw_texts(60, language="en", seed=0)]
     raw.write_text("\n\n".join(" ".join(text.split()) for text in texts), encoding="utf-8")
-    return osler.corpus(sources=[{"paths": [str(raw)], "document": "block"}], out=folder / "corpus")
+    return osler.corpus(sources=[{"files": [str(raw)], "unit": "block"}], out=folder / "corpus")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,18 @@ _METRICS = "metrics.json"
 _PREDICTIONS = "predictions.parquet"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationMetrics:
     """Scores of one split of a task under one protocol."""
 
-    task: str
-    split: str
+    task: str = ""
+    split: str = ""
     protocol: str
     metric: str
     """The name of the main metric."""
     main: float
     metrics: Mapping[str, float]
-    details: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
     """Scores per label and the like, as the metric has them."""
 
 
