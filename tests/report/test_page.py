@@ -28,7 +28,7 @@ def page() -> Page:
         .numbers([("F1", "87.3", "5 seeds"), ("Notes", "400")])
         .text("First **strong** and `code <b>`.\n\n- one\n- two *")
         .heading("Results")
-        .table(["Task", Column("F1", best="max")], [["a", 0.5], ["b", 0.75]], caption="Scores", note="n")
+        .table(Table(["Task", Column("F1", best="max")], [["a", 0.5], ["b", 0.75]], "Scores", "n"))
         .figure(plot, "Loss while training")
         .heading("Details")
         .definitions([("Seed", "7")])

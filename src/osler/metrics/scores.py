@@ -14,12 +14,12 @@ from osler.core.errors import InputError
 
 FloatArray = NDArray[np.float64]
 Item = tuple[str, Hashable]
-"""A label and whatever identifies the thing labelled."""
+"""A label and a key that identifies the labelled item."""
 
 
 @dataclass(frozen=True, slots=True)
 class PRF:
-    """Precision, recall and F1 of true positives, false positives and false negatives; 0 where they are undefined."""
+    """Precision, recall and F1 of true positives, false positives and false negatives; 0 if undefined."""
 
     tp: float
     fp: float

@@ -106,7 +106,7 @@ def paired(gold: Sequence[Document], predicted: Sequence[Document]) -> Iterator[
 
 
 def touching_joined(fragments: Extent) -> Extent:
-    """Join fragments that touch, so that the same characters always compare equal."""
+    """Join fragments that touch, so the same characters always compare equal."""
     if len(fragments) == 1:
         return fragments
     joined: list[Fragment] = []

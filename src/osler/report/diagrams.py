@@ -14,7 +14,7 @@ from osler.report.plots import INK, draw_svg, series_colour
 
 @dataclass(frozen=True, slots=True)
 class EdgeKind:
-    """How to draw one kind of edge: hue, width and dashes, so that kinds differ without colour."""
+    """How to draw one kind of edge: hue, width and dashes, so kinds differ without colour."""
 
     hue: str
     width: float = 2.0
@@ -72,7 +72,7 @@ def directed_graph(
 
 
 def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], label: str, kind: EdgeKind) -> None:
-    """Draw a bent arrow, so that the two directions between two nodes do not cover each other."""
+    """Draw a bent arrow: the two directions between two nodes must not cover each other."""
     bend = 0.16
     shape = {
         "arrowstyle": "-|>,head_length=0.55,head_width=0.28",

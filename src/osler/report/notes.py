@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from osler.report.colours import Colour
 from osler.report.html import render
-from osler.text.document import Document, Span
+from osler.text.document import Document
 
 # Attributes that change the meaning of a mention are shown next to its label, unless they have their default value here.
 # All others are in the tooltip.
 _DEFAULTS = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
+Segment = dict[str, object]
+"""Characters of one mention in one HTML element, as note.html reads them."""
 
 
 def note_html(
@@ -56,27 +57,9 @@ def note_css(document: Document, name: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NoteSegment:
-    """Characters of one mention in one HTML element."""
-
-    anchor: str
-    span: Span
-    colour: Colour
-    chip: str
-    """Text of the label, on the last segment of a fragment."""
-    title: str
-    named: bool
-    """Whether this is the first segment of the mention, which has the anchor as its id."""
-    first: bool
-    last: bool
-    relations: tuple[int, ...]
-    """Numbers of the mention's relations, on its last segment."""
-
-
 def _tokens(
     document: Document, colours: Mapping[str, Colour], name: str, shown: Collection[str]
-) -> Iterator[tuple[str, str | NoteSegment]]:
+) -> Iterator[tuple[str, str | Segment]]:
     """Yield ("text", text), and ("open", segment) or ("close", segment) where mentions start and end."""
     fragments = sorted(
         (
@@ -92,7 +75,7 @@ def _tokens(
         for argument in dict.fromkeys((relation.head, relation.tail)):
             relations.setdefault(argument, []).append(number)
 
-    def segment(fragment: int, *, first: bool, last: bool) -> NoteSegment:
+    def segment(fragment: int, *, first: bool, last: bool) -> Segment:
         _, _, index, part = fragments[fragment]
         span = document.spans[index]
         parts = len(span.fragments)
@@ -100,24 +83,24 @@ def _tokens(
         chip = " · ".join([span.label, *values]) + (f" {part + 1}/{parts}" if parts > 1 else "")
         title = [span.label, *(f"{key}: {value}" for key, value in span.attributes.items())]
         title += [] if span.score is None else [f"score {span.score:.2f}"]
-        return NoteSegment(
-            anchor=f"{name}-s{index}",
-            span=span,
-            colour=colours[span.label],
-            chip=chip if last else "",
-            title=" · ".join(title),
-            named=first and part == 0,
-            first=first,
-            last=last,
-            relations=tuple(relations.get(span.id, ())) if last and part == parts - 1 else (),
-        )
+        return {
+            "anchor": f"{name}-s{index}",
+            "span": span,
+            "colour": colours[span.label],
+            "chip": chip if last else "",
+            "title": " · ".join(title),
+            "named": first and part == 0,  # the first segment has the anchor as its id
+            "first": first,
+            "last": last,
+            "relations": relations.get(span.id, []) if last and part == parts - 1 else [],
+        }
 
     starting: dict[int, list[int]] = {}
     for fragment, (start, *_) in enumerate(fragments):
         starting.setdefault(start, []).append(fragment)
     borders = sorted({0, len(document.text), *starting, *ends})
     open_fragments: list[int] = []
-    segments: dict[int, NoteSegment] = {}
+    segments: dict[int, Segment] = {}
     for here, after in zip(borders, [*borders[1:], len(document.text)], strict=True):
         # Close everything down to the outermost fragment that ends here; those inside it that continue are reopened.
         reopened: list[int] = []
@@ -144,12 +127,7 @@ def _relations(document: Document, colours: Mapping[str, Colour], name: str) -> 
     def argument(span_id: str) -> dict[str, object]:
         span = document.spans[place[span_id]]
         text = " … ".join(" ".join(document.text[start:end].split()) for start, end in span.fragments)
-        return {
-            "anchor": f"{name}-s{place[span_id]}",
-            "text": text,
-            "label": span.label,
-            "colour": colours[span.label],
-        }
+        return {"anchor": f"{name}-s{place[span_id]}", "text": text, "label": span.label, "colour": colours[span.label]}
 
     return [
         {

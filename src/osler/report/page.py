@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -13,7 +13,7 @@ from osler.core.files import write_atomic
 from osler.report.colours import Colour, label_colours
 from osler.report.html import render, stylesheet
 from osler.report.notes import note_css, note_html
-from osler.report.tables import Cell, Column, Table, html_table
+from osler.report.tables import Table, html_table
 from osler.text.document import Document, TextPair
 
 
@@ -60,21 +60,12 @@ class Page:
         """Add names and values, such as the settings of a run."""
         return self._add("definitions.html", pairs=list(pairs))
 
-    def table(
-        self,
-        table: Table | Sequence[Column | str],
-        rows: Sequence[Sequence[Cell]] = (),
-        *,
-        caption: str = "",
-        note: str = "",
-    ) -> Page:
-        """Add a `Table`, or columns and rows."""
-        built = table if isinstance(table, Table) else Table(table, rows, caption, note)
-        self._sections[-1].blocks.append(lambda _: html_table(built))
+    def table(self, table: Table) -> Page:
+        self._sections[-1].blocks.append(lambda _: html_table(table))
         return self
 
     def figure(self, svg: str, caption: str) -> Page:
-        """Add an SVG plot as an image, so that nothing inside it can run or clash; its <desc> is the alternative text."""
+        """Add an SVG plot as an image, so nothing inside it can run or clash; its <desc> is the alternative text."""
         source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
         size = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
         width, height = (round(float(side) * 4 / 3) for side in size.groups()) if size else (0, 0)

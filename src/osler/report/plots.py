@@ -95,7 +95,7 @@ def curves(
     title: str = "",
     log_y: bool = False,
 ) -> str:
-    """One line of (x, y) points per series, with markers and dashes so that they differ without colour."""
+    """One line of (x, y) points per series, with markers and dashes, so they differ without colour."""
 
     def draw(axes: Any) -> None:
         for index, (name, points) in enumerate(series.items()):
@@ -134,7 +134,7 @@ def _label_plainly(axis: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A point of a learning curve, with its interval where there is one."""
+    """A point of a learning curve, with its interval if it has one."""
 
     x: float
     value: float
@@ -149,12 +149,8 @@ def learning_curves(series: Mapping[str, Sequence[CurvePoint]], *, xlabel: str, 
     def draw(axes: Any) -> None:
         for index, (name, points) in enumerate(series.items()):
             shift = 1 + 0.018 * (index - (len(series) - 1) / 2)
-            xs, ys, colour = (
-                [point.x * shift for point in points],
-                [point.value for point in points],
-                series_colour(index),
-            )
-            marker = _MARKERS[index % len(_MARKERS)]
+            colour, marker = series_colour(index), _MARKERS[index % len(_MARKERS)]
+            xs, ys = [point.x * shift for point in points], [point.value for point in points]
             axes.plot(xs, ys, label=name, color=colour, marker=marker, markersize=5, linewidth=1.8)
             for x, point in zip(xs, points, strict=True):
                 if point.low is not None and point.high is not None:

@@ -19,7 +19,7 @@ _CONTROLS |= {0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD)}
 
 
 def printable(text: str) -> str:
-    """Replace control characters by symbols, one for one, so that offsets stay valid."""
+    """Replace control characters by symbols, one for one, so offsets stay valid."""
     return text.translate(_CONTROLS)
 
 

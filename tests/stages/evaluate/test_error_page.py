@@ -35,7 +35,7 @@ def span(text: str, label: str, start: int = 0, **more) -> Span:
 
 def made(kind_card: TaskCard, gold, predicted, folder, documents: int = 200) -> tuple[str, list[dict[str, str]], dict]:
     errors = find_errors(kind_card, kind_card.protocol_named(), gold, predicted)
-    metrics = EvaluationMetrics("hand-made", "test", "hand-made/p@v1", "f1", 0.5, {}, {})
+    metrics = EvaluationMetrics(split="test", protocol="hand-made/p@v1", metric="f1", main=0.5, metrics={})
     write_error_page(errors, metrics, folder / "errors.html", documents=documents)
     write_errors_csv(errors, folder / "errors.csv")
     write_errors_json(errors, folder / "errors.json", {"task": "hand-made"})

@@ -158,7 +158,6 @@ def evaluation(folder: Path, task: TaskFolder, right: int, wrong_spans: int) -> 
         "metric": task.card.protocol_named().metric,
         "main": scored.main,
         "metrics": scored.metrics,
-        "details": {},
     }
     write_json(folder / "metrics.json", metrics)
 

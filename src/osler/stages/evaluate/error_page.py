@@ -12,15 +12,15 @@ from osler.artifacts.evaluation import EvaluationMetrics
 from osler.metrics.calibration import calibration
 from osler.report.page import Page
 from osler.report.plots import curves
-from osler.report.tables import Cell, Column, Links
+from osler.report.tables import Column, Links, Row, Table
 from osler.stages.evaluate.error_tables import (
+    by_confidence,
     class_table,
     confusion_table,
     form_table,
     in_words,
     label_table,
     outcome_table,
-    surest,
 )
 from osler.stages.evaluate.errors import WRONG, Errors, Finding, MatchOutcome, Residual, confidences, outcomes
 from osler.tasks.card import Kind
@@ -67,7 +67,10 @@ def _findings(page: Page, errors: Errors, scores: EvaluationMetrics, limit: int)
         by_record[finding.record].append(finding)
     wrong_in = Counter(finding.record for finding in wrong)
     if kind is Kind.CLASSIFICATION:
-        chosen, order = [finding.record for finding in sorted(wrong, key=surest)], "with the most confident errors"
+        chosen, order = (
+            [finding.record for finding in sorted(wrong, key=by_confidence)],
+            "with the most confident errors",
+        )
     else:
         chosen, order = sorted(wrong_in, key=lambda number: (-wrong_in[number], number)), "with the most errors"
     views = [_marked(errors, number, by_record[number], place) for place, number in enumerate(chosen[:limit], 1)]
@@ -120,9 +123,10 @@ def _lengths(errors: Errors) -> str:
         if finding.outcome is MatchOutcome.BOUNDARY and finding.gold and finding.predicted:
             gold, guess = finding.gold.extents[0], finding.predicted.extents[0]
             (a, b), (c, d) = (gold[0][0], gold[-1][1]), (guess[0][0], guess[-1][1])
-            short += a <= c and d <= b
-            long += (c <= a and b <= d) and not (a <= c and d <= b)
-            other += not (a <= c and d <= b) and not (c <= a and b <= d)
+            inside, around = a <= c and d <= b, c <= a and b <= d
+            short += inside
+            long += around and not inside
+            other += not (inside or around)
     return f" The prediction is too short {short:,} times, too long {long:,} times, and shifted {other:,} times."
 
 
@@ -154,14 +158,14 @@ def _regression(page: Page, errors: Errors, scores: EvaluationMetrics, limit: in
     page.heading("By gold value").text(
         "Records in five equal parts by gold value. A weak model predicts low values too high and high values too low."
     )
-    page.table([*fifths, "records", *means], _fifths(residuals))
+    page.table(Table([*fifths, "records", *means], _fifths(residuals)))
     worst = sorted(residuals, key=lambda residual: (-abs(residual.difference), residual.record))[:limit]
     values = [Column(name, digits=3) for name in ("gold", "predicted", "difference")]
     rows = [
         (errors.gold[r.record].id, r.gold, r.predicted, r.difference, Links(((str(place), f"n{place}"),)))
         for place, r in enumerate(worst[:_MAX_RESIDUALS], 1)
     ]
-    page.heading("Largest differences").table(["record", *values, "document"], rows)
+    page.heading("Largest differences").table(Table(["record", *values, "document"], rows))
     views = []
     for place, r in enumerate(worst, 1):
         tags = (f"gold {r.gold:.3g}", f"predicted {r.predicted:.3g}", f"difference {r.difference:+.3g}")
@@ -171,10 +175,10 @@ def _regression(page: Page, errors: Errors, scores: EvaluationMetrics, limit: in
     _documents(page, errors, views, shown)
 
 
-def _fifths(residuals: Sequence[Residual]) -> list[list[Cell]]:
+def _fifths(residuals: Sequence[Residual]) -> list[Row]:
     ordered = sorted(residuals, key=lambda residual: (residual.gold, residual.record))
     borders = [len(ordered) * part // 5 for part in range(6)]
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     for start, end in pairwise(borders):
         part = ordered[start:end]
         if part:
@@ -206,7 +210,7 @@ def _confidence(page: Page, errors: Errors) -> None:
     )
     rows = [(f"{p.low:.1f} to {p.high:.1f}", p.count, p.confidence, p.accuracy, p.gap) for p in found.bins]
     shares = [Column(name, digits=1, scale=100) for name in ("mean confidence", "accuracy", "difference")]
-    page.table(["confidence", "predictions", *shares], rows)
+    page.table(Table(["confidence", "predictions", *shares], rows))
 
 
 @dataclass(frozen=True)

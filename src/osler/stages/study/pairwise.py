@@ -37,7 +37,7 @@ class Effect:
     helped: str
     difference: float
     compared: Compared | None
-    """None if the metric cannot be decomposed by document, so that there is no interval."""
+    """None if the metric cannot be decomposed by document, which leaves no interval."""
     steps: int
     """Steps on the helped task in the pair."""
     single_steps: int

@@ -203,7 +203,7 @@ class StudyView:
         if self._live is not None:
             self._live.update(self._page(lines))
         elif status is not None:
-            # With a grid a run is first trained, and scored later if dev chooses it.
+            # With a grid, a run is trained first, and scored later if it is chosen.
             verb = "done" if job.score else "trained"
             done = f"failed: {status.reason}" if status.failed else f"{verb} in {duration(status.seconds)}"
             console().print(f"  {job.spec.label}: {done}. {summary(lines, self._at_once)}", markup=False)

@@ -20,7 +20,7 @@ from osler.stages.study.schedule import Schedule, do_runs
 
 
 def plan(recipe: StudyRecipe, out: Path) -> list[str]:
-    """What `run` will do, one line per part."""
+    """Describe what `run` will do."""
     grid = len(points(recipe.grid))
     sizes = {"model": len(recipe.models), "task": len(recipe.tasks) + len(recipe.folds), "seed": len(recipe.seeds)}
     sizes |= {"grid point": grid} if grid > 1 else {}
@@ -29,11 +29,11 @@ def plan(recipe: StudyRecipe, out: Path) -> list[str]:
     parts += [", ".join(recipe.modes)] if recipe.modes != ("single",) else []
     where = "on a Ray cluster" if recipe.engine == "ray" else "on this machine"
     how = f"{recipe.workers} at a time" if recipe.workers else "as many at a time as fit"
-    chosen = "all runs" if recipe.score == "all" else "each run" if grid == 1 else "the runs that dev chose"
+    chosen = "all runs" if recipe.score == "all" else "each run" if grid == 1 else "the runs chosen on dev"
     matched = recipe.twins == "updates" and set(recipe.modes) & {"together", "pairs"}
     return [
         f"{' x '.join(parts)}, {how} {where}",
-        *(["train each task of a joint run alone too, for as many steps as that run gave it"] if matched else []),
+        *(["train each task of a joint run alone too, for as many steps as that run spent on it"] if matched else []),
         f"score the {recipe.split} split once for {chosen}; choices are made on dev alone",
         f"keep runs in {recipe.store or runs_folder(out)}, write table and report to {out}",
     ]

@@ -195,7 +195,7 @@ def learning_table(results: Results, column: str) -> Table:
 
 
 def choice_table(results: Results) -> Table:
-    """What dev chose, and among how many configurations."""
+    """What was chosen on dev, and among how many configurations."""
     cells = [cell for cell in results.cells.values() if cell.configurations > 1]
     rows: list[Row] = []
     at_edge = []
@@ -275,7 +275,7 @@ def cost_table(results: Results) -> Table:
             + (f"; the work of {work.uncounted:,} more is not known." if work.uncounted else ".")
         )
     text = (
-        "Steps, tokens and FLOP are of one chosen run (the median); FLOP of all runs includes runs that dev did not choose. "
+        "Steps, tokens and FLOP are of one chosen run (the median); FLOP of all runs includes those that were not chosen. "
         "FLOP: training, attention over full windows, all weights trained. A run of several tasks is in the line of each."
         f"{total} Seconds, GPU-seconds and devices differ from run to run and are in logs/cost.html."
     )

@@ -45,7 +45,7 @@ def tables(results: Results) -> dict[str, Table]:
         statistic,
         "The average is over every scored run of every configuration (learning rate, seed), ± its standard deviation; "
         "the configuration is chosen on dev alone. Epoch: the one with the best dev score (median over seeds).",
-        f"Runs that dev did not choose and that were not scored: {unscored}; the average does not cover all configurations."
+        f"Runs that were not chosen on dev and not scored: {unscored}; the average does not cover all configurations."
         if unscored
         else "",
     )

@@ -1,4 +1,4 @@
-"""What tables share: scores as table values, rows by task, and notes with protocol, seeds and spread."""
+"""Shared by all tables: scores as table values, rows by task, and notes with protocol, seeds and spread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TableLine:
 
 
 def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin", "refine")) -> list[TableLine]:
-    """Every model in every mode it has cells of, on all of the data."""
+    """Every model in every mode that it was run in, on all of the data."""
     suffixes = {
         "single": "",
         "together": ", all tasks together",

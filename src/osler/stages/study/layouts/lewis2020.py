@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import (
-    known_groups,
-    lines,
-    mean_of_cells,
-    note,
-    score_column,
-    star,
-    task_rows,
-)
+from osler.stages.study.layouts.common import known_groups, lines, mean_of_cells, note, score_column, star, task_rows
 from osler.stages.study.results import Results
 
 

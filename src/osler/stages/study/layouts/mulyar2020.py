@@ -7,14 +7,7 @@ from __future__ import annotations
 
 from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import (
-    SPREAD,
-    difference,
-    mean_value,
-    note,
-    protocol_of,
-    score_column,
-)
+from osler.stages.study.layouts.common import SPREAD, difference, mean_value, note, protocol_of, score_column
 from osler.stages.study.results import Results
 
 
@@ -45,7 +38,7 @@ def tables(results: Results) -> dict[str, Table]:
                 shown.append(single)
                 row += [difference(family, joint, single), mean_value(results, single, mark=False)]
         rows.append(row)
-    equal = " At equal steps: the task alone for as many steps as the joint run gave it, in place of its own epochs."
+    equal = " At equal steps: the task alone for as many steps as the joint run spent on it, not for its own epochs."
     text = note(
         results,
         results.columns,

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import (
-    SPREAD,
-    known_groups,
-    lines,
-    mean_of_cells,
-    mean_value,
-    note,
-    score_column,
-)
+from osler.stages.study.layouts.common import SPREAD, known_groups, lines, mean_of_cells, mean_value, note, score_column
 from osler.stages.study.results import Results
 
 
