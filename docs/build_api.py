@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import osler
+from osler.core.artifact import Artifact
 from osler.core.config import Recipe, find_field
 
 ARTIFACTS = {
@@ -87,7 +88,8 @@ def _class(name: str, kind: type) -> list[str]:
     lines = [f"### {name}", "", inspect.getdoc(kind) or "", ""]
     if dataclasses.is_dataclass(kind):
         lines += [f"- `{field.name}`: `{field.type}`" for field in dataclasses.fields(kind)]
-    for member, value in vars(kind).items():
+    inherited = vars(Artifact) if issubclass(kind, Artifact) else {}
+    for member, value in {**inherited, **vars(kind)}.items():
         target = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(target, property) or hasattr(target, "attrname")
         if (member.startswith("_") and member != "__call__") or not (attribute or inspect.isfunction(target)):

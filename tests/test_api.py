@@ -117,7 +117,7 @@ def test_a_study_from_python(encoder, folder):
         models={"tiny": {"model": str(encoder.path)}},
         tasks=[folder / "task"],
         seeds=[1],
-        settings={"epochs": 1},
+        finetune={"epochs": 1},
         workers=1,
         out=folder / "study",
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from osler.artifacts.task_folder import read_records, write_records
 from osler.core.artifact import Artifact
@@ -36,11 +36,7 @@ class EvaluationMetrics:
 class Evaluation(Artifact):
     """A bundle scored on a split of a task."""
 
-    @classmethod
-    def open(cls, path: str | Path, kind: str | None = "evaluation") -> Evaluation:
-        """Open a finished evaluation."""
-        artifact = Artifact.open(path, kind)
-        return cls(artifact.path, artifact.manifest)
+    kind: ClassVar = "evaluation"
 
     @property
     def metrics(self) -> EvaluationMetrics:
