@@ -10,6 +10,7 @@ import pytest
 
 from osler.report.page import Page
 from osler.report.plots import Bar, bars_with_intervals, curves
+from osler.report.tables import Table
 from osler.text.document import Document, Relation, Span
 
 pytestmark = pytest.mark.browser
@@ -50,7 +51,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         .figure(curves({"a": [(0, 1), (1, 2)], "b": [(0, 2), (1, 1)]}, xlabel="x", ylabel="y"), "Curves")
         .figure(bars_with_intervals([Bar("a", 0.5, 0.4, 0.6, (0.5,))], xlabel="x"), "Bars")
         .heading("Table")
-        .table([f"a long column name {i}" for i in range(12)], [list(range(12))], caption="Wide")
+        .table(Table([f"a long column name {i}" for i in range(12)], [list(range(12))], "Wide"))
         .heading("Note")
         .note(NOTE, "One note")
     )

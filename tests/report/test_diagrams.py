@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
 from lxml import etree
 
-from osler.core.errors import InputError
 from osler.report.diagrams import Edge, EdgeKind, critical_difference, directed_graph
 
 KINDS = {"nothing": EdgeKind("grey", 0.8), "hurts": EdgeKind("vermilion", dashed=True), "helps": EdgeKind("green")}
@@ -34,12 +32,3 @@ def test_the_graph_names_only_kinds_that_occur() -> None:
     shown = ["".join(node.itertext()) for node in tree.iter("{http://www.w3.org/2000/svg}text")]
     assert {"a & b", "c", "d", "+1.0", "helps", "nothing"} <= set(shown)
     assert "hurts" not in shown
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(InputError, match="two nodes"):
-        directed_graph(["a"], [], kinds=KINDS)
-    with pytest.raises(InputError, match="node or kind that is not defined"):
-        directed_graph(["a", "b"], [Edge("a", "x", "helps")], kinds=KINDS)
-    with pytest.raises(InputError, match="two systems"):
-        critical_difference({"a": 1.0}, [], difference=1.0)

@@ -6,12 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from osler.report import notes
 from osler.report.colours import HUES, LINES, dark_text_on, label_colours
-from osler.report.notes import note_css, note_html
+from osler.report.notes import note_css
 from osler.text.document import Document, Relation, Span
 
 SETTINGS = settings(max_examples=100, deadline=None)
 TEXTS = st.text(st.sampled_from("ab <>&\"'{}\n\r\té漢"), min_size=1, max_size=30)
+
+
+def note_html(document: Document, **options: str) -> str:
+    return notes.note_html(document, label_colours(span.label for span in document.spans), **options)
 
 
 class Note(HTMLParser):

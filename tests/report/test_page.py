@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from lxml import html
 
-from osler.core.errors import InputError
 from osler.report.page import Page
 from osler.report.plots import curves
 from osler.report.tables import Column, Table
@@ -29,14 +28,13 @@ def page() -> Page:
         .numbers([("F1", "87.3", "5 seeds"), ("Notes", "400")])
         .text("First **strong** and `code <b>`.\n\n- one\n- two *")
         .heading("Results")
-        .table(["Task", Column("F1", best="max")], [["a", 0.5], ["b", 0.75]], caption="Scores", note="n")
+        .table(Table(["Task", Column("F1", best="max")], [["a", 0.5], ["b", 0.75]], "Scores", "n"))
         .figure(plot, "Loss while training")
-        .heading("Details", 3)
+        .heading("Details")
         .definitions([("Seed", "7")])
         .heading("Results")
         .note(NOTE, "The first note")
         .note(NOTE.with_(id="other"), "The second note")
-        .command("osler annotate note.txt")
     )
 
 
@@ -109,12 +107,11 @@ def test_text_is_escaped_everywhere() -> None:
     made = (
         Page(evil, evil)
         .heading(evil)
-        .heading(evil, 3)
+        .heading(evil)
         .heading("x")
         .text(f"{evil} **{evil}** `{evil}`\n\n- {evil}")
         .numbers([(evil, evil, evil)])
         .definitions([(evil, evil)])
-        .command(evil)
         .table(Table([Column(evil, group=evil)], [[evil]], evil, evil, headings={0: evil}))
         .figure(f'<svg viewBox="0 0 1 1">{evil}</svg>', evil)
         .note(Document(evil, evil, labels=(evil,)), evil)
@@ -151,7 +148,5 @@ def test_a_label_has_one_colour_on_the_page(tree: html.HtmlElement) -> None:
         assert len(hues) == 1
 
 
-def test_short_pages_have_no_contents_and_odd_levels_are_refused() -> None:
+def test_short_pages_have_no_contents() -> None:
     assert "<nav" not in Page("p").heading("One").text("x").render()
-    with pytest.raises(InputError):
-        Page("p").heading("x", level=4)

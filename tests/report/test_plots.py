@@ -4,10 +4,8 @@ import re
 import subprocess
 import sys
 
-import pytest
 from lxml import etree
 
-from osler.core.errors import InputError
 from osler.report.plots import Bar, CurvePoint, bars_with_intervals, curves, heatmap, learning_curves
 
 CURVES = {"a <b> & $x^2$": [(0.0, 1.0), (1.0, 0.5)], "b": [(0.0, 2.0), (1.0, float("nan")), (2.0, 0.25)]}
@@ -72,19 +70,6 @@ def test_learning_curves_describe_their_points() -> None:
 def test_a_heatmap_prints_its_numbers() -> None:
     found = texts(heatmap([[0.1, None], [-0.2, -0.0001]], rows=["r1", "r2"], columns=["c1", "c2"], diverging=True))
     assert {"+0.10", "−0.20", "+0.00"} <= set(found)
-
-
-def test_nothing_to_plot_is_refused() -> None:
-    with pytest.raises(InputError):
-        curves({"a": []}, xlabel="x", ylabel="y")
-    with pytest.raises(InputError):
-        bars_with_intervals([], xlabel="x")
-    with pytest.raises(InputError, match="one point"):
-        learning_curves({}, xlabel="x", ylabel="y")
-    with pytest.raises(InputError):
-        heatmap([[1.0]], rows=["r"], columns=["a", "b"])
-    with pytest.raises(InputError):
-        heatmap([[None]], rows=["r"], columns=["a"])
 
 
 def test_drawing_leaves_the_caller_s_settings_alone() -> None:

@@ -1,4 +1,4 @@
-"""One run of a study: what it trains, how far it is, and its results."""
+"""One run of a study: its specification, status and results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, or a recipe that contains settings, with every path set to None: where a file is changes no result."""
+    """Settings, or a recipe that contains settings, with every path set to None: locations do not affect results."""
     return dict(_map_paths(values, lambda _: None))
 
 
@@ -50,7 +50,9 @@ class RunSettings(Mapping[str, Any]):
 
     def __init__(self, values: Mapping[str, Any] | str = "{}") -> None:
         plain = json.loads(values) if isinstance(values, str) else dict(values)
-        self.json = json.dumps(plain, sort_keys=True, default=_plain)
+        self.json = json.dumps(
+            plain, sort_keys=True, default=lambda value: value.resolved() if isinstance(value, Recipe) else str(value)
+        )
         self._values: dict[str, Any] = self.plain()
 
     def plain(self) -> dict[str, Any]:
@@ -73,16 +75,9 @@ class RunSettings(Mapping[str, Any]):
     def __hash__(self) -> int:
         return hash(self.json)
 
-    def __repr__(self) -> str:
-        return f"RunSettings({self.json})"
-
-
-def _plain(value: Any) -> Any:
-    return value.resolved() if isinstance(value, Recipe) else str(value)
-
 
 Mode = Literal["single", "together", "pair", "refine", "twin"]
-"""twin: the single-task baseline of matched length, a task alone for as many steps as a joint run gave it."""
+"""twin: a single-task baseline of matched length, trained for as many steps as a joint run spent on the task."""
 NO_SETTINGS = RunSettings()
 
 
@@ -122,9 +117,9 @@ class RunSpec:
     """Digests of the teacher and the corpus that the settings name by path."""
     kept_out: tuple[Path, ...] = ()
     """Tasks whose dev and test documents must not be trained on, because runs that start from this one are tested on them.
-    Their digests are part of `inputs`."""
+    `inputs` has their digests."""
     runtime: RunSettings = NO_SETTINGS
-    """Training settings that change no result (device, threads, checkpoints). Not part of the key."""
+    """Training settings that do not affect results (device, threads, checkpoints). Not part of the key."""
 
     def key(self, model_digest: str) -> str:
         """The content address: the same start, data, settings and seed give the same key."""
@@ -138,14 +133,12 @@ class RunSpec:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         paths = {name: [str(path) for path in getattr(self, name)] for name in ("tasks", "kept_out")}
         settings = {name: getattr(self, name).json for name in ("settings", "point", "runtime")}
         return {**asdict(self), **paths, **settings}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
-        """The spec that `to_dict` wrote."""
         lists = {name: tuple(values[name]) for name in ("columns", "task_digests", "inputs")}
         paths = {name: tuple(Path(path) for path in values[name]) for name in ("tasks", "kept_out")}
         settings = {name: RunSettings(values[name]) for name in ("settings", "point", "runtime")}
@@ -177,7 +170,7 @@ _LOCK = ".running"
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How far a run is."""
+    """Progress of a run."""
 
     state: State = "waiting"
     reason: str | None = None
@@ -205,7 +198,7 @@ class RunStatus:
 
     @classmethod
     def current(cls, folder: Path) -> RunStatus:
-        """The same, but "running" only while a process holds the run: a killed process leaves its status behind."""
+        """Like `read`, but "running" only while a process holds the lock: a killed process leaves its status behind."""
         found = cls.read(folder)
         return replace(found, state="waiting") if found.state == "running" and not _held(folder) else found
 
@@ -215,7 +208,7 @@ class RunStatus:
 
 @contextmanager
 def holding(folder: Path) -> Iterator[None]:
-    """Hold a run. If another study that shares the store holds it, wait until that one is done with it."""
+    """Lock a run. Waits while another study that shares the store holds the lock."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         handle = open(folder / _LOCK, "a")  # noqa: SIM115 - closed below, which releases the lock
@@ -287,7 +280,7 @@ class RunTraining(BaseModel):
 
     @property
     def planned_steps(self) -> int | None:
-        """The steps its schedule was made for; more than it took if it stopped early. None if it ran for a time budget."""
+        """Steps of its learning rate schedule, even if it stopped early. None if it ran for a time budget."""
         return None if self.train.get("budget") else int(self.train.get("steps") or self._planned_batches)
 
     @property
@@ -307,7 +300,7 @@ class Run:
     spec: RunSpec
     folder: Path
     chosen: bool = True
-    """Whether dev chose its grid point, or this very run. True if there was nothing to choose."""
+    """Whether its grid point, or this run alone, was chosen on dev. True if there was nothing to choose."""
 
     @property
     def bundle(self) -> Path:
@@ -327,7 +320,7 @@ class Run:
 
     @property
     def scored(self) -> bool:
-        """Whether every column was scored. A run that others only start from never is."""
+        """Whether every column was scored; False for a run that others only start from."""
         return not self.spec.only_start and all(self.metrics(column) for column in self.spec.columns)
 
     def metrics(self, column: str) -> EvaluationMetrics | None:

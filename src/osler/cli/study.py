@@ -64,7 +64,8 @@ def resume_study(
     if begun is None:
         raise InputError("no study was begun here", where=study, fix="Begin it: osler study run RECIPE --out DIR")
     changes = {name: value for name, value in (("workers", workers), ("engine", engine)) if value is not None}
-    _perform(begun.recipe.changed(**changes), begun.out, retry_failed=retry_failed, force=force, dry_run=dry_run)
+    recipe, out = begun
+    _perform(recipe.changed(**changes), out, retry_failed=retry_failed, force=force, dry_run=dry_run)
 
 
 @app.command("status")
@@ -144,7 +145,8 @@ def _find_study(
 
     begun = recall(Path(study))
     if begun is not None:
-        return (begun.recipe if begun_recipe else None), begun.out
+        recipe, begun_out = begun
+        return (recipe if begun_recipe else None), begun_out
     if Path(study).is_dir():
         raise InputError(
             "no study was begun here", where=study, fix="Give the --out of a study that was begun, or a recipe"

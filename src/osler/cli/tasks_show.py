@@ -128,7 +128,7 @@ def _print(card: TaskCard, split: str, records: list[Record]) -> None:
 
 def _write_page(card: TaskCard, split: str, label: str | None, records: list[Record], path: Path) -> None:
     from osler.report.page import Page
-    from osler.report.tables import Column
+    from osler.report.tables import Column, Table
 
     page = Page(card.name, card.title, language=card.language)
     shown = f"{len(records)} of split {split}" + (f" with the label {label}" if label else "")
@@ -144,7 +144,7 @@ def _write_page(card: TaskCard, split: str, label: str | None, records: list[Rec
             for number, pair in enumerate(pairs, 1)
         ]
         last = Column("value", digits=2) if valued else Column("label")
-        page.table([Column(""), Column("first"), Column("second"), last], rows, caption="Pairs")
+        page.table(Table(["", "first", "second", last], rows, "Pairs"))
     for number, record in enumerate(records, 1):
         if isinstance(record, Document):
             page.note(record, f"{split} {number} · {record.id}")

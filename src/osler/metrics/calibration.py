@@ -38,12 +38,8 @@ class Calibration:
 def calibration(confidences: Sequence[float], correct: Sequence[bool], *, bins: int = 10) -> Calibration:
     """Bin predictions by confidence, in bins of equal width."""
     sure, right = np.asarray(confidences, dtype=np.float64), np.asarray(correct, dtype=np.float64)
-    if sure.shape != right.shape or sure.ndim != 1 or not sure.size:
-        raise InputError(f"cannot compare {sure.size} confidences with {right.size} outcomes")
     if not ((sure >= 0) & (sure <= 1)).all():
         raise InputError("a confidence is not between 0 and 1", fix="Give probabilities, not logits or percentages")
-    if bins < 1:
-        raise InputError("calibration needs at least one bin")
     edges = np.linspace(0.0, 1.0, bins + 1)
     place = np.searchsorted(edges[1:-1], sure)
     filled = []

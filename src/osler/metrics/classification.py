@@ -37,7 +37,6 @@ def score_classes(
 
     Without `labels` and `ignore`, micro-F1 equals accuracy.
     """
-    check_same_length(gold, predicted, "answers")
     names = labels if labels is not None else sorted({*gold, *predicted})
     kept = [name for name in names if name not in ignore]
     scores = score_sets([{(name, 0)} for name in gold], [{(name, 0)} for name in predicted], kept)
@@ -49,7 +48,6 @@ def score_multilabel(
     gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], *, labels: Sequence[str] | None = None
 ) -> ClassScores:
     """Score a set of labels per document."""
-    check_same_length(gold, predicted, "answers")
     wanted = [{(name, 0) for name in names} for names in gold]
     found = [{(name, 0) for name in names} for names in predicted]
     scores = score_sets(wanted, found, labels)

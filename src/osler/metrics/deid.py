@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -77,12 +77,7 @@ class Coverage:
     leaked_characters: int = 0
 
     def __add__(self, other: Coverage) -> Coverage:
-        return Coverage(
-            self.mentions + other.mentions,
-            self.leaked_mentions + other.leaked_mentions,
-            self.characters + other.characters,
-            self.leaked_characters + other.leaked_characters,
-        )
+        return Coverage(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def recall(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,12 +14,12 @@ from osler.core.errors import InputError
 
 FloatArray = NDArray[np.float64]
 Item = tuple[str, Hashable]
-"""A label and whatever identifies the thing labelled."""
+"""A label and a key that identifies the labelled item."""
 
 
 @dataclass(frozen=True, slots=True)
 class PRF:
-    """Precision, recall and F1 of true positives, false positives and false negatives; 0 where they are undefined."""
+    """Precision, recall and F1 of true positives, false positives and false negatives; 0 if undefined."""
 
     tp: float
     fp: float
@@ -41,14 +41,7 @@ class PRF:
         return 2 * self.tp / total if total else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "precision": self.precision,
-            "recall": self.recall,
-            "f1": self.f1,
-            "tp": self.tp,
-            "fp": self.fp,
-            "fn": self.fn,
-        }
+        return {"precision": self.precision, "recall": self.recall, "f1": self.f1, **asdict(self)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,15 +21,12 @@ def score_spans(
     predicted: Sequence[Document],
     *,
     labels: Sequence[str] | None = None,
-    match: Literal["exact", "partial", "overlap"] = "exact",
+    match: Literal["exact", "partial"] = "exact",
 ) -> Scores:
-    """Score predicted spans. A repeated mention counts once; only `labels` count where they are given.
+    """Score predicted spans. A repeated mention counts once. With `labels`, only these labels count.
 
-    `overlap` pairs as many overlapping mentions of one label as possible, one to one. `partial` gives a pair half a point
-    unless it matches exactly.
+    `partial` also pairs as many overlapping mentions of one label as possible, one to one, for half a point each.
     """
-    if match not in ("exact", "partial", "overlap"):
-        raise InputError(f"unknown match {match!r}", fix="Use exact, partial or overlap")
     wanted, found = [], []
     for want, have in paired(gold, predicted):
         wanted.append(_mentions(want))
@@ -41,12 +38,9 @@ def score_spans(
     for row, sides in enumerate(zip(wanted, found, strict=True)):
         for column, name in enumerate(names):
             golds, guesses = ({extent for label, extent in side if label == name} for side in sides)
-            if match == "partial":
-                # Taking exact pairs first loses nothing: one is worth the two half points it could block.
-                exact = golds & guesses
-                points = len(exact) + 0.5 * _overlapping_pairs(golds - exact, guesses - exact)
-            else:
-                points = float(_overlapping_pairs(golds, guesses))
+            # Taking exact pairs first loses nothing: one is worth the two half points it could block.
+            exact = golds & guesses
+            points = len(exact) + 0.5 * overlapping_pairs(golds - exact, guesses - exact)
             counts[row, column] = points, len(guesses) - points, len(golds) - points
     return Scores(names, counts)
 
@@ -55,7 +49,7 @@ def _mentions(document: Document) -> set[tuple[str, Extent]]:
     return {(span.label, touching_joined(span.fragments)) for span in document.spans}
 
 
-def _overlapping_pairs(golds: set[Extent], guesses: set[Extent]) -> int:
+def overlapping_pairs(golds: set[Extent], guesses: set[Extent]) -> int:
     """Largest number of one-to-one pairs that overlap."""
     # scipy's matching is 2 to 30 times slower for the few mentions of a document: 64 against 2 microseconds for one pair.
     ordered = sorted(guesses)
@@ -112,7 +106,7 @@ def paired(gold: Sequence[Document], predicted: Sequence[Document]) -> Iterator[
 
 
 def touching_joined(fragments: Extent) -> Extent:
-    """Join fragments that touch, so that the same characters always compare equal."""
+    """Join fragments that touch, so the same characters always compare equal."""
     if len(fragments) == 1:
         return fragments
     joined: list[Fragment] = []
@@ -130,45 +124,26 @@ def overlapping(one: Extent, other: Extent) -> bool:
 
 
 def score_relations(
-    gold: Sequence[Document],
-    predicted: Sequence[Document],
-    *,
-    labels: Sequence[str] | None = None,
-    match: Literal["ids", "spans"] = "spans",
+    gold: Sequence[Document], predicted: Sequence[Document], *, labels: Sequence[str] | None = None
 ) -> Scores:
-    """Score predicted relations; several labels on one pair are several relations.
+    """Score relations predicted between gold spans, whose ids identify the arguments.
 
-    `ids`: relations between gold entities. Both sides have the same spans, and arguments compare by id.
-    `spans`: end to end. Both arguments must have the right characters and the right label.
+    Several labels on one pair are several relations.
     """
-    if match not in ("ids", "spans"):
-        raise InputError(f"unknown match {match!r}", fix="Use ids or spans")
-
-    def items(document: Document) -> set[Item]:
-        if match == "ids":
-            return {(relation.label, (relation.head, relation.tail)) for relation in document.relations}
-        mention = {span.id: (touching_joined(span.fragments), span.label) for span in document.spans}
-        return {(relation.label, (mention[relation.head], mention[relation.tail])) for relation in document.relations}
-
-    wanted, found = [], []
+    wanted: list[set[Item]] = []
+    found: list[set[Item]] = []
     for index, (want, have) in enumerate(paired(gold, predicted)):
-        if match == "ids":
-            _check_same_ids(want, have, f"document {index + 1} of {len(gold)}")
-        wanted.append(items(want))
-        found.append(items(have))
+        golds, guesses = ({span.id: span.key for span in document.spans} for document in (want, have))
+        arguments = {argument for relation in have.relations for argument in (relation.head, relation.tail)}
+        if any(golds[argument] != guesses[argument] for argument in arguments & golds.keys()):
+            raise InputError(
+                "a span id names different mentions in gold and prediction",
+                where=f"document {index + 1} of {len(gold)}",
+                fix="Predict relations on the gold spans",
+            )
+        for document, side in ((want, wanted), (have, found)):
+            side.append({(relation.label, (relation.head, relation.tail)) for relation in document.relations})
     return score_sets(wanted, found, labels)
-
-
-def _check_same_ids(gold: Document, predicted: Document, where: str) -> None:
-    golds, guesses = ({span.id: span.key for span in document.spans} for document in (gold, predicted))
-    for relation in predicted.relations:
-        for argument in (relation.head, relation.tail):
-            if argument in golds and golds[argument] != guesses[argument]:
-                raise InputError(
-                    "a span id names different mentions in gold and prediction",
-                    where=where,
-                    fix="Predict relations on the gold spans, or score with match='spans'",
-                )
 
 
 def score_tokens(

@@ -9,38 +9,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
-from osler.report.colours import Colour, label_colours
+from osler.report.colours import Colour
 from osler.report.html import render
-from osler.text.document import Document, Span
+from osler.text.document import Document
 
 # Attributes that change the meaning of a mention are shown next to its label, unless they have their default value here.
 # All others are in the tooltip.
 _DEFAULTS = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
+Segment = dict[str, object]
+"""Characters of one mention in one HTML element, as note.html reads them."""
 
 
 def note_html(
     document: Document,
-    colours: Mapping[str, Colour] | None = None,
+    colours: Mapping[str, Colour],
     *,
     caption: str = "",
     name: str = "note",
-    beside: Collection[str] = (),
+    shown: Collection[str] = (),
 ) -> str:
     """One document as an HTML section for `Page`; `name` starts every anchor in it and must be unique on the page.
 
-    The values of the attributes named in `beside` are shown next to a mention's label.
+    The values of the attributes in `shown` appear next to a mention's label.
     """
-    shades = colours if colours is not None else label_colours(span.label for span in document.spans)
     counts = Counter(span.label for span in document.spans)
     return render(
         "note.html",
         name=name,
         caption=caption,
-        tokens=list(_tokens(document, shades, name, beside)),
-        legend=[(label, shades[label], counts[label]) for label in sorted(counts)],
-        links=_links(document, shades, name),
+        tokens=list(_tokens(document, colours, name, shown)),
+        legend=[(label, colours[label], counts[label]) for label in sorted(counts)],
+        links=_relations(document, colours, name),
         labels=document.labels,
         value=None if document.value is None else f"{document.value:g}",
     )
@@ -57,37 +57,10 @@ def note_css(document: Document, name: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NoteSegment:
-    """Characters of one mention in one HTML element."""
-
-    anchor: str
-    span: Span
-    colour: Colour
-    chip: str
-    """Text of the label, on the last segment of a fragment."""
-    title: str
-    named: bool
-    """Whether this is the first segment of the mention, which has the anchor as its id."""
-    first: bool
-    last: bool
-    relations: tuple[int, ...]
-    """Numbers of the mention's relations, on its last segment."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoteToken:
-    """Some text, or the start or end of a segment."""
-
-    text: str = ""
-    opens: NoteSegment | None = None
-    closes: NoteSegment | None = None
-
-
 def _tokens(
-    document: Document, colours: Mapping[str, Colour], name: str, beside: Collection[str]
-) -> Iterator[NoteToken]:
-    """Walk through the text, opening and closing segments where mentions start and end."""
+    document: Document, colours: Mapping[str, Colour], name: str, shown: Collection[str]
+) -> Iterator[tuple[str, str | Segment]]:
+    """Yield ("text", text), and ("open", segment) or ("close", segment) where mentions start and end."""
     fragments = sorted(
         (
             (start, end, index, part)
@@ -102,39 +75,39 @@ def _tokens(
         for argument in dict.fromkeys((relation.head, relation.tail)):
             relations.setdefault(argument, []).append(number)
 
-    def segment(fragment: int, *, first: bool, last: bool) -> NoteSegment:
+    def segment(fragment: int, *, first: bool, last: bool) -> Segment:
         _, _, index, part = fragments[fragment]
         span = document.spans[index]
         parts = len(span.fragments)
-        shown = (v for k, v in span.attributes.items() if k in beside or (k in _DEFAULTS and v != _DEFAULTS[k]))
-        chip = " · ".join([span.label, *shown]) + (f" {part + 1}/{parts}" if parts > 1 else "")
+        values = (v for k, v in span.attributes.items() if k in shown or (k in _DEFAULTS and v != _DEFAULTS[k]))
+        chip = " · ".join([span.label, *values]) + (f" {part + 1}/{parts}" if parts > 1 else "")
         title = [span.label, *(f"{key}: {value}" for key, value in span.attributes.items())]
         title += [] if span.score is None else [f"score {span.score:.2f}"]
-        return NoteSegment(
-            anchor=f"{name}-s{index}",
-            span=span,
-            colour=colours[span.label],
-            chip=chip if last else "",
-            title=" · ".join(title),
-            named=first and part == 0,
-            first=first,
-            last=last,
-            relations=tuple(relations.get(span.id, ())) if last and part == parts - 1 else (),
-        )
+        return {
+            "anchor": f"{name}-s{index}",
+            "span": span,
+            "colour": colours[span.label],
+            "chip": chip if last else "",
+            "title": " · ".join(title),
+            "named": first and part == 0,  # the first segment has the anchor as its id
+            "first": first,
+            "last": last,
+            "relations": relations.get(span.id, []) if last and part == parts - 1 else [],
+        }
 
     starting: dict[int, list[int]] = {}
     for fragment, (start, *_) in enumerate(fragments):
         starting.setdefault(start, []).append(fragment)
     borders = sorted({0, len(document.text), *starting, *ends})
     open_fragments: list[int] = []
-    segments: dict[int, NoteSegment] = {}
+    segments: dict[int, Segment] = {}
     for here, after in zip(borders, [*borders[1:], len(document.text)], strict=True):
         # Close everything down to the outermost fragment that ends here; those inside it that continue are reopened.
         reopened: list[int] = []
         depth = next((depth for depth, fragment in enumerate(open_fragments) if ends[fragment] == here), None)
         if depth is not None:
             for fragment in reversed(open_fragments[depth:]):
-                yield NoteToken(closes=segments[fragment])
+                yield "close", segments[fragment]
                 if ends[fragment] > here:
                     reopened.append(fragment)
             del open_fragments[depth:]
@@ -142,49 +115,28 @@ def _tokens(
             stop = min([ends[fragment], *(ends[other] for other in open_fragments)])
             segments[fragment] = segment(fragment, first=fragment not in segments, last=stop == ends[fragment])
             open_fragments.append(fragment)
-            yield NoteToken(opens=segments[fragment])
+            yield "open", segments[fragment]
         if here < after:
-            yield NoteToken(text=document.text[here:after])
+            yield "text", document.text[here:after]
 
 
-@dataclass(frozen=True, slots=True)
-class NoteArgument:
-    """One argument of a relation in the list below the text."""
-
-    anchor: str
-    text: str
-    label: str
-    colour: Colour
-
-
-@dataclass(frozen=True, slots=True)
-class NoteRelation:
-    """One relation in the list below the text."""
-
-    anchor: str
-    number: int
-    label: str
-    head: NoteArgument
-    tail: NoteArgument
-    title: str
-
-
-def _links(document: Document, colours: Mapping[str, Colour], name: str) -> list[NoteRelation]:
+def _relations(document: Document, colours: Mapping[str, Colour], name: str) -> list[dict[str, object]]:
+    """The list of relations below the text."""
     place = {span.id: index for index, span in enumerate(document.spans)}
 
-    def argument(span_id: str) -> NoteArgument:
+    def argument(span_id: str) -> dict[str, object]:
         span = document.spans[place[span_id]]
         text = " … ".join(" ".join(document.text[start:end].split()) for start, end in span.fragments)
-        return NoteArgument(f"{name}-s{place[span_id]}", text, span.label, colours[span.label])
+        return {"anchor": f"{name}-s{place[span_id]}", "text": text, "label": span.label, "colour": colours[span.label]}
 
     return [
-        NoteRelation(
-            anchor=f"{name}-r{number}",
-            number=number,
-            label=relation.label,
-            head=argument(relation.head),
-            tail=argument(relation.tail),
-            title="" if relation.score is None else f"score {relation.score:.2f}",
-        )
+        {
+            "anchor": f"{name}-r{number}",
+            "number": number,
+            "label": relation.label,
+            "head": argument(relation.head),
+            "tail": argument(relation.tail),
+            "title": "" if relation.score is None else f"score {relation.score:.2f}",
+        }
         for number, relation in enumerate(document.relations, 1)
     ]

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 
-from osler.core.errors import InputError
 from osler.core.files import write_atomic
 from osler.report.colours import Colour, label_colours
 from osler.report.html import render, stylesheet
 from osler.report.notes import note_css, note_html
-from osler.report.tables import Cell, Column, Table, html_table
+from osler.report.tables import Table, html_table
 from osler.text.document import Document, TextPair
 
 
 @dataclass
 class _Section:
     title: str = ""
-    level: int = 2
     anchor: str = ""
     blocks: list[Callable[[dict[str, Colour]], str]] = field(default_factory=list)
 
@@ -40,16 +38,14 @@ class Page:
         self._sections = [_Section()]
         self._notes: list[Document | None] = []
 
-    def heading(self, text: str, level: int = 2) -> Page:
-        """Start a section (level 2) or a subsection (level 3)."""
-        if level not in (2, 3):
-            raise InputError(f"a heading must have level 2 or 3, got {level}")
+    def heading(self, text: str) -> Page:
+        """Start a section."""
         anchor = name = "s-" + (re.sub(r"[^\w]+", "-", text.lower()).strip("-") or "section")
         number = 1
         while any(section.anchor == anchor for section in self._sections):
             number += 1
             anchor = f"{name}-{number}"
-        self._sections.append(_Section(text, level, anchor))
+        self._sections.append(_Section(text, anchor))
         return self
 
     def text(self, text: str) -> Page:
@@ -64,25 +60,12 @@ class Page:
         """Add names and values, such as the settings of a run."""
         return self._add("definitions.html", pairs=list(pairs))
 
-    def command(self, command: str) -> Page:
-        """Add a command to copy."""
-        return self._add("command.html", command=command)
-
-    def table(
-        self,
-        table: Table | Sequence[Column | str],
-        rows: Sequence[Sequence[Cell]] = (),
-        *,
-        caption: str = "",
-        note: str = "",
-    ) -> Page:
-        """Add a `Table`, or columns and rows."""
-        built = table if isinstance(table, Table) else Table(table, rows, caption, note)
-        self._sections[-1].blocks.append(lambda _: html_table(built))
+    def table(self, table: Table) -> Page:
+        self._sections[-1].blocks.append(lambda _: html_table(table))
         return self
 
     def figure(self, svg: str, caption: str) -> Page:
-        """Add an SVG plot as an image, so that nothing inside it can run or clash; its <desc> is the alternative text."""
+        """Add an SVG plot as an image, so nothing inside it can run or clash; its <desc> is the alternative text."""
         source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
         size = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
         width, height = (round(float(side) * 4 / 3) for side in size.groups()) if size else (0, 0)
@@ -90,12 +73,12 @@ class Page:
         alt = unescape(description[1]) if description else caption
         return self._add("figure.html", source=source, alt=alt, caption=caption, width=width, height=height)
 
-    def note(self, document: Document, caption: str = "", *, beside: Collection[str] = ()) -> Page:
+    def note(self, document: Document, caption: str = "", *, shown: Collection[str] = ()) -> Page:
         """Add a document with its mentions and relations; a label has the same colour in all notes of the page."""
         self._notes.append(document)
         name = f"n{len(self._notes)}"
         self._sections[-1].blocks.append(
-            lambda colours: note_html(document, colours, caption=caption, name=name, beside=beside)
+            lambda colours: note_html(document, colours, caption=caption, name=name, shown=shown)
         )
         return self
 
@@ -108,16 +91,11 @@ class Page:
         """Return the page as HTML; the same blocks give the same bytes."""
         colours = label_colours(span.label for document in self._notes if document for span in document.spans)
         sections = [
-            {
-                "title": section.title,
-                "level": section.level,
-                "anchor": section.anchor,
-                "blocks": [block(colours) for block in section.blocks],
-            }
+            {"title": section.title, "anchor": section.anchor, "blocks": [block(colours) for block in section.blocks]}
             for section in self._sections
             if section.blocks or section.title
         ]
-        named = [(section.anchor, section.title, section.level) for section in self._sections if section.title]
+        named = [(section.anchor, section.title) for section in self._sections if section.title]
         return render(
             "page.html",
             title=self.title,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.report.colours import dark_text_on, hex_colour
 
@@ -96,9 +95,7 @@ def curves(
     title: str = "",
     log_y: bool = False,
 ) -> str:
-    """One line of (x, y) points per series, with markers and dashes so that they differ without colour."""
-    if not any(series.values()):
-        raise InputError("a plot of curves needs at least one point")
+    """One line of (x, y) points per series, with markers and dashes, so they differ without colour."""
 
     def draw(axes: Any) -> None:
         for index, (name, points) in enumerate(series.items()):
@@ -137,7 +134,7 @@ def _label_plainly(axis: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A point of a learning curve, with its interval where there is one."""
+    """A point of a learning curve, with its interval if it has one."""
 
     x: float
     value: float
@@ -148,18 +145,12 @@ class CurvePoint:
 def learning_curves(series: Mapping[str, Sequence[CurvePoint]], *, xlabel: str, ylabel: str, title: str = "") -> str:
     """One line per series with vertical intervals, over a logarithmic x; series are shifted a little so none is hidden."""
     known = sorted({point.x for points in series.values() for point in points})
-    if not known:
-        raise InputError("a learning curve needs at least one point")
 
     def draw(axes: Any) -> None:
         for index, (name, points) in enumerate(series.items()):
             shift = 1 + 0.018 * (index - (len(series) - 1) / 2)
-            xs, ys, colour = (
-                [point.x * shift for point in points],
-                [point.value for point in points],
-                series_colour(index),
-            )
-            marker = _MARKERS[index % len(_MARKERS)]
+            colour, marker = series_colour(index), _MARKERS[index % len(_MARKERS)]
+            xs, ys = [point.x * shift for point in points], [point.value for point in points]
             axes.plot(xs, ys, label=name, color=colour, marker=marker, markersize=5, linewidth=1.8)
             for x, point in zip(xs, points, strict=True):
                 if point.low is not None and point.high is not None:
@@ -194,8 +185,6 @@ def bars_with_intervals(bars: Sequence[Bar], *, xlabel: str, title: str = "", fr
 
     A bar's length is its value, so bars start at zero. To show small differences, turn `from_zero` off: values become markers.
     """
-    if not bars:
-        raise InputError("a plot of bars needs at least one bar")
     rows, names = list(dict.fromkeys(bar.row for bar in bars)), list(dict.fromkeys(bar.series for bar in bars))
     thick = 0.78 / len(names)
 
@@ -258,13 +247,7 @@ def heatmap(
     ylabel: str = "",
 ) -> str:
     """A matrix of coloured cells with their numbers; `diverging` puts the middle colour at zero (gains and losses)."""
-    if len(values) != len(rows) or any(len(line) != len(columns) for line in values) or not rows or not columns:
-        raise InputError(
-            f"the values of a heatmap must have {len(rows)} rows and {len(columns)} columns, at least one each"
-        )
     known = [value for line in values for value in line if value is not None]
-    if not known:
-        raise InputError("a heatmap needs at least one value")
     low, high = min(known), max(known)
     if diverging:
         high = max(map(abs, known)) or 1.0

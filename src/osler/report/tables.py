@@ -38,6 +38,7 @@ class Links:
 
 
 Cell = str | int | float | Value | Links | None
+Row = list[Cell]
 
 
 @dataclass(frozen=True, slots=True)

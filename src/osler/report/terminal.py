@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from osler.report.colours import Colour, dark_text_on, label_colours
+from osler.report.colours import Colour, dark_text_on
 from osler.report.tables import Table, alignments, shown_rows
 from osler.text.document import Document
 
@@ -19,21 +19,20 @@ _CONTROLS |= {0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD)}
 
 
 def printable(text: str) -> str:
-    """Replace control characters by symbols, one for one, so that offsets stay valid."""
+    """Replace control characters by symbols, one for one, so offsets stay valid."""
     return text.translate(_CONTROLS)
 
 
-def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *, relations: bool = True) -> Text:
+def note_rich(document: Document, colours: Mapping[str, Colour]) -> Text:
     """The text with coloured mentions, each followed by its label in brackets, and the relations below."""
     from rich.style import Style
     from rich.text import Text
 
-    shades = colours if colours is not None else label_colours(span.label for span in document.spans)
     text = printable(document.text)
-    bodies = {label: Style(color=shade.hex, bold=True, underline=True) for label, shade in shades.items()}
+    bodies = {label: Style(color=shade.hex, bold=True, underline=True) for label, shade in colours.items()}
     chips = {
         label: Style(color="#000000" if dark_text_on(shade.rgb) else "#ffffff", bgcolor=shade.hex)
-        for label, shade in shades.items()
+        for label, shade in colours.items()
     }
     ends: dict[int, list[tuple[str, str]]] = {}
     for span in document.spans:
@@ -52,7 +51,7 @@ def note_rich(document: Document, colours: Mapping[str, Colour] | None = None, *
             result.append(f"[{printable(chip)}]", chips[label])
         covering = [label for start, end, label in fragments if start <= here < end]
         result.append(text[here:after], bodies[covering[-1]] if covering else None)
-    if relations and document.relations:
+    if document.relations:
         result.append("\n")
         spans = {span.id: span for span in document.spans}
         for relation in document.relations:

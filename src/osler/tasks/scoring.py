@@ -78,7 +78,7 @@ def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record
     wanted, found = _documents(gold), _documents(predicted)
     if card.symmetric:
         wanted, found = [in_text_order(d) for d in wanted], [in_text_order(d) for d in found]
-    scores = score_relations(wanted, found, labels=card.labels, match="ids")
+    scores = score_relations(wanted, found, labels=card.labels)
     return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
 
 

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from osler.stages.evaluate.error_page import Heading, write_error_page
+from osler.artifacts.evaluation import EvaluationMetrics
+from osler.stages.evaluate.error_page import write_error_page
 from osler.stages.evaluate.error_tables import write_errors_csv, write_errors_json
 from osler.stages.evaluate.errors import find_errors
 from osler.tasks.card import TaskCard
@@ -34,8 +35,8 @@ def span(text: str, label: str, start: int = 0, **more) -> Span:
 
 def made(kind_card: TaskCard, gold, predicted, folder, documents: int = 200) -> tuple[str, list[dict[str, str]], dict]:
     errors = find_errors(kind_card, kind_card.protocol_named(), gold, predicted)
-    heading = Heading("test", "hand-made/p@v1", "f1", 0.5)
-    write_error_page(errors, heading, folder / "errors.html", documents=documents)
+    metrics = EvaluationMetrics(split="test", protocol="hand-made/p@v1", metric="f1", main=0.5, metrics={})
+    write_error_page(errors, metrics, folder / "errors.html", documents=documents)
     write_errors_csv(errors, folder / "errors.csv")
     write_errors_json(errors, folder / "errors.json", {"task": "hand-made"})
     html = (folder / "errors.html").read_text(encoding="utf-8")

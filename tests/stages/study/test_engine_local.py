@@ -127,10 +127,10 @@ def test_small_runs_share_a_gpu_by_memory_and_a_large_one_waits(tmp_path, fake):
     def place(memory: int) -> int | None:
         spec = RunSpec("m", "m", ("c",), (tmp_path,), ("d",), 1, "test", RunSettings())
         job = RunJob(spec, "key", tmp_path, "m", score=False, memory=memory)
-        found = engine._place(job, busy)
+        found = engine._find_slot(job, busy)
         if found is not None:
-            busy.append(type("Worker", (), {"job": job, "place": found})())
+            busy.append(type("Worker", (), {"job": job, "slot": found})())
         return found
 
     assert [place(40), place(70), place(40), place(40)] == [0, 1, 0, None]
-    assert fits(RunSlot(None, 100), 0, 1000)  # what fits nowhere is tried alone
+    assert fits(RunSlot(None, 100), 0, 1000)  # a run that fits nowhere is tried alone

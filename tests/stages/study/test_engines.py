@@ -14,9 +14,9 @@ def test_the_room_is_by_cores_without_a_gpu_and_by_memory_with_one(monkeypatch):
     monkeypatch.setattr("osler.stages.study.engines.visible_gpus", lambda: [RunSlot("0", 1000), RunSlot("1", 1000)])
     assert room(0, runs=100, smallest=300).workers == 6
     assert [room(0, runs=runs, smallest=10).workers for runs in (1, 7, 8, 9, 20, 100)] == [1, 7, 8, 5, 7, 8]
-    assert room(0, runs=100, cpu_only=True).places[0].visible is None
+    assert room(0, runs=100, cpu_only=True).slots[0].visible is None
     pairs = room(0, runs=100, processes=2, smallest=900)
-    assert [place.visible for place in pairs.places] == ["0,1"]
+    assert [slot.visible for slot in pairs.slots] == ["0,1"]
 
 
 def test_gpus_are_those_that_the_process_may_see():

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from osler.stages.study.grid import edge_text, edges
-from osler.stages.study.page import write_reports
+from osler.stages.study.page import write_report
 from osler.stages.study.recipe import StudyRecipe
+from osler.stages.study.results import collect
 from osler.stages.study.run import run
 
 
@@ -58,7 +59,7 @@ def choices(bench: Any, folder: Path, points: list[dict[str, Any]], *chosen: int
         for place, point in enumerate(points):
             best = place == winner
             runs.append(bench.run("m", column, 1, 10 if best else None, point=point, chosen=best))
-    write_reports(bench.recipe("m"), runs, 0, folder)
+    write_report(collect(bench.recipe("m"), runs, 0), folder)
     rows = csv.DictReader((folder / "tables" / "choices.csv").open())
     return [row["chosen"] for row in rows], (folder / "tables" / "choices.md").read_text()
 

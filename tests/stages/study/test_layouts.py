@@ -23,7 +23,7 @@ def texts(table: Table) -> dict[str, list[str]]:
 
 
 def laid_out(results: Results, layout: str) -> dict[str, Table]:
-    return {named.name: named.table for named in LAYOUTS[layout](results)}
+    return LAYOUTS[layout](results)
 
 
 def of_accuracy(bench, right: dict[tuple[str, str], list[int]], **more) -> Results:
@@ -178,7 +178,7 @@ def test_mulyar2020_shows_the_papers_difference_and_that_at_equal_steps(bench) -
     assert one[1] == "80.0 ± 0.0"
     assert [value.partition(" ")[0] for value in one[2:]] == ["50.0", "30.0", "10.0", "70.0"]
     assert texts(table)["two"][4].startswith("−25.0 [")
-    assert "as many steps as the joint run gave it" in table.note
+    assert "as many steps as the joint run spent on it" in table.note
     only = [run for run in runs if run.spec.mode != "single"]
     table = laid_out(collect(bench.recipe("a"), only), "mulyar2020")["table"]
     assert [column.name for column in table.fields[3:]] == names[2:]

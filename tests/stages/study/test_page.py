@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from osler.stages.study.page import write_reports
+from osler.stages.study.page import write_report
+from osler.stages.study.results import collect
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def written(bench, tmp_path: Path) -> Path:
             runs += [bench.run(row, "one", seed, right - 4, fraction=share) for share in (0.1, 0.5)]
     out = tmp_path / "study"
     out.mkdir()
-    write_reports(bench.recipe("base", "good", title="A study", fractions=[0.1, 0.5]), runs, 1, out)
+    write_report(collect(bench.recipe("base", "good", title="A study", fractions=[0.1, 0.5]), runs, 1), out)
     return out
 
 
@@ -88,7 +89,7 @@ def test_cost_adds_up_the_work_of_the_whole_search_each_run_once(bench, tmp_path
     runs.append(bench.run("a", "one", 1, None, point={"train.lr": 1e-5}, chosen=False, counts=counted))
     runs.append(bench.run("a", ("one", "two"), 1, 10, mode="together", counts=counted, device="GPU", processes=2))
     runs.append(bench.run("a", ("one", "two"), 1, None, mode="refine", only_start=True, counts=counted))
-    write_reports(bench.recipe("a"), runs, 0, tmp_path)
+    write_report(collect(bench.recipe("a"), runs, 0), tmp_path)
     cost = {(row["task"], row["trained"]): row for row in csv.DictReader((tmp_path / "tables" / "cost.csv").open())}
     assert set(cost) == {("one", "alone"), ("one", "all tasks together"), ("two", "all tasks together")}
     alone = cost["one", "alone"]

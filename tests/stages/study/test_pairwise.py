@@ -10,7 +10,7 @@ import pytest
 from osler.core.errors import RecipeError
 from osler.metrics.significance import PairedComparison
 from osler.stages.study.cells import CellKey
-from osler.stages.study.page import write_reports
+from osler.stages.study.page import write_report
 from osler.stages.study.pairwise import HELPS, HURTS, NOTHING, UNKNOWN, Effect, affinity_groups, effects, matrix
 from osler.stages.study.results import Compared, Results, collect
 from osler.stages.study.tables import accounting_table
@@ -56,7 +56,7 @@ def test_page_and_json(bench, results: Results, tmp_path: Path) -> None:
     out.mkdir()
     runs = [bench.run("a", column, 1, 10) for column in ("one", "two")]
     runs.append(bench.run("a", ("one", "two"), 1, {"one": 19, "two": 10}, mode="pair"))
-    write_reports(bench.recipe("a"), runs, 0, out)
+    write_report(collect(bench.recipe("a"), runs, 0), out)
     made = json.loads((out / "pairwise.json").read_text())
     assert made["models"]["a"]["tasks"] == ["one", "two"]
     assert made["models"]["a"]["groups"] == [["one", "two"]]

@@ -119,7 +119,7 @@ def test_a_study_resumes_from_another_folder_without_repeating_a_run(bench, work
     monkeypatch.chdir(work.parent)
     begun = recall(work / "study")
     assert begun is not None
-    made = run(begun.recipe, begun.out, retry_failed=True)
+    made = run(*begun, retry_failed=True)
     assert fakes.done() == ["m, one, seed 1", "broken, one, seed 1"]
     specs = [json.loads(path.read_text()) for path in work.glob("study.runs/*/spec.json")]
     assert {json.loads(spec["settings"])["mlm"]["corpus"] for spec in specs} == {str(work / "corpus")}

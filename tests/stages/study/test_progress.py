@@ -71,7 +71,8 @@ def test_a_study_is_remembered_with_whole_paths(begun, task, monkeypatch, tmp_pa
     for path in (Path("study"), Path("study.runs"), begun):
         found = recall(path)
         assert found is not None
-        assert (found.out, found.recipe.tasks, found.recipe.seeds) == (begun, (task,), (1, 2))
+        recipe, out = found
+        assert (out, recipe.tasks, recipe.seeds) == (begun, (task,), (1, 2))
     assert recall(tmp_path / "other") is None
 
 

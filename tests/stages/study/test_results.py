@@ -9,7 +9,7 @@ import pytest
 
 from osler.core.errors import ArtifactError, OslerError
 from osler.stages.study.cells import CellKey
-from osler.stages.study.page import write_report, write_reports
+from osler.stages.study.page import write_report
 from osler.stages.study.results import collect, read_results
 
 
@@ -149,7 +149,7 @@ def test_results_json_makes_every_table_again_without_the_predictions(bench, tmp
     first, again = tmp_path / "first", tmp_path / "again"
     for folder in (first, again):
         folder.mkdir()
-    write_reports(recipe, runs, 0, first)
+    write_report(collect(recipe, runs, 0), first)
     write_report(read_results(first / "results.json"), again)
     made = {p.relative_to(first).as_posix() for p in first.rglob("*") if p.is_file() and "logs" not in p.parts}
     assert {"results.json", "table.md", "table.csv", "table.tex", "report.html", "pairwise.json"} <= made

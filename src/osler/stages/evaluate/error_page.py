@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from osler.artifacts.evaluation import EvaluationMetrics
 from osler.metrics.calibration import calibration
 from osler.report.page import Page
 from osler.report.plots import curves
-from osler.report.tables import Cell, Column, Links
+from osler.report.tables import Column, Links, Row, Table
 from osler.stages.evaluate.error_tables import (
+    by_confidence,
     class_table,
     confusion_table,
     form_table,
     in_words,
     label_table,
     outcome_table,
-    surest,
 )
 from osler.stages.evaluate.errors import WRONG, Errors, Finding, MatchOutcome, Residual, confidences, outcomes
 from osler.tasks.card import Kind
@@ -48,35 +49,28 @@ _TYPE = "type"
 """Attribute with the type of a marked mention, whose label is the outcome."""
 
 
-@dataclass(frozen=True)
-class Heading:
-    """What was scored."""
-
-    split: str
-    protocol: str
-    metric: str
-    main: float
-
-
-def write_error_page(errors: Errors, heading: Heading, path: Path, *, documents: int) -> None:
+def write_error_page(errors: Errors, scores: EvaluationMetrics, path: Path, *, documents: int) -> None:
     """Write the page with at most `documents` documents: those with the most, most confident or largest errors."""
     page = Page(f"Errors: {errors.card.name}", errors.card.title)
     page.text(_WARNING)
     if errors.card.kind is Kind.REGRESSION:
-        _regression(page, errors, heading, documents)
+        _regression(page, errors, scores, documents)
     else:
-        _findings(page, errors, heading, documents)
+        _findings(page, errors, scores, documents)
     page.write(path)
 
 
-def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
+def _findings(page: Page, errors: Errors, scores: EvaluationMetrics, limit: int) -> None:
     kind, wrong = errors.card.kind, errors.wrong
     by_record: dict[int, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
         by_record[finding.record].append(finding)
     wrong_in = Counter(finding.record for finding in wrong)
     if kind is Kind.CLASSIFICATION:
-        chosen, order = [finding.record for finding in sorted(wrong, key=surest)], "with the most confident errors"
+        chosen, order = (
+            [finding.record for finding in sorted(wrong, key=by_confidence)],
+            "with the most confident errors",
+        )
     else:
         chosen, order = sorted(wrong_in, key=lambda number: (-wrong_in[number], number)), "with the most errors"
     views = [_marked(errors, number, by_record[number], place) for place, number in enumerate(chosen[:limit], 1)]
@@ -87,20 +81,20 @@ def _findings(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
         if finding.outcome is not MatchOutcome.CORRECT
     }
     counts = outcomes(errors.findings)
-    metric = heading.metric.replace("_", " ")
+    metric = scores.metric.replace("_", " ")
     by_kind = ", ".join(f"{counts[outcome]:,} {in_words(kind, outcome)}" for outcome in WRONG if counts[outcome])
     page.numbers(
         [
-            (metric, f"{heading.main * 100:.2f}", heading.protocol),
+            (metric, f"{scores.main * 100:.2f}", scores.protocol),
             ("correct", f"{counts[MatchOutcome.CORRECT]:,}"),
             ("errors", f"{len(wrong):,}", by_kind),
-            ("records with an error", f"{len(wrong_in):,}", f"of {len(errors.gold):,} in {heading.split}"),
+            ("records with an error", f"{len(wrong_in):,}", f"of {len(errors.gold):,} in {scores.split}"),
         ]
     )
     page.heading("Counts").table(outcome_table(errors, "gold")).table(outcome_table(errors, "predicted"))
     if kind is Kind.TAGGING:
         page.text(_MATCHING)
-        if heading.metric not in {"f1", "macro_f1", "precision", "recall"}:
+        if scores.metric not in {"f1", "macro_f1", "precision", "recall"}:
             page.text(f"The score above, {metric}, does not count mentions; this page does.")
     confusion = confusion_table(errors)
     if confusion is not None:
@@ -129,9 +123,10 @@ def _lengths(errors: Errors) -> str:
         if finding.outcome is MatchOutcome.BOUNDARY and finding.gold and finding.predicted:
             gold, guess = finding.gold.extents[0], finding.predicted.extents[0]
             (a, b), (c, d) = (gold[0][0], gold[-1][1]), (guess[0][0], guess[-1][1])
-            short += a <= c and d <= b
-            long += (c <= a and b <= d) and not (a <= c and d <= b)
-            other += not (a <= c and d <= b) and not (c <= a and b <= d)
+            inside, around = a <= c and d <= b, c <= a and b <= d
+            short += inside
+            long += around and not inside
+            other += not (inside or around)
     return f" The prediction is too short {short:,} times, too long {long:,} times, and shifted {other:,} times."
 
 
@@ -140,22 +135,22 @@ def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], shown:
     several = len(errors.card.labels) > 1
     for view in views:
         if isinstance(view.record, Document):
-            page.note(view.record, view.caption, beside=(_TYPE,) if several else ())
+            page.note(view.record, view.caption, shown=(_TYPE,) if several else ())
         else:
             page.pair(view.record, view.caption)
 
 
-def _regression(page: Page, errors: Errors, heading: Heading, limit: int) -> None:
+def _regression(page: Page, errors: Errors, scores: EvaluationMetrics, limit: int) -> None:
     residuals = errors.residuals
     number = max(len(residuals), 1)
     off = sum(abs(residual.difference) for residual in residuals) / number
     bias = sum(residual.difference for residual in residuals) / number
     page.numbers(
         [
-            (heading.metric, f"{heading.main * 100:.2f}", heading.protocol),
+            (scores.metric, f"{scores.main * 100:.2f}", scores.protocol),
             ("mean absolute difference", f"{off:.3f}"),
             ("mean difference", f"{bias:+.3f}".replace("-", "−"), "predicted minus gold"),
-            ("records", f"{len(residuals):,}", heading.split),
+            ("records", f"{len(residuals):,}", scores.split),
         ]
     )
     fifths = [Column(name, digits=2) for name in ("gold from", "to")]
@@ -163,14 +158,14 @@ def _regression(page: Page, errors: Errors, heading: Heading, limit: int) -> Non
     page.heading("By gold value").text(
         "Records in five equal parts by gold value. A weak model predicts low values too high and high values too low."
     )
-    page.table([*fifths, "records", *means], _fifths(residuals))
+    page.table(Table([*fifths, "records", *means], _fifths(residuals)))
     worst = sorted(residuals, key=lambda residual: (-abs(residual.difference), residual.record))[:limit]
     values = [Column(name, digits=3) for name in ("gold", "predicted", "difference")]
     rows = [
         (errors.gold[r.record].id, r.gold, r.predicted, r.difference, Links(((str(place), f"n{place}"),)))
         for place, r in enumerate(worst[:_MAX_RESIDUALS], 1)
     ]
-    page.heading("Largest differences").table(["record", *values, "document"], rows)
+    page.heading("Largest differences").table(Table(["record", *values, "document"], rows))
     views = []
     for place, r in enumerate(worst, 1):
         tags = (f"gold {r.gold:.3g}", f"predicted {r.predicted:.3g}", f"difference {r.difference:+.3g}")
@@ -180,10 +175,10 @@ def _regression(page: Page, errors: Errors, heading: Heading, limit: int) -> Non
     _documents(page, errors, views, shown)
 
 
-def _fifths(residuals: Sequence[Residual]) -> list[list[Cell]]:
+def _fifths(residuals: Sequence[Residual]) -> list[Row]:
     ordered = sorted(residuals, key=lambda residual: (residual.gold, residual.record))
     borders = [len(ordered) * part // 5 for part in range(6)]
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     for start, end in pairwise(borders):
         part = ordered[start:end]
         if part:
@@ -215,7 +210,7 @@ def _confidence(page: Page, errors: Errors) -> None:
     )
     rows = [(f"{p.low:.1f} to {p.high:.1f}", p.count, p.confidence, p.accuracy, p.gap) for p in found.bins]
     shares = [Column(name, digits=1, scale=100) for name in ("mean confidence", "accuracy", "difference")]
-    page.table(["confidence", "predictions", *shares], rows)
+    page.table(Table(["confidence", "predictions", *shares], rows))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from osler.core.files import write_atomic, write_json
 from osler.metrics.calibration import calibration
 from osler.metrics.spans import Extent
-from osler.report.tables import Cell, Column, Links, Table
+from osler.report.tables import Cell, Column, Links, Row, Table
 from osler.stages.evaluate.errors import (
     Errors,
     Finding,
@@ -48,7 +48,7 @@ def outcome_table(errors: Errors, side: Side) -> Table:
     counts = label_outcomes(errors.findings, side)
     kinds = [o for o in MatchOutcome if o is MatchOutcome.CORRECT or o in {outcome for _, outcome in counts}]
     labels = labels_in(errors.findings, errors.card.labels)
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     lines = [(label, [label]) for label in labels]
     for name, members in [*lines, ("all", labels)] if len(labels) > 1 else lines:
         numbers = [sum(counts[label, outcome] for label in members) for outcome in kinds]
@@ -73,7 +73,7 @@ def confusion_table(errors: Errors) -> Table | None:
     missed = any(guess is None for _, guess in counts)
     invented = any(gold is None for gold, _ in counts)
     columns: list[str | None] = [*labels, *([None] if missed else [])]
-    rows: list[list[Cell]] = [
+    rows: list[Row] = [
         [gold if gold is not None else "none (invented)", *(counts[gold, guess] for guess in columns)]
         for gold in [*labels, *([None] if invented else [])]
     ]
@@ -107,9 +107,9 @@ def form_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table
         gold_only = (Finding(f.record, MatchOutcome.CORRECT, f.gold) for f in errors.findings if f.gold)
         elsewhere = Counter(_forms(errors, finding) for finding in gold_only)
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    rows: list[list[Cell]] = []
+    rows: list[Row] = []
     for key, found in ranked[:_MAX_GROUPS]:
-        row: list[Cell] = [*(key if len(errors.card.labels) > 1 else key[:texts]), len(found)]
+        row: Row = [*(key if len(errors.card.labels) > 1 else key[:texts]), len(found)]
         if elsewhere is not None:
             row.append(elsewhere[key])
         shown_first = sorted(
@@ -138,7 +138,9 @@ def label_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Tabl
         if finding.outcome is outcome:
             groups[finding.answer.label].append(finding)
     ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    rows = [(label, len(found), _links(sorted(found, key=surest), anchors)) for label, found in ranked[:_MAX_GROUPS]]
+    rows = [
+        (label, len(found), _links(sorted(found, key=by_confidence), anchors)) for label, found in ranked[:_MAX_GROUPS]
+    ]
     caption = _largest(len(ranked), "labels", sum(map(len, groups.values())))
     return Table(["label", "times", "documents"], rows, caption)
 
@@ -146,7 +148,7 @@ def label_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Tabl
 def class_table(errors: Errors, anchors: Anchors) -> Table:
     """Records with a wrong class, grouped by gold and predicted class, most confident first."""
     groups: dict[tuple[str | None, str | None], list[Finding]] = defaultdict(list)
-    for finding in sorted(errors.wrong, key=surest):
+    for finding in sorted(errors.wrong, key=by_confidence):
         if finding in anchors:
             gold, guess = finding.labels
             groups[gold, guess].append(finding)
@@ -167,7 +169,7 @@ def _links(findings: Sequence[Finding], anchors: Anchors) -> Links:
     return Links(tuple(shown[:_MAX_LINKS]), more)
 
 
-def surest(finding: Finding) -> tuple[float, tuple[object, ...]]:
+def by_confidence(finding: Finding) -> tuple[float, tuple[object, ...]]:
     """Sort key: most confident first, then findings without a score."""
     return (-finding.score if finding.score is not None else 1.0), finding.place
 

@@ -102,7 +102,6 @@ class Errors:
 
     card: TaskCard
     gold: tuple[Record, ...]
-    predicted: tuple[Record, ...]
     findings: tuple[Finding, ...] = ()
     residuals: tuple[Residual, ...] = ()
 
@@ -119,14 +118,14 @@ def find_errors(card: TaskCard, protocol: Protocol, gold: Sequence[Record], pred
     wanted, found = tuple(want for want, _ in pairs), tuple(have for _, have in pairs)
     if card.kind is Kind.REGRESSION:
         residuals = (Residual(n, want.value or 0.0, have.value or 0.0) for n, (want, have) in enumerate(pairs))
-        return Errors(card, wanted, found, residuals=tuple(residuals))
+        return Errors(card, wanted, residuals=tuple(residuals))
     finder = {
         Kind.TAGGING: _mentions,
         Kind.RELATION: _relations,
         Kind.CLASSIFICATION: _classes,
         Kind.MULTILABEL: _labels,
     }[card.kind]
-    return Errors(card, wanted, found, tuple(finder(card, wanted, found)))
+    return Errors(card, wanted, tuple(finder(card, wanted, found)))
 
 
 def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from osler.core.artifact import MANIFEST, Artifact, Workspace, identity_of, prod
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.extras import require
 from osler.stages.evaluate.config import EvaluateRecipe
-from osler.stages.evaluate.errors import WRONG, find_errors, outcomes
+from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
-from osler.tasks.scoring import Scored, score
-from osler.text.document import Record
+from osler.tasks.scoring import score
 
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair"})
 """Protocol fields that may differ between training and scoring."""
@@ -79,7 +77,8 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
         Evaluation.write(work.path, metrics, predicted, pairs=task.card.record == "pair")
         work.counts.update(records=len(gold), **{name: round(value, 6) for name, value in scored.metrics.items()})
         if recipe.errors:
-            _write_errors(recipe, task.card, protocol, protocol_id, gold, predicted, scored, work)
+            errors = find_errors(task.card, protocol, gold, predicted)
+            _write_errors(errors, metrics, work, documents=recipe.error_documents)
 
     return produce(out, kind="evaluation", recipe=recipe, parents=parents, build=build, force=force or add_errors)
 
@@ -133,25 +132,15 @@ def _existing(out: Path, recipe: EvaluateRecipe, parents: dict[str, str | Artifa
     return there if manifest.identity == identity_of("evaluation", there, parents) else None
 
 
-def _write_errors(
-    recipe: EvaluateRecipe,
-    card: TaskCard,
-    protocol: Protocol,
-    protocol_id: str,
-    gold: Sequence[Record],
-    predicted: Sequence[Record],
-    scored: Scored,
-    work: Workspace,
-) -> None:
-    from osler.stages.evaluate.error_page import Heading, write_error_page
+def _write_errors(errors: Errors, metrics: EvaluationMetrics, work: Workspace, *, documents: int) -> None:
+    from osler.stages.evaluate.error_page import write_error_page
     from osler.stages.evaluate.error_tables import in_words, write_errors_csv, write_errors_json
 
-    errors = find_errors(card, protocol, gold, predicted)
-    facts = {"task": card.name, "kind": card.kind.value, "split": recipe.split, "protocol": protocol_id}
+    kind = errors.card.kind
+    facts = {"task": metrics.task, "kind": kind.value, "split": metrics.split, "protocol": metrics.protocol}
     write_errors_csv(errors, work.path / "errors.csv")
     write_errors_json(errors, work.path / "errors.json", facts)
-    heading = Heading(recipe.split, protocol_id, protocol.metric, scored.main)
-    write_error_page(errors, heading, work.path / "errors.html", documents=recipe.error_documents)
-    if card.kind is not Kind.REGRESSION:
+    write_error_page(errors, metrics, work.path / "errors.html", documents=documents)
+    if kind is not Kind.REGRESSION:
         counts = outcomes(errors.findings)
-        work.counts.update({in_words(card.kind, outcome): counts[outcome] for outcome in WRONG if counts[outcome]})
+        work.counts.update({in_words(kind, outcome): counts[outcome] for outcome in WRONG if counts[outcome]})

@@ -52,7 +52,7 @@ class RunScore:
     """The grid point."""
     fold: int | None
     chosen: bool
-    """Whether dev chose it."""
+    """Whether it was chosen on dev."""
     dev: float | None
     score: float | None
     """The main score on the study's split; None if the run was not scored."""

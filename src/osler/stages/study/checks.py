@@ -19,7 +19,7 @@ RUNTIME = frozenset(
     for name, field in TrainConfig.model_fields.items()
     if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("runtime")
 )
-"""Training settings that change no result."""
+"""Training settings that do not affect results."""
 
 
 def check_names(recipe: StudyRecipe, columns: Columns) -> None:
@@ -59,13 +59,13 @@ def check_modes(recipe: StudyRecipe, columns: Columns) -> None:
 
 
 def check_grid(recipe: StudyRecipe, columns: Columns) -> None:
-    """A grid must vary settings that change a result, and dev must be left to choose by."""
+    """A grid must vary settings that affect results, and needs a dev score to choose by."""
     for name in recipe.grid:
         section, _, last = name.rpartition(".")
         if name == "train.seed":
             raise RecipeError("grid: 'train.seed' is not a setting to choose", fix="List seeds under `seeds`")
         if section == "train" and last in RUNTIME:
-            raise RecipeError(f"grid: {name!r} changes no result", fix="Remove it")
+            raise RecipeError(f"grid: {name!r} does not affect results", fix="Remove it from the grid")
     if not recipe.grid and recipe.choose == "settings":
         return
     for name, tasks in columns.items():

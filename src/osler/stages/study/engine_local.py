@@ -32,7 +32,7 @@ PRELOADED = ("osler.stages.finetune.run", "osler.stages.evaluate.run", "transfor
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    place: int
+    slot: int
     job: RunJob | None = None
 
 
@@ -53,11 +53,11 @@ class LocalEngine:
         busy = [worker for worker in self._workers if worker.job is not None]
         if len(busy) >= self._room.workers:
             return False
-        place = self._place(job, busy)
-        if place is None:
+        slot = self._find_slot(job, busy)
+        if slot is None:
             return False
-        free = next((worker for worker in self._workers if worker.job is None and worker.place == place), None)
-        worker = free or self._hire(place)
+        free = next((worker for worker in self._workers if worker.job is None and worker.slot == slot), None)
+        worker = free or self._start_worker(slot)
         worker.job = replace(job, threads=self._room.threads)
         worker.pipe.send(worker.job)
         return True
@@ -104,21 +104,21 @@ class LocalEngine:
         worker.job = None
         return job, status
 
-    def _place(self, job: RunJob, busy: Sequence[_Worker]) -> int | None:
+    def _find_slot(self, job: RunJob, busy: Sequence[_Worker]) -> int | None:
         """The slot with the fewest runs where the job fits."""
-        used = [0] * len(self._room.places)
-        held = [0] * len(self._room.places)
+        used = [0] * len(self._room.slots)
+        held = [0] * len(self._room.slots)
         for worker in busy:
             assert worker.job is not None
-            used[worker.place] += max(1, worker.job.memory)
-            held[worker.place] += 1
+            used[worker.slot] += max(1, worker.job.memory)
+            held[worker.slot] += 1
         order = sorted(range(len(used)), key=lambda number: (held[number], used[number], number))
         for number in order:
-            if not self._room.gated or fits(self._room.places[number], used[number], job.memory):
+            if not self._room.gated or fits(self._room.slots[number], used[number], job.memory):
                 return number
         return None
 
-    def _hire(self, place: int) -> _Worker:
+    def _start_worker(self, slot: int) -> _Worker:
         # Idle workers make way for a worker in another slot.
         for idle in [worker for worker in self._workers if worker.job is None]:
             if len(self._workers) >= self._room.workers:
@@ -127,17 +127,17 @@ class LocalEngine:
                 self._workers.remove(idle)
         ours, theirs = self._context.Pipe()
         steps = (runner.train, runner.score)
-        arguments = (theirs, steps, self._room.places[place], self._room.threads, dict(os.environ))
+        arguments = (theirs, steps, self._room.slots[slot], self._room.threads, dict(os.environ))
         process = self._context.Process(target=_work, args=arguments, daemon=False)  # type: ignore[attr-defined]
         process.start()
         theirs.close()
-        worker = _Worker(process, ours, place)
+        worker = _Worker(process, ours, slot)
         self._workers.append(worker)
         return worker
 
 
 def _work(
-    pipe: Connection, steps: tuple[Step, Step], place: RunSlot, threads: int, environment: Mapping[str, str]
+    pipe: Connection, steps: tuple[Step, Step], slot: RunSlot, threads: int, environment: Mapping[str, str]
 ) -> None:
     """A worker: do jobs and send their status until the pipe is closed."""
     os.environ.clear()
@@ -148,8 +148,8 @@ def _work(
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if place.visible is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = place.visible
+    if slot.visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = slot.visible
     console().quiet = True
     try:
         while True:

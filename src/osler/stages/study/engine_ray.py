@@ -43,14 +43,16 @@ class RayEngine:
         self._cpus = max((int(node.get("CPU", 0)) for node in nodes), default=1) or 1
         self._gpus = sum(node.get("GPU", 0) for node in nodes)
         self._all_cpus = sum(int(node.get("CPU", 0)) for node in nodes) or 1
-        self._gpu_memory = self._ask_gpu_memory() if self._gpus else 0
+        # The memory of a GPU, asked of a node that has one.
+        ask = self._ray.remote(num_gpus=0.01, num_cpus=0)(_gpu_memory)
+        self._gpu_memory = int(self._ray.get(ask.remote())) if self._gpus else 0
 
     @property
     def at_once(self) -> int:
         return self._limit or max(1, self._all_cpus // min(_THREADS, self._cpus))
 
     def take(self, job: RunJob) -> bool:
-        """Hand a job to Ray, which begins it when a node has room. Few jobs wait there, so that their order is kept."""
+        """Hand a job to Ray, which begins it when a node has room. Few jobs wait there, to keep their order."""
         if len(self._jobs) >= self.at_once:
             return False
         settings = job.spec.runtime
@@ -88,11 +90,6 @@ class RayEngine:
         if not memory or not self._gpu_memory:
             return 1.0
         return min(1.0, math.ceil(100 * memory / (GPU_SHARE * self._gpu_memory)) / 100)
-
-    def _ask_gpu_memory(self) -> int:
-        """The memory of a GPU, asked of a node that has one."""
-        ask = self._ray.remote(num_gpus=0.01, num_cpus=0)(_gpu_memory)
-        return int(self._ray.get(ask.remote()))
 
 
 def _join(ray: Any) -> None:

@@ -24,19 +24,15 @@ class Engine(Protocol):
     @property
     def at_once(self) -> int:
         """About how many jobs run at the same time."""
-        ...
 
     def take(self, job: RunJob) -> bool:
         """Begin a job, or return False if there is no room for it now."""
-        ...
 
     def wait(self) -> Sequence[tuple[RunJob, RunStatus]]:
         """Wait a short while; return the jobs that ended."""
-        ...
 
     def close(self) -> None:
         """Stop unfinished jobs, which a later study resumes, and release everything."""
-        ...
 
 
 class InlineEngine:
@@ -62,7 +58,7 @@ class InlineEngine:
 
 @dataclass(frozen=True)
 class RunSlot:
-    """A place for runs: the CPU, a GPU, or as many GPUs as a run has processes."""
+    """Where runs are done: the CPU, a GPU, or as many GPUs as a run has processes."""
 
     visible: str | None
     """For CUDA_VISIBLE_DEVICES; None leaves it unchanged."""
@@ -74,11 +70,11 @@ class RunSlot:
 class Room:
     """The slots, the number of runs at the same time, and the CPU threads of each run."""
 
-    places: tuple[RunSlot, ...]
+    slots: tuple[RunSlot, ...]
     workers: int
     threads: int
     gated: bool
-    """Whether a run waits until its slot has memory for it; not if the user set the number of workers."""
+    """Whether a run waits until its slot has memory for it; False if the user set the number of workers."""
 
 
 def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False, smallest: int = 0) -> Room:
@@ -90,20 +86,20 @@ def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False,
     gpus = [] if cpu_only else visible_gpus()
     available = cores()
     if gpus:
-        places = _together(gpus, processes)
-        fitting = sum(max(1, int(place.memory * GPU_SHARE) // smallest) if smallest else 1 for place in places)
+        slots = _together(gpus, processes)
+        fitting = sum(max(1, int(slot.memory * GPU_SHARE) // smallest) if smallest else 1 for slot in slots)
         most = max(1, min(fitting, available, runs))
         chosen = workers or -(-runs // -(-runs // most))
     else:
-        places = (RunSlot(None, _free_memory()),)
+        slots = (RunSlot(None, _free_memory()),)
         chosen = workers or max(1, available // (2 * processes))
     chosen = max(1, min(chosen, runs))
-    return Room(places, chosen, max(1, available // (chosen * processes)), gated=workers == 0)
+    return Room(slots, chosen, max(1, available // (chosen * processes)), gated=workers == 0)
 
 
-def fits(place: RunSlot, used: int, wanted: int) -> bool:
+def fits(slot: RunSlot, used: int, wanted: int) -> bool:
     """Whether a run has room next to those in its slot; the first always has."""
-    return used == 0 or used + wanted <= place.memory * GPU_SHARE
+    return used == 0 or used + wanted <= slot.memory * GPU_SHARE
 
 
 def visible_gpus() -> list[RunSlot]:
@@ -130,7 +126,7 @@ def listed_gpus(listing: str, allowed: str | None) -> list[RunSlot]:
         index, uuid, free = (part.strip() for part in line.split(","))
         found[index] = found[uuid] = RunSlot(index, int(free) << 20 if free.isdigit() else 0)
     if allowed is None:
-        return [place for name, place in found.items() if name == place.visible]
+        return [slot for name, slot in found.items() if name == slot.visible]
     return [found[name.strip()] for name in allowed.split(",") if name.strip() in found]
 
 

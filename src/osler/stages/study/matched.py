@@ -1,4 +1,4 @@
-"""Single-task baselines of matched length: a task trained alone for as many steps as a joint run gave it.
+"""Single-task baselines of matched length: a task trained alone for as many steps as a joint run spent on it.
 
 A recipe asks for them with `twins = "updates"`; in files their mode is "twin".
 """
@@ -20,13 +20,13 @@ class MatchedLength:
 
 
 def matched_length(joint: RunTraining, task: str) -> MatchedLength:
-    """The steps that a joint run gave a task, with as many evaluations over their course as in the joint run."""
+    """The steps that a joint run spent on a task, with as many evaluations as in the joint run."""
     steps = joint.steps_on(task)
     return MatchedLength(steps, max(1, joint.eval_every * steps // max(1, joint.steps)))
 
 
 def same_length(joint: RunTraining, alone: RunTraining, task: str) -> bool:
-    """Whether a finished run of the task alone already has this length, so that the baseline would only repeat it."""
+    """Whether a finished run of the task alone already has this length: the baseline would only repeat it."""
     wanted = matched_length(joint, task)
     if not wanted.steps == alone.steps_on(task) == alone.steps == alone.planned_steps:
         return False
@@ -36,7 +36,7 @@ def same_length(joint: RunTraining, alone: RunTraining, task: str) -> bool:
 
 
 def run_folder(store: Path, key: str, spec: RunSpec) -> Path:
-    """The folder of a run. A baseline that would only repeat the plain run of its task has the folder of that run."""
+    """The folder of a run. A baseline that would only repeat the plain run of its task shares its folder."""
     own = store / key
     if spec.equal_to is None or spec.alone is None or is_trained(own):
         return own

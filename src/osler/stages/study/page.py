@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from osler.artifacts.run import Run
 from osler.core.artifact import LOGS
 from osler.core.files import write_atomic, write_json
 from osler.report.diagrams import critical_difference
@@ -15,14 +14,13 @@ from osler.report.plots import Bar, CurvePoint, bars_with_intervals, curves, lea
 from osler.report.tables import Table, csv_table, latex_table, markdown_table
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts import carrino2022, lewis2020, mulyar2020, peng2020, plain, wada2020
-from osler.stages.study.layouts.common import NamedTable, lines, missing_text
+from osler.stages.study.layouts.common import lines, missing_text
 from osler.stages.study.pairwise import pairwise_dict, pairwise_page
-from osler.stages.study.recipe import StudyRecipe
-from osler.stages.study.results import Results, collect, read_results
+from osler.stages.study.results import Results, read_results
 from osler.stages.study.tables import curved_columns, extra_tables, fractions, timing_table
 
 RESULTS = "results.json"
-LAYOUTS: dict[str, Callable[[Results], list[NamedTable]]] = {
+LAYOUTS: dict[str, Callable[[Results], dict[str, Table]]] = {
     "plain": plain.tables,
     "carrino2022": carrino2022.tables,
     "lewis2020": lewis2020.tables,
@@ -32,26 +30,19 @@ LAYOUTS: dict[str, Callable[[Results], list[NamedTable]]] = {
 }
 
 
-def write_reports(recipe: StudyRecipe, runs: Sequence[Run], missing: int, folder: Path) -> Results:
-    """Compute the results of finished runs and write all files made from them."""
-    results = collect(recipe, runs, missing)
-    write_report(results, folder)
-    return results
-
-
 def write_report(results: Results, folder: Path) -> None:
     """Write results.json, the tables and the pages."""
     write_json(folder / RESULTS, results.to_dict())
-    main, *others = LAYOUTS[results.layout](results)
-    extra = extra_tables(results)
-    _write_table(main, folder)
-    for named in [*others, *extra]:
-        _write_table(named, folder / "tables")
+    main, extra = LAYOUTS[results.layout](results), extra_tables(results)
+    for name, table in [*main.items(), *extra.items()]:
+        parent = folder if name == "table" else folder / "tables"
+        write_atomic(parent / f"{name}.md", markdown_table(table))
+        write_atomic(parent / f"{name}.csv", csv_table(table))
+        write_atomic(parent / f"{name}.tex", latex_table(table))
     if results.has("pair"):
         write_json(folder / "pairwise.json", pairwise_dict(results))
         pairwise_page(results).write(folder / "pairwise.html")
-    tables = {named.name: named.table for named in extra}
-    _study_page(results, [main, *others], tables).write(folder / "report.html")
+    _study_page(results, main, extra).write(folder / "report.html")
     if results.timings:
         # Times are never the same twice, so they go to logs/, which is not part of an artifact's hash.
         table = timing_table(results.timings)
@@ -64,16 +55,10 @@ def write_report(results: Results, folder: Path) -> None:
 def score_tables(folder: Path) -> list[Table]:
     """The main tables of a finished study."""
     results = read_results(folder / RESULTS)
-    return [named.table for named in LAYOUTS[results.layout](results)]
+    return list(LAYOUTS[results.layout](results).values())
 
 
-def _write_table(named: NamedTable, folder: Path) -> None:
-    write_atomic(folder / f"{named.name}.md", markdown_table(named.table))
-    write_atomic(folder / f"{named.name}.csv", csv_table(named.table))
-    write_atomic(folder / f"{named.name}.tex", latex_table(named.table))
-
-
-def _study_page(results: Results, main: Sequence[NamedTable], extra: dict[str, Table]) -> Page:
+def _study_page(results: Results, main: Mapping[str, Table], extra: Mapping[str, Table]) -> Page:
     page = Page(results.title, "Models compared under named protocols")
     page.numbers(
         [
@@ -85,8 +70,8 @@ def _study_page(results: Results, main: Sequence[NamedTable], extra: dict[str, T
     if results.missing:
         page.text(f"**Not complete**: {missing_text(results)}")
     page.heading("Scores")
-    for named in main:
-        page.table(named.table)
+    for table in main.values():
+        page.table(table)
     page.heading("Intervals")
     for column in results.columns:
         _add_intervals(page, results, column)

@@ -10,9 +10,9 @@ from typing import Any
 from osler.report.diagrams import Edge, EdgeKind, directed_graph
 from osler.report.page import Page
 from osler.report.plots import heatmap
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import CellKey
-from osler.stages.study.layouts.common import Row, equal_text, protocols_text, score_column, seeds_text
+from osler.stages.study.layouts.common import equal_text, protocols_text, score_column, seeds_text
 from osler.stages.study.results import Compared, Results
 
 RULE = (
@@ -37,7 +37,7 @@ class Effect:
     helped: str
     difference: float
     compared: Compared | None
-    """None if the metric cannot be decomposed by document, so that there is no interval."""
+    """None if the metric cannot be decomposed by document, which leaves no interval."""
     steps: int
     """Steps on the helped task in the pair."""
     single_steps: int

@@ -36,7 +36,7 @@ _RECIPE_MODE: dict[Mode, Literal["single", "together", "pairs"]] = {
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, its key, and its expected length in no particular unit."""
+    """A run, its key, and its expected cost in an arbitrary unit."""
 
     spec: RunSpec
     key: str
@@ -59,7 +59,7 @@ class StudyPlan:
 
 
 def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
-    """Plan all runs of a study and check every setting, so that mistakes show before the first run."""
+    """Plan all runs of a study and check every setting before the first run."""
     columns = _columns(recipe)
     check_names(recipe, columns)
     check_grid(recipe, columns)

@@ -34,14 +34,6 @@ _SCORING = 0.05
 """Guess of the cost of scoring a trained run, as a share of its training."""
 
 
-@dataclass(frozen=True)
-class BegunStudy:
-    """A study that was begun."""
-
-    out: Path
-    recipe: StudyRecipe
-
-
 def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
     """Write the recipe, with absolute paths, and the list of runs next to --out."""
     models = {row: model.changed(model=absolute_model(model.model)) for row, model in recipe.models.items()}
@@ -58,13 +50,13 @@ def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
     write_json(folder / RUNS, {"store": str(plan.store), "runs": runs})
 
 
-def recall(path: Path) -> BegunStudy | None:
-    """The study with this --out or this folder of runs; None if no study was begun there."""
+def recall(path: Path) -> tuple[StudyRecipe, Path] | None:
+    """Recipe and --out of the study with this --out or this folder of runs; None if no study was begun there."""
     path = Path(os.path.abspath(path))
     for folder in (runs_folder(path), path):
         if (folder / RECIPE).is_file() and folder.name.endswith(".runs"):
             out = folder.with_name(folder.name.removesuffix(".runs"))
-            return BegunStudy(out, load_recipe(StudyRecipe, folder / RECIPE))
+            return load_recipe(StudyRecipe, folder / RECIPE), out
     return None
 
 
@@ -211,7 +203,7 @@ class StudyView:
         if self._live is not None:
             self._live.update(self._page(lines))
         elif status is not None:
-            # With a grid a run is first trained, and scored later if dev chooses it.
+            # With a grid, a run is trained first, and scored later if it is chosen.
             verb = "done" if job.score else "trained"
             done = f"failed: {status.reason}" if status.failed else f"{verb} in {duration(status.seconds)}"
             console().print(f"  {job.spec.label}: {done}. {summary(lines, self._at_once)}", markup=False)

@@ -51,14 +51,14 @@ class StudyRecipe(Recipe):
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     """Settings to try, by dotted name: `"train.lr" = [1e-5, 3e-5]`, quoted or not. All combinations are run."""
     choose: Literal["settings", "run"] = "settings"
-    """What dev chooses: one grid point for all seeds by its mean dev score, or the single best run (carrino2022)."""
+    """What to choose on dev: one grid point for all seeds by its mean dev score, or the single best run (carrino2022)."""
     score: Literal["chosen", "all"] = "chosen"
-    """Which runs are scored on the test split: those that dev chose, or all (tables over all configurations)."""
+    """Runs to score on the test split: those chosen on dev, or all (tables over all configurations)."""
     modes: tuple[Literal["single", "together", "pairs"], ...] = ("single",)
     """Each task alone; all tasks in one run (mulyar2020); every pair of tasks in one run (peng2020, pairwise)."""
     twins: Literal["epochs", "updates"] = "epochs"
     """The single-task baseline of a joint run. "epochs": the task alone with its own settings. "updates": a further run of
-    the task alone, for as many steps as the joint run gave it."""
+    the task alone, for as many steps as the joint run spent on it."""
     within: tuple[str, ...] = ()
     """Groups of tasks to train together or in pairs, each group by itself. By default all columns are one group."""
     fractions: tuple[float, ...] = ()
@@ -66,7 +66,7 @@ class StudyRecipe(Recipe):
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Groups of columns that get their own mean."""
     without: tuple[str, ...] = ()
-    """Models and tasks (by folder name) to leave out, with everything the recipe says about them."""
+    """Models and tasks (by folder name) to leave out, with all settings that name them."""
     protocols: dict[str, str] = Field(default_factory=dict)
     """By column: the protocol, if it is not the task's default."""
     baseline: str | None = None
@@ -89,7 +89,7 @@ class StudyRecipe(Recipe):
     """Processes per run; more than one are started with torchrun."""
 
     def identity(self) -> dict[str, Any]:
-        """Without the paths in settings: the digests of what they point to are parents of the study."""
+        """Identity without the paths in settings: the files they point to are parents of the study, by digest."""
         return without_paths(super().identity())
 
     def in_pairs(self) -> Self:
@@ -131,7 +131,7 @@ class StudyRecipe(Recipe):
 
 
 def _leave_out(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply `without`: drop the models, tasks and folds it names and everything the recipe says about them."""
+    """Apply `without`: drop the models, tasks and folds it names, and all settings that name them."""
     result = dict(values)
     gone = result.pop("without", ())
     if not gone or not isinstance(gone, Collection) or isinstance(gone, str):
@@ -175,7 +175,7 @@ def _model_without(model: Mapping[str, Any], gone: Collection[str]) -> dict[str,
 
 
 def without_tasks(settings: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """Fine-tuning settings without what `mixing` says about some tasks: a study's recipe names all, a run may train few."""
+    """Drop tasks from the `mixing` settings: a study names all of its tasks, a run trains only some."""
     if not isinstance(settings.get("mixing"), Mapping):
         return dict(settings)
     mixing = dict(settings["mixing"])

@@ -55,7 +55,7 @@ class Timing:
     fraction: float
     runs: int
     seconds: float
-    """Of all runs, including those that dev did not choose."""
+    """Of all runs, chosen or not."""
     chosen_runs: int
     chosen_seconds: float
     gpu_seconds: float
@@ -102,7 +102,7 @@ class Results:
     missing: int = 0
     """Number of runs that are not done."""
     work: Work = field(default_factory=Work)
-    """Of all runs, including refinements and runs that dev did not choose."""
+    """Of all runs, chosen or not, including refinements."""
     timings: Sequence[Timing] = ()
     """Not part of results.json: times differ from run to run."""
 

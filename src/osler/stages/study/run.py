@@ -11,15 +11,16 @@ from osler.core.files import remove_tree, write_json
 from osler.stages.study import runner
 from osler.stages.study.engines import Engine, InlineEngine, room
 from osler.stages.study.grid import points
-from osler.stages.study.page import write_reports
+from osler.stages.study.page import write_report
 from osler.stages.study.plan import StudyPlan, expand, runs_folder
 from osler.stages.study.progress import StudyView, remember
 from osler.stages.study.recipe import StudyRecipe
+from osler.stages.study.results import collect
 from osler.stages.study.schedule import Schedule, do_runs
 
 
 def plan(recipe: StudyRecipe, out: Path) -> list[str]:
-    """What `run` will do, one line per part."""
+    """Describe what `run` will do."""
     grid = len(points(recipe.grid))
     sizes = {"model": len(recipe.models), "task": len(recipe.tasks) + len(recipe.folds), "seed": len(recipe.seeds)}
     sizes |= {"grid point": grid} if grid > 1 else {}
@@ -28,11 +29,11 @@ def plan(recipe: StudyRecipe, out: Path) -> list[str]:
     parts += [", ".join(recipe.modes)] if recipe.modes != ("single",) else []
     where = "on a Ray cluster" if recipe.engine == "ray" else "on this machine"
     how = f"{recipe.workers} at a time" if recipe.workers else "as many at a time as fit"
-    chosen = "all runs" if recipe.score == "all" else "each run" if grid == 1 else "the runs that dev chose"
+    chosen = "all runs" if recipe.score == "all" else "each run" if grid == 1 else "the runs chosen on dev"
     matched = recipe.twins == "updates" and set(recipe.modes) & {"together", "pairs"}
     return [
         f"{' x '.join(parts)}, {how} {where}",
-        *(["train each task of a joint run alone too, for as many steps as that run gave it"] if matched else []),
+        *(["train each task of a joint run alone too, for as many steps as that run spent on it"] if matched else []),
         f"score the {recipe.split} split once for {chosen}; choices are made on dev alone",
         f"keep runs in {recipe.store or runs_folder(out)}, write table and report to {out}",
     ]
@@ -68,7 +69,7 @@ def report(recipe: StudyRecipe, out: Path, *, force: bool = False) -> tuple[Path
         made = _produce(recipe, planned, out, lambda work: _write(schedule, work), force=force)
         return made.path, missing
     folder = _so_far(out)
-    write_reports(recipe, schedule.finished(), len(missing), folder)
+    write_report(collect(recipe, schedule.finished(), len(missing)), folder)
     write_json(folder / "choices.json", schedule.choices())
     return folder, missing
 
@@ -94,7 +95,7 @@ def _so_far(out: Path) -> Path:
 
 def _write(schedule: Schedule, work: Workspace) -> None:
     recipe, finished = schedule.recipe, schedule.finished()
-    write_reports(recipe, finished, 0, work.path)
+    write_report(collect(recipe, finished), work.path)
     write_json(work.path / "choices.json", schedule.choices())
     work.counts.update(
         runs=len({run.folder for run in finished}),

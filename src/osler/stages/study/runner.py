@@ -34,7 +34,7 @@ _CONTEXT = 600 << 20
 
 @dataclass(frozen=True)
 class RunJob:
-    """What to do for one run: fine-tune it if that is not done, and score it if asked to."""
+    """Work on one run: fine-tune it if that is not done, and score it if asked to."""
 
     spec: RunSpec
     key: str
@@ -50,7 +50,7 @@ class RunJob:
     processes: int = 1
     """Processes of the run, started with torchrun if there are several."""
     length: MatchedLength | None = None
-    """Single-task baseline: how long it trains, in place of its epochs."""
+    """Single-task baseline: its length, which replaces its epochs."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ Step = Callable[[RunJob], DeviceUse]
 def attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
     """Do one job and record in its folder how it went. A failure is a status; an interrupt is raised.
 
-    Engines pass `train` and `score` of this module, also to other processes, so that a test can replace them.
+    Engines pass `train` and `score` of this module, also to other processes, so tests can replace them.
     """
     with holding(job.folder):
         before = RunStatus.read(job.folder)

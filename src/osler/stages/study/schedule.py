@@ -1,4 +1,4 @@
-"""Which run is next, and what dev chooses."""
+"""The order of a study's runs, and the choice among them on dev."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from osler.stages.study.runner import RunJob
 
 
 class ChoiceGroup(NamedTuple):
-    """The runs among which dev chooses.
+    """Runs that compete on dev.
 
-    Every fold is chosen by itself: the dev documents of one fold are test documents of another.
+    Each fold has its own choice, because the dev documents of one fold are test documents of another.
     """
 
     row: str
@@ -39,7 +39,7 @@ class ChoiceGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class DevChoice:
-    """The runs of a group that dev chose."""
+    """The runs of a group that were chosen on dev."""
 
     point: RunSettings
     """The grid point of the chosen runs."""
@@ -51,7 +51,7 @@ class DevChoice:
 
 
 def choose(runs: Sequence[PlannedRun], folders: Mapping[str, Path], rule: Literal["settings", "run"]) -> DevChoice:
-    """Choose by dev score. Of equal scores the first wins, in the order of the grid and the seeds."""
+    """Choose by dev score. Ties go to the first, in the order of the grid and the seeds."""
     scores = {run.key: _dev_score(folders[run.key]) for run in runs}
     if rule == "run":
         best = max(runs, key=lambda run: scores[run.key])
@@ -90,7 +90,7 @@ class Schedule:
         self._groups: dict[ChoiceGroup, list[PlannedRun]] = {}
         self._to_score: set[str] = set()
         self._repeated: dict[str, str] = {}
-        """Single-task baselines that need no run of their own, with the run that has their length."""
+        """Single-task baselines that need no run of their own, and the run that already has their length."""
         for key in self.by_key:
             status = self.statuses[key] = RunStatus.read(plan.folder(key))
             done = status.state == "done" and is_trained(plan.folder(key))
@@ -103,12 +103,8 @@ class Schedule:
                 self._to_score.update(run.key for run in runs)
         self._advance()
 
-    @property
-    def running(self) -> bool:
-        return "running" in self.states.values()
-
     def ready(self) -> list[RunJob]:
-        """Jobs that can begin now, the longest first, so that the study does not end with one long run."""
+        """Jobs that can begin now, longest first: the study should not end with one long run."""
         jobs = []
         for key, runs in self.by_key.items():
             if self.states[key] != "waiting" or key in self._repeated or not self._can_begin(runs[0].spec):
@@ -128,11 +124,8 @@ class Schedule:
             jobs.append(RunJob(spec, key, folder, start, score, cost, processes=processes, length=length))
         return sorted(jobs, key=lambda job: -job.cost)
 
-    def begin(self, job: RunJob) -> None:
-        self.states[job.key] = "running"
-
     def end(self, job: RunJob, status: RunStatus) -> None:
-        """Record how a job ended; after the last job of a group dev chooses."""
+        """Record how a job ended, and choose in groups that are now complete."""
         self.statuses[job.key] = status
         self.states[job.key] = "failed" if status.failed else "done"
         self._advance()
@@ -218,12 +211,12 @@ class Schedule:
             return False
         if spec.equal_to is None:
             return True
-        # The plain run of the task comes first: it may have the same length, so that no baseline run is needed.
+        # The plain run of the task comes first: if it has the same length, no baseline run is needed.
         wait_for = spec.alone if spec.alone in self.by_key and self.states[spec.alone] != "failed" else None
         return self._trained(spec.equal_to) and (wait_for is None or self._trained(wait_for))
 
     def _advance(self) -> None:
-        """Update what follows from the runs that are done: repeated baselines, choices, and what is to be scored."""
+        """Update repeated baselines, choices and the runs to score from the runs that are done."""
         for key, runs in self.by_key.items():
             spec = runs[0].spec
             if spec.equal_to and spec.alone in self.by_key and key not in self._repeated:
@@ -231,7 +224,7 @@ class Schedule:
                 if folder != self.plan.folder(key) and self._trained(spec.alone):
                     self._repeated[key] = spec.alone
         for group, runs in self._groups.items():
-            # A failed run leaves its group undecided: a choice among the rest would depend on what failed.
+            # A failed run leaves its group undecided: a choice among the others would depend on which run failed.
             undecided = group not in self._choices and self._needs_choice(group)
             if undecided and all(self._trained(run.key) for run in runs):
                 folders = {run.key: self._folder(run.key) for run in runs}
@@ -252,7 +245,7 @@ class Schedule:
 
 
 def do_runs(schedule: Schedule, engine: Engine, show: Callable[[RunJob, RunStatus | None], None]) -> None:
-    """Do every run that is not done. A failure does not stop the others; an interrupt does, and keeps what is finished."""
+    """Do all remaining runs. A failure does not stop the others. An interrupt does; finished runs are kept."""
     memory: dict[str, int] = {}
     try:
         while True:
@@ -260,9 +253,9 @@ def do_runs(schedule: Schedule, engine: Engine, show: Callable[[RunJob, RunStatu
                 if job.key not in memory:
                     memory[job.key] = runner.memory(job.spec)
                 if engine.take(replace(job, memory=memory[job.key])):
-                    schedule.begin(job)
+                    schedule.states[job.key] = "running"
                     show(job, None)
-            if not schedule.running:
+            if "running" not in schedule.states.values():
                 return
             for job, status in engine.wait():
                 schedule.end(job, status)

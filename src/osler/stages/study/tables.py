@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from osler.metrics.ranks import RankTest
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.grid import MARKS, edge_text, edges
 from osler.stages.study.layouts.common import (
     SPREAD,
-    NamedTable,
-    Row,
     deviation,
     difference,
     equal_text,
@@ -35,21 +33,21 @@ _MODES = {
 }
 
 
-def extra_tables(results: Results) -> list[NamedTable]:
-    """The tables that the papers do not have."""
-    made = [NamedTable("intervals", interval_table(results))]
+def extra_tables(results: Results) -> dict[str, Table]:
+    """The tables that the papers do not have, by file name."""
+    made = {"intervals": interval_table(results)}
     if results.comparisons:
-        made.append(NamedTable("differences", difference_table(results)))
+        made["differences"] = difference_table(results)
     # Over one or two tasks ranks add nothing to the scores.
     if results.ranks and len(results.columns) > 2:
-        made.append(NamedTable("ranks", rank_table(results.ranks)))
+        made["ranks"] = rank_table(results.ranks)
     if results.has("together"):
-        made.append(NamedTable("accounting", accounting_table(results)))
+        made["accounting"] = accounting_table(results)
     for column in curved_columns(results):
-        made.append(NamedTable(f"learning-{column}", learning_table(results, column)))
+        made[f"learning-{column}"] = learning_table(results, column)
     if any(cell.configurations > 1 for cell in results.cells.values()):
-        made.append(NamedTable("choices", choice_table(results)))
-    made.append(NamedTable("cost", cost_table(results)))
+        made["choices"] = choice_table(results)
+    made["cost"] = cost_table(results)
     return made
 
 
@@ -197,7 +195,7 @@ def learning_table(results: Results, column: str) -> Table:
 
 
 def choice_table(results: Results) -> Table:
-    """What dev chose, and among how many configurations."""
+    """What was chosen on dev, and among how many configurations."""
     cells = [cell for cell in results.cells.values() if cell.configurations > 1]
     rows: list[Row] = []
     at_edge = []
@@ -277,7 +275,7 @@ def cost_table(results: Results) -> Table:
             + (f"; the work of {work.uncounted:,} more is not known." if work.uncounted else ".")
         )
     text = (
-        "Steps, tokens and FLOP are of one chosen run (the median); FLOP of all runs includes runs that dev did not choose. "
+        "Steps, tokens and FLOP are of one chosen run (the median); FLOP of all runs includes those that were not chosen. "
         "FLOP: training, attention over full windows, all weights trained. A run of several tasks is in the line of each."
         f"{total} Seconds, GPU-seconds and devices differ from run to run and are in logs/cost.html."
     )

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from osler.metrics.significance import summarise
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import NamedTable, Row, lines, note, rate_text, sections, star
+from osler.stages.study.layouts.common import lines, note, rate_text, sections, star
 from osler.stages.study.results import Results
 
 ALL, BEST = "Average of all configurations", "Best on development set"
 
 
-def tables(results: Results) -> list[NamedTable]:
+def tables(results: Results) -> dict[str, Table]:
     """One table with a section per task; F1, precision and recall for tasks that have them."""
     metrics = {name for cell in results.cells.values() for run in cell.scored for name in run.metrics}
     others = [name for name in ("precision", "recall") if name in metrics]
@@ -45,12 +45,12 @@ def tables(results: Results) -> list[NamedTable]:
         statistic,
         "The average is over every scored run of every configuration (learning rate, seed), ± its standard deviation; "
         "the configuration is chosen on dev alone. Epoch: the one with the best dev score (median over seeds).",
-        f"Runs that dev did not choose and that were not scored: {unscored}; the average does not cover all configurations."
+        f"Runs that were not chosen on dev and not scored: {unscored}; the average does not cover all configurations."
         if unscored
         else "",
     )
     caption = f"Scores on the {results.split} split, times 100"
-    return [NamedTable("table", Table(heads, rows, caption, text, headings, best_along="section"))]
+    return {"table": Table(heads, rows, caption, text, headings, best_along="section")}
 
 
 def _row(results: Results, label: str, cell: StudyCell, others: Sequence[str], names: Sequence[str]) -> Row:

@@ -1,4 +1,4 @@
-"""What tables share: scores as table values, rows by task, and notes with protocol, seeds and spread."""
+"""Shared by all tables: scores as table values, rows by task, and notes with protocol, seeds and spread."""
 
 from __future__ import annotations
 
@@ -7,23 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from osler.metrics.significance import summarise
-from osler.report.tables import Cell as TableCell
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Row, Value
 from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.results import Compared, Results
 
 SPREAD = "Mean ± standard deviation"
-Row = list[TableCell]
 score_column = partial(Column, digits=1, scale=100)
 """A column of scores or differences, times 100."""
-
-
-@dataclass(frozen=True)
-class NamedTable:
-    """A table and the name of its files."""
-
-    name: str
-    table: Table
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class TableLine:
 
 
 def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin", "refine")) -> list[TableLine]:
-    """Every model in every mode it has cells of, on all of the data."""
+    """Every model in every mode that it was run in, on all of the data."""
     suffixes = {
         "single": "",
         "together": ", all tasks together",

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from osler.report.tables import Column, Table, Value
+from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import (
-    NamedTable,
-    Row,
-    known_groups,
-    lines,
-    mean_of_cells,
-    note,
-    score_column,
-    star,
-    task_rows,
-)
+from osler.stages.study.layouts.common import known_groups, lines, mean_of_cells, note, score_column, star, task_rows
 from osler.stages.study.results import Results
 
 
-def tables(results: Results) -> list[NamedTable]:
+def tables(results: Results) -> dict[str, Table]:
     """The main table, and the group means alone with models as rows (table 3)."""
     columns, models = results.columns, lines(results)
     groups = {**known_groups(results), "all": columns}
@@ -50,7 +40,7 @@ def tables(results: Results) -> list[NamedTable]:
     named = "; ".join(f"{name}: {', '.join(members)}" for name, members in groups.items() if name != "all")
     text = note(results, columns, shown, "Means of medians", f"Groups: {named}." if named else "")
     group_table = Table(heads, by_model, "Means of groups of tasks, times 100", text)
-    return [NamedTable("table", main), NamedTable("groups", group_table)]
+    return {"table": main, "groups": group_table}
 
 
 def _median(results: Results, cell: StudyCell | None) -> Value | None:

@@ -5,22 +5,13 @@ If a study has single-task baselines of matched length, the table also has the d
 
 from __future__ import annotations
 
-from osler.report.tables import Column, Table
+from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import (
-    SPREAD,
-    NamedTable,
-    Row,
-    difference,
-    mean_value,
-    note,
-    protocol_of,
-    score_column,
-)
+from osler.stages.study.layouts.common import SPREAD, difference, mean_value, note, protocol_of, score_column
 from osler.stages.study.results import Results
 
 
-def tables(results: Results) -> list[NamedTable]:
+def tables(results: Results) -> dict[str, Table]:
     """Tasks as rows; for every model its multi-task score, the difference with its interval, and the single-task score."""
     # Models without a joint run have nothing to compare, unless no model has one.
     models = list(dict.fromkeys(key.row for key in results.cells if key.mode == "together")) or results.rows
@@ -47,7 +38,7 @@ def tables(results: Results) -> list[NamedTable]:
                 shown.append(single)
                 row += [difference(family, joint, single), mean_value(results, single, mark=False)]
         rows.append(row)
-    equal = " At equal steps: the task alone for as many steps as the joint run gave it, in place of its own epochs."
+    equal = " At equal steps: the task alone for as many steps as the joint run spent on it, not for its own epochs."
     text = note(
         results,
         results.columns,
@@ -59,4 +50,4 @@ def tables(results: Results) -> list[NamedTable]:
         stars=False,
     )
     caption = f"One model for all tasks and one model per task, {results.split} split"
-    return [NamedTable("table", Table(heads, rows, caption, text))]
+    return {"table": Table(heads, rows, caption, text)}

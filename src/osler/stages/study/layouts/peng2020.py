@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from osler.report.tables import Column, Table
+from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts.common import (
     SPREAD,
-    NamedTable,
-    Row,
     TableLine,
     known_groups,
     mean_of_cells,
@@ -20,22 +18,21 @@ from osler.stages.study.layouts.common import (
 from osler.stages.study.results import Results
 
 
-def tables(results: Results) -> list[NamedTable]:
+def tables(results: Results) -> dict[str, Table]:
     """Per group of tasks, all stages (tables 2 and 3) and the refined models alone (4 and 5); then all tasks (6)."""
     groups = known_groups(results) or {"all tasks": results.columns}
     models = _stages(results)
-    made = []
+    made: dict[str, Table] = {}
     for index, (name, members) in enumerate(groups.items()):
         caption = f"Results on {name}, {results.split} split"
-        table = _by_model(results, models, members, caption)
-        made.append(NamedTable("table" if not index else f"stages-{_slug(name)}", table))
+        made[f"stages-{_slug(name)}" if index else "table"] = _by_model(results, models, members, caption)
     tuned = [line for line in models if line.row in results.refined and line.mode == "single"]
     if len(tuned) > 1:
         for name, members in groups.items():
             caption = f"Models fine-tuned after refinement, {name}"
-            made.append(NamedTable(f"refined-{_slug(name)}", _by_model(results, tuned, members, caption)))
+            made[f"refined-{_slug(name)}"] = _by_model(results, tuned, members, caption)
     if len(groups) > 1 or len(results.columns) > len(next(iter(groups.values()))):
-        made.append(NamedTable("all-tasks", _by_task(results, models)))
+        made["all-tasks"] = _by_task(results, models)
     return made
 
 

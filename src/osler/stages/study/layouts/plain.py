@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from osler.report.tables import Column, Table
+from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import (
-    SPREAD,
-    NamedTable,
-    Row,
-    known_groups,
-    lines,
-    mean_of_cells,
-    mean_value,
-    note,
-    score_column,
-)
+from osler.stages.study.layouts.common import SPREAD, known_groups, lines, mean_of_cells, mean_value, note, score_column
 from osler.stages.study.results import Results
 
 
-def tables(results: Results) -> list[NamedTable]:
+def tables(results: Results) -> dict[str, Table]:
     """One table: mean ± standard deviation over seeds, times 100, with the means of the study's groups."""
     columns, groups = results.columns, known_groups(results)
     heads: list[Column | str] = ["model"]
@@ -32,4 +22,4 @@ def tables(results: Results) -> list[NamedTable]:
         rows.append([line.label, *(mean_value(results, cell) for cell in cells), *means])
         shown += cells
     text = note(results, columns, shown, f"{SPREAD}, times 100,")
-    return [NamedTable("table", Table(heads, rows, f"Scores on the {results.split} split", text))]
+    return {"table": Table(heads, rows, f"Scores on the {results.split} split", text)}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from osler.report.tables import Column, Table
+from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts.common import (
     SPREAD,
-    NamedTable,
-    Row,
     known_groups,
     lines,
     mean_of_cells,
@@ -19,9 +17,9 @@ from osler.stages.study.layouts.common import (
 from osler.stages.study.results import Results
 
 
-def tables(results: Results) -> list[NamedTable]:
+def tables(results: Results) -> dict[str, Table]:
     """Tasks as rows and models as columns with a total; then learning rate, epochs, dev and test score of each."""
-    return [NamedTable("table", _blue(results)), NamedTable("settings", _settings(results))]
+    return {"table": _blue(results), "settings": _settings(results)}
 
 
 def _ordered(results: Results) -> tuple[list[str], dict[int, str]]:
