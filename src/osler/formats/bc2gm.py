@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, flattened, output_file
 from osler.formats.sources import SourceTree
@@ -24,7 +24,7 @@ _Mention = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class Bc2gm(FileFormat):
+class Bc2gm(Format):
     """Sentence and mention files."""
 
     alternatives: bool = False

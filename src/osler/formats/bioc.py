@@ -19,7 +19,7 @@ from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats import xml
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, same_text
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, TITLE_LENGTH, documents, output_file
 from osler.formats.sources import SourceTree
@@ -29,7 +29,7 @@ _LABEL_KEYS = ("relation", "type", "relation type")
 
 
 @dataclass(frozen=True)
-class BioC(FileFormat):
+class BioC(Format):
     """BioC XML collections."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import (
     ATTRIBUTES,
@@ -37,7 +37,7 @@ _EVALUATED = {"CPR:3", "CPR:4", "CPR:5", "CPR:6", "CPR:9"}
 
 
 @dataclass(frozen=True)
-class ChemProt(FileFormat):
+class ChemProt(Format):
     """The official tables of one or more splits. The writer makes one split, named after the folder."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
@@ -23,7 +23,7 @@ _PLACE = re.compile(r"\d+ \d+(;\d+ \d+)*")
 
 
 @dataclass(frozen=True)
-class Codiesp(FileFormat):
+class Codiesp(Format):
     """Cases and code tables."""
 
     def _detect(self, tree: SourceTree) -> bool:

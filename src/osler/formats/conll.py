@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, output_file
 from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced, token_ranges
@@ -35,7 +35,7 @@ class _Sentence:
 
 
 @dataclass(frozen=True)
-class Conll(FileFormat):
+class Conll(Format):
     """Token and tag columns. `scheme` is for writing; the reader takes it from the tags."""
 
     label: str = "MENTION"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.formats import xml
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
 from osler.formats.output import DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -27,7 +27,7 @@ _OFFSETS = re.compile(r"\d+-\d+(;\d+-\d+)*")
 
 
 @dataclass(frozen=True)
-class DdiXml(FileFormat):
+class DdiXml(Format):
     """One XML file per document. The writer cuts a text without sentence offsets at its line breaks."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import file_stem
 from osler.formats.output import DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -22,7 +22,7 @@ _LABEL_FILES = ("labels/*.txt", "*/labels/*.txt")
 
 
 @dataclass(frozen=True)
-class Hoc(FileFormat):
+class Hoc(Format):
     """Sentences and labels in two folders."""
 
     def _detect(self, tree: SourceTree) -> bool:

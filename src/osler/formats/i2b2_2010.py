@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -31,7 +31,7 @@ _FIRST = {"Tr": "treatment", "Te": "test", "PI": "problem"}
 
 
 @dataclass(frozen=True)
-class I2b2Concepts(FileFormat):
+class I2b2Concepts(Format):
     """The four files per record of the 2010 challenge. The writer tokenises texts that are not tokenised yet."""
 
     def _detect(self, tree: SourceTree) -> bool:

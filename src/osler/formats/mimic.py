@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import documents, output_file
 from osler.formats.sources import SourceTree, csv_rows
 from osler.text.document import Document, Record
@@ -42,7 +42,7 @@ _META = {
 
 
 @dataclass(frozen=True)
-class Mimic(FileFormat):
+class Mimic(Format):
     """The table of notes."""
 
     errors: bool = False

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from osler.core.errors import InputError, OutputError, writing
-from osler.formats.base import checked_text
-from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.text.document import Document, Record, Relation, Span, TextPair, check_text
 
 _UNSAFE = re.compile(r"[^\w.+=@()-]+")
 SPANS = "spans"
@@ -82,7 +81,7 @@ def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], 
     """Count what a format loses of this record if it holds only these things and these meta values."""
     lost: Counter[str] = Counter()
     if isinstance(record, Document):
-        checked_text(record.text, where="document")
+        check_text(record.text, where="document")
         lost[DISCONTINUOUS] = sum(span.discontinuous for span in record.spans)
         lost[RELATIONS] = len(record.relations)
         scored: tuple[Span | Relation, ...] = (*record.spans, *record.relations)

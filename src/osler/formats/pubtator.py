@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
 from osler.formats.output import (
     ATTRIBUTES,
@@ -40,7 +40,7 @@ _Block = list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
-class PubTator(FileFormat):
+class PubTator(Format):
     """One or more PubTator files."""
 
     def _detect(self, tree: SourceTree) -> bool:

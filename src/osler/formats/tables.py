@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, VALUES, count_lost, output_file, tab_line
 from osler.formats.sources import SourceTree, csv_rows
-from osler.text.document import Document, Record, TextPair
+from osler.text.document import Document, Record, TextPair, check_text
 
 _KNOWN = {
     "id": ("id", "index", "pairid", "guid", "row_id"),
@@ -32,7 +32,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class TableFormat(FileFormat):
+class TableFormat(Format):
     """A table of texts; the options name columns with unusual names."""
 
     delimiter: str = ","
@@ -105,7 +105,7 @@ class TableFormat(FileFormat):
             "meta": {key: value for key, value in cells.items() if key not in used and value},
         }
         if "text" in cell:
-            return Document(text=checked_text(cell["text"], where), **common)
+            return Document(text=check_text(cell["text"], where=where), **common)
         return TextPair(first=cell["first"], second=cell["second"], **common)
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:

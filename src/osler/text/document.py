@@ -189,7 +189,9 @@ def check_text(text: str, *, where: str) -> str:
             where=where,
             fix="Remove NUL characters, or check that the file is text and not UTF-16 or binary",
         )
-    for offset, character in enumerate(text) if not text.isascii() else ():
-        if 0xD800 <= ord(character) <= 0xDFFF:
-            raise InputError(f"lone surrogate at offset {offset}", where=where, fix="Save the file as valid UTF-8")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        problem = f"lone surrogate at offset {error.start}"
+        raise InputError(problem, where=where, fix="Save the file as valid UTF-8") from None
     return text
