@@ -68,27 +68,21 @@ class Built:
     unexpressed: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(eq=False)
 class Builder(ABC):
     """Builds and decodes the instances of one task under one protocol."""
 
-    head: str
-    """Kind of head that is trained on these targets."""
+    card: TaskCard
+    protocol: Protocol
+    tokens: SubwordTokenizer
+    max_length: int
+    overlap: int
+    options: HeadOptions = field(default_factory=HeadOptions)
 
-    def __init__(
-        self,
-        card: TaskCard,
-        protocol: Protocol,
-        tokens: SubwordTokenizer,
-        max_length: int,
-        overlap: int,
-        options: HeadOptions | None = None,
-    ) -> None:
-        self.card = card
-        self.protocol = protocol
-        self.tokens = tokens
-        self.max_length = max_length
-        self.overlap = overlap
-        self.options = options or HeadOptions()
+    @property
+    @abstractmethod
+    def head(self) -> str:
+        """Kind of head that is trained on these targets."""
 
     @property
     def windowed(self) -> bool:
@@ -140,9 +134,8 @@ def make_builder(
     options: HeadOptions | None = None,
 ) -> Builder:
     """Make the builder of a task under one of its protocols."""
-    kind = BUILDERS.get(card.kind.value)
-    builder: Builder = kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options)
-    return builder
+    kind: type[Builder] = BUILDERS.get(card.kind.value)
+    return kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options or HeadOptions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +145,6 @@ class Aligned:
     words: list[tuple[int, int]]
     word_ids: list[int | None]
     ids: list[int]
-    encoded_words: np.ndarray = field(init=False)
-    """Words with at least one sub-word, in order."""
-    first_tokens: np.ndarray = field(init=False)
-    """First sub-word of each encoded word."""
-
-    def __post_init__(self) -> None:
-        words, tokens = np.unique([-1 if word is None else word for word in self.word_ids], return_index=True)
-        real = words >= 0
-        object.__setattr__(self, "encoded_words", words[real].astype(np.int64))
-        object.__setattr__(self, "first_tokens", tokens[real].astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +169,7 @@ def document_windows(
         aligned = Aligned(spans, word_ids, encoding.ids)
         boundaries = [i for i in range(1, len(word_ids)) if word_ids[i] is None or word_ids[i] != word_ids[i - 1]]
         # An empty document still gets one window, so that every head makes a prediction for it.
-        empty = [Window(0, 0, 0, 0, 0)]
+        empty = [Window(0, 0, 0, 0)]
         for window in windows(len(word_ids), max_length - tokens.overhead, overlap, boundaries) or empty:
             ids = tokens.wrap(aligned.ids[window.start : window.end])
             found.append(Instance(ids, number, place=WindowPlace(window, aligned)))
