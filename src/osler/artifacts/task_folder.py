@@ -111,12 +111,11 @@ def in_order(splits: Iterable[str]) -> list[str]:
     return sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
 
 
-def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False, scores: bool = False) -> int:
-    """Write records to a Parquet file and return their number. Predictions may have `scores`; a task's own records do not."""
+def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False, scores: bool = False) -> None:
+    """Write records to a Parquet file. Predictions may have `scores`; a task's own records do not."""
     with _RecordWriter(path, pairs=pairs, scores=scores) as writer:
         for record in records:
             writer.write(record)
-    return writer.count
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -133,7 +132,6 @@ class _RecordWriter:
 
     def __init__(self, path: Path, *, pairs: bool, scores: bool = False) -> None:
         self.path = path
-        self.count = 0
         schema = _PAIRS if pairs else _DOCUMENTS
         self._schema = schema.append(_SCORES) if scores else schema
         self._rows: list[dict[str, Any]] = []
@@ -152,7 +150,6 @@ class _RecordWriter:
 
     def write(self, record: Record) -> None:
         self._rows.append(_row(record))
-        self.count += 1
         self._size += len(record.text) if isinstance(record, Document) else len(record.first) + len(record.second)
         if len(self._rows) == _BATCH or self._size > _BATCH_CHARACTERS:
             with writing(self.path):

@@ -90,8 +90,5 @@ def _table(reading: SourceReading, folder: str, kind: str) -> tuple[str, Rows[li
 
 
 FORMAT = Codiesp(
-    "codiesp",
-    "CodiEsp: text_files/ and tables of codes with their evidence",
-    ("d.tsv", "p.tsv", "x.tsv"),
-    "folder",
+    "codiesp", "CodiEsp: text_files/ and tables of codes with their evidence", ("d.tsv", "p.tsv", "x.tsv"), "folder"
 )

@@ -22,6 +22,7 @@ from osler.formats.draft import Draft
 from osler.formats.output import DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Fragment, Record, Span
+from osler.text.words import line_ranges
 
 _OFFSETS = re.compile(r"\d+-\d+(;\d+-\d+)*")
 
@@ -78,9 +79,7 @@ def _sentences(document: Document) -> list[Fragment]:
         places = [(int(a), int(b)) for a, b in (place.split(" ") for place in known.split(";"))]
         if "\n".join(document.text[a:b] for a, b in places) == document.text:
             return places
-    lines = [len(line) for line in document.text.split("\n")]
-    starts = itertools.accumulate([0, *(length + 1 for length in lines[:-1])])
-    return [(start, start + length) for start, length in zip(starts, lines, strict=True)]
+    return line_ranges(document.text)
 
 
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:

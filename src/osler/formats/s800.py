@@ -13,7 +13,7 @@ from pathlib import Path
 
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, file_stem, report_leftovers, rows_by_document
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, SPANS, OutputFolder, documents, flattened, tab_line
+from osler.formats.output import ATTRIBUTES, META, SPANS, OutputFolder, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
 
@@ -49,7 +49,7 @@ class S800(Format):
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         folder = OutputFolder(path, losses)
         rows: list[str] = []
-        for document in documents(records, losses, holds={SPANS, DISCONTINUOUS, ATTRIBUTES, META}):
+        for document in documents(records, losses, holds={SPANS, ATTRIBUTES, META}):
             stem = folder.stem(document.id)
             folder.write(f"abstracts/{stem}.txt", document.text)
             pmid = document.meta.get("pmid", "")
@@ -59,7 +59,6 @@ class S800(Format):
                 losses[ATTRIBUTES] += len(span.attributes.keys() - {"concept"})
                 losses["labels rewritten"] += span.label != self.label
                 if span.discontinuous:
-                    losses[DISCONTINUOUS] += 1
                     continue
                 shown = flattened(span.text_in(document.text), "\t\n\r", Counter())
                 concept = span.attributes.get("concept", "")

@@ -1,6 +1,6 @@
 """Sentence similarity tables: ClinicalSTS and MedSTS (two sentences and a score, no header), BIOSSES (with a header).
 
-There is no quoting: sentences contain single quotes. The gold scores of a test set may be in a separate file
+There is no quoting, because sentences contain lone quotation marks. The gold scores of a test set may be in a separate file
 (`….gs.….txt`), one per line; its name begins with the name of the sentence file. With a header (as in the BLUE tables)
 columns are found by name.
 """

@@ -3,7 +3,7 @@
 Columns are recognised by their usual names (text or sentence; sentence1 and sentence2; label; labels; score; id or
 index) or named in the options; `columns` names the columns of a file without a header. "labels" holds several labels
 joined by `separator`; other columns go to meta. CSV has the usual quoting. TSV has none, because the TSV files of
-shared tasks contain single quotes.
+shared tasks contain lone quotation marks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class TableFormat(Format):
 
     def _detect(self, tree: SourceTree) -> bool:
         head = tree.first_lines(f"*{self.suffixes[0]}", 1)
-        roles = self._roles([cell.strip('"') for cell in head[0].split(self.delimiter)]) if head else {}
+        header = [cell.strip('"') for cell in head[0].split(self.delimiter)] if head else []
+        roles = self._roles(header, str(tree.root)) if head else {}
         return "text" in roles or {"first", "second"} <= roles.keys()
 
     def _read(self, reading: SourceReading) -> Iterator[Record]:
@@ -56,10 +57,7 @@ class TableFormat(Format):
         for name in self._files(tree):
             rows = self._rows(tree, name)
             header = list(self.columns) or next(rows, (0, []))[1]
-            try:
-                roles = self._roles(header)
-            except InputError as error:
-                raise InputError(error.problem, where=tree.where(name, 1), fix=error.fix) from None
+            roles = self._roles(header, tree.where(name, 1))
             if header and "text" not in roles and not {"first", "second"} <= roles.keys():
                 fix = "Name the columns in the options (text, or first and second)"
                 raise InputError("no column with texts", where=tree.where(name, 1), fix=fix)
@@ -74,7 +72,7 @@ class TableFormat(Format):
                 except ValueError:
                     reading.report("malformed-line", "the value is not a number", name, number)
 
-    def _roles(self, header: list[str]) -> dict[str, str]:
+    def _roles(self, header: list[str], where: str) -> dict[str, str]:
         """Return the column of each role."""
         lower = {column.lower().strip(): column for column in header}
         roles = {}
@@ -82,7 +80,9 @@ class TableFormat(Format):
             named = getattr(self, role)
             column = named if named in header else next((lower[name] for name in usual if name in lower), None)
             if named and named not in header:
-                raise InputError(f"no column {named!r}", fix=f"Set the option {role} to the name of a column")
+                raise InputError(
+                    f"no column {named!r}", where=where, fix=f"Set the option {role} to the name of a column"
+                )
             if column is not None:
                 roles[role] = column
         return roles

@@ -31,7 +31,7 @@ _RUN = 5
 _ALIKE = 2 / 3
 _SHORT = 16
 _ALIKE_SHORT = 1 / 2
-# A run of words that more documents than this share is boilerplate.
+# A run of words in more documents than this is boilerplate.
 _COMMON = 200
 
 

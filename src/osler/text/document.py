@@ -77,7 +77,7 @@ class Relation:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What scoring compares when gold and prediction share their spans."""
+        """Label and arguments, which scoring compares when gold and prediction have the same spans."""
         return self.label, self.head, self.tail
 
 

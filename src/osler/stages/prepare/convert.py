@@ -172,7 +172,7 @@ _PROBES: Mapping[str, tuple[Record, ...]] = {
     "pair values": (_PAIR.with_(value=1.0),),
     "pair meta": (_PAIR.with_(meta={"note": "x"}),),
 }
-# Losses that concern the form of a probe, not the thing it asks for.
+# Losses that concern only the form of a probe.
 _SHAPE = {"ids renamed", "labels rewritten"}
 
 
@@ -192,7 +192,7 @@ def capabilities() -> Iterator[Capability]:
     for name in FORMATS.names():
         format_ = get_format(name)
         writable = any(_lost(format_, probe) is not None for probe in (_NOTE, _PAIR))
-        holds = tuple(thing for thing, probes in _PROBES.items() if any(_held(format_, probe) for probe in probes))
+        holds = tuple(content for content, probes in _PROBES.items() if any(_held(format_, probe) for probe in probes))
         yield Capability(name, format_.description, format_.layout, writable, holds)
 
 

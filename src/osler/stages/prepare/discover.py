@@ -84,10 +84,7 @@ def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
     if 0 < survey.pairs < survey.records:
         problem = "single texts and pairs of texts are mixed"
         raise InputError(problem, where=recipe.source, fix="Make one task for each")
-    try:
-        richest = survey.kind()
-    except InputError as error:
-        raise InputError(error.problem, where=recipe.source, fix=error.fix) from None
+    richest = survey.kind(recipe.source)
     if recipe.kind is None:
         return richest
     if recipe.kind not in survey.possible():

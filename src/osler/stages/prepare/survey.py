@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from osler.core.errors import InputError
 from osler.formats.base import Format
@@ -178,7 +179,7 @@ class Survey:
             first, last = sorted((head.start, tail.start))
             self.crossing += any(first < start <= last for start in starts)
 
-    def kind(self) -> Kind:
+    def kind(self, where: Path) -> Kind:
         """Return the kind of task for these records: the richest annotation decides."""
         if self.relations:
             return Kind.RELATION
@@ -193,7 +194,7 @@ class Survey:
         fix = "Check --format and the files"
         if columns:
             fix = f"If one of these columns has the labels, name it with --set options.label=NAME: {', '.join(columns)}"
-        raise InputError("no mention, relation, label or value found", fix=fix)
+        raise InputError("no mention, relation, label or value found", where=where, fix=fix)
 
     def possible(self) -> list[Kind]:
         """Return every kind of task that these records could serve."""

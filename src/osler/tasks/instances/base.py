@@ -18,7 +18,7 @@ from osler.text.document import Document, Fragment, Record
 from osler.text.sentences import sentences
 from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
-from osler.text.words import trim_offsets, word_of_subword, words
+from osler.text.words import line_ranges, trim_offsets, word_of_subword, words
 
 IGNORED = -100
 """Target of a token without a label."""
@@ -35,8 +35,8 @@ class HeadOptions(Recipe):
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
 
-    def read_otherwise(self, decoding: str) -> str:
-        """Return how a linear tagger is decoded if not as the protocol says, else "". A CRF has only one way."""
+    def other_decoding(self, decoding: str) -> str:
+        """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
         if self.tagger != "linear" or self.decoding == "protocol":
             return ""
         asked = "greedy" if self.decoding == "free" else self.decoding
@@ -185,7 +185,7 @@ def sentences_of(card: TaskCard, document: Document) -> list[Fragment]:
         cells = (piece.split(" ") for piece in document.meta["sentences"].split(";"))
         return [(int(start), int(end)) for start, end in cells if start != end]
     if card.sentences == "lines":
-        return _lines(document.text)
+        return [(start, end) for start, end in line_ranges(document.text) if document.text[start:end].strip()]
     # Also for text without the corpus's own sentence marks, such as a user's.
     return sentences(document.text, card.language)
 
@@ -199,17 +199,6 @@ def joined(text: str, units: list[Fragment]) -> list[Fragment]:
             found[-1] = (found[-1][0], end)
         else:
             found.append((start, end))
-    return found
-
-
-def _lines(text: str) -> list[Fragment]:
-    """Character ranges of the lines that are not blank."""
-    found = []
-    start = 0
-    for line in text.split("\n"):
-        if line.strip():
-            found.append((start, start + len(line)))
-        start += len(line) + 1
     return found
 
 
