@@ -21,7 +21,7 @@ from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
 from osler.formats.output import DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Fragment, Record, Span
+from osler.text.document import Document, Fragment, Record, Span, parse_fragments
 from osler.text.words import line_ranges
 
 _OFFSETS = re.compile(r"\d+-\d+(;\d+-\d+)*")
@@ -74,11 +74,9 @@ def _document(reading: SourceReading, file: str, root: Any) -> Document:
 
 def _sentences(document: Document) -> list[Fragment]:
     """Offsets of the sentences: those in meta if they fit the text, else the lines."""
-    known = document.meta.get("sentences", "")
-    if re.fullmatch(r"\d+ \d+(;\d+ \d+)*", known):
-        places = [(int(a), int(b)) for a, b in (place.split(" ") for place in known.split(";"))]
-        if "\n".join(document.text[a:b] for a, b in places) == document.text:
-            return places
+    places = parse_fragments(document.meta.get("sentences", ""))
+    if places and "\n".join(document.text[a:b] for a, b in places) == document.text:
+        return places
     return line_ranges(document.text)
 
 

@@ -6,6 +6,7 @@ created, so code that receives one can rely on it. Error messages give ids and o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -179,6 +180,15 @@ def split_meta(meta: Mapping[str, str]) -> tuple[dict[str, str], dict[str, float
             pass  # a user's own metadata
         rest[key] = text
     return rest, scores
+
+
+_FRAGMENTS = re.compile(r"\d+ \d+(;\d+ \d+)*")
+
+
+def parse_fragments(text: str) -> list[Fragment]:
+    """Read fragments written as `start end;start end`; none if the text does not have this form."""
+    parts = text.split(";") if _FRAGMENTS.fullmatch(text) else []
+    return [(int(start), int(end)) for start, end in (part.split(" ") for part in parts)]
 
 
 def check_text(text: str, *, where: str) -> str:

@@ -13,7 +13,7 @@ import tomli_w
 from osler.core.config import validate
 from osler.core.errors import InputError, RecipeError
 from osler.formats.base import Defect, Problems, configure
-from osler.formats.registry import detect_formats, get_format
+from osler.formats.registry import detect_format, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.prepare.config import DiscoverRecipe
 from osler.stages.prepare.survey import SHARES, SplitPlan, Survey, plan_splits
@@ -56,7 +56,7 @@ class Discovery:
 def discover(recipe: DiscoverRecipe) -> Discovery:
     """Make a card for the data in a folder."""
     with SourceTree.open(recipe.source) as tree:
-        name = recipe.format or _format(tree, recipe.source)
+        name = recipe.format or detect_format(tree, recipe.source, "--format")
         format_ = configure(get_format(name), recipe.options)
         plan = plan_splits(tree, format_)
         survey = Survey()
@@ -68,14 +68,6 @@ def discover(recipe: DiscoverRecipe) -> Discovery:
         counts, problems = _try_card(_parse(draft, recipe.name), tree, recipe.source)
     text = _draft(recipe, kind, survey, plan, name, counts, problems)
     return Discovery(_parse(text, recipe.name), text, plan, survey, counts, problems)
-
-
-def _format(tree: SourceTree, where: Path) -> str:
-    found = detect_formats(tree)
-    if len(found) == 1:
-        return found[0]
-    problem = f"the files could be {' or '.join(found)}" if found else "no known format matches these files"
-    raise InputError(problem, where=where, fix="Name the format with --format: see `osler convert --list`")
 
 
 def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:

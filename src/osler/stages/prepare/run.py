@@ -57,7 +57,7 @@ def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
     if recipe.fold is not None:
         return card.at_fold(recipe.fold)
     if card.folds and card.fold is None:
-        problem = f"task {card.name} has {card.folds} folds, each of them a task"
+        problem = f"task {card.name} has {card.folds} folds, and each is prepared separately"
         raise RecipeError(problem, fix="Choose one with fold=1, 2, …")
     return card
 

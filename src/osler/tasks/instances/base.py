@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import numpy as np
 from osler.core.config import Recipe
 from osler.core.registry import Registry
 from osler.tasks.card import Protocol, TaskCard
-from osler.text.document import Document, Fragment, Record
+from osler.text.document import Document, Fragment, Record, parse_fragments
 from osler.text.sentences import sentences
 from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
@@ -176,14 +175,10 @@ def document_windows(
     return found
 
 
-_PLACES = re.compile(r"\d+ \d+(;\d+ \d+)*")
-
-
 def sentences_of(card: TaskCard, document: Document) -> list[Fragment]:
     """Character ranges of a document's sentences, found without looking at gold."""
-    if card.sentences == "meta" and _PLACES.fullmatch(document.meta.get("sentences", "")):
-        cells = (piece.split(" ") for piece in document.meta["sentences"].split(";"))
-        return [(int(start), int(end)) for start, end in cells if start != end]
+    if card.sentences == "meta" and (places := parse_fragments(document.meta.get("sentences", ""))):
+        return [(start, end) for start, end in places if start != end]
     if card.sentences == "lines":
         return [(start, end) for start, end in line_ranges(document.text) if document.text[start:end].strip()]
     # Also for text without the corpus's own sentence marks, such as a user's.
