@@ -14,7 +14,7 @@ from osler.cli.main import app
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError
 from osler.formats.registry import get_format
 from osler.formats.sources import SourceTree
-from osler.stages.prepare.survey import LanguageCount, plan_splits
+from osler.stages.prepare.survey import LanguageGuess, plan_splits
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
 from osler.text.document import Document, Record, Relation, Span, TextPair
@@ -274,6 +274,6 @@ def test_a_word_in_a_note_name_is_not_a_split(tmp_path: Path) -> None:
     ],
 )
 def test_the_language_is_guessed_from_common_words(text: str, language: str) -> None:
-    count = LanguageCount()
-    count.add(text)
-    assert count.guess().language == language
+    guess = LanguageGuess()
+    guess.add(text)
+    assert guess.language == language

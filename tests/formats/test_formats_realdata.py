@@ -194,7 +194,7 @@ def test_counts(corpus: Corpus, data_dir: Path) -> None:
     problems = Problems()
     counts: Counter[str] = Counter()
     with SourceTree.open(data_dir / corpus.path) as tree:
-        selected = tree.select(*corpus.patterns) if corpus.patterns else tree
+        selected = tree.view({name: name for name in tree.names(*corpus.patterns)}) if corpus.patterns else tree
         for record in configure(get_format(corpus.name), corpus.options).read(selected, problems=problems):
             counts["documents"] += 1
             if isinstance(record, Document):
@@ -208,7 +208,8 @@ def test_counts(corpus: Corpus, data_dir: Path) -> None:
 
 def _documents(data_dir: Path, name: str, path: str, *patterns: str) -> list[Any]:
     with SourceTree.open(data_dir / path) as tree:
-        return list(get_format(name).read(tree.select(*(patterns or ("*",))), problems=Problems()))
+        selected = tree.view({file: file for file in tree.names(*(patterns or ("*",)))})
+        return list(get_format(name).read(selected, problems=Problems()))
 
 
 def test_bc5cdr_has_the_mentions_of_its_paper(data_dir: Path) -> None:

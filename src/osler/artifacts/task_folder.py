@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,38 +24,18 @@ CARD = "card.toml"
 _BATCH = 1024
 _BATCH_CHARACTERS = 1 << 22
 
-_FRAGMENT = pa.list_(pa.int32(), 2)
 _ATTRIBUTES = pa.map_(pa.string(), pa.string())
-_SPAN = pa.struct(
-    [
-        ("id", pa.string()),
-        ("label", pa.string()),
-        ("fragments", pa.list_(_FRAGMENT)),
-        ("score", pa.float64()),
-        ("attributes", _ATTRIBUTES),
-    ]
-)
-_RELATION = pa.struct(
-    [
-        ("id", pa.string()),
-        ("label", pa.string()),
-        ("head", pa.string()),
-        ("tail", pa.string()),
-        ("score", pa.float64()),
-        ("attributes", _ATTRIBUTES),
-    ]
-)
+_NAMES = [("id", pa.string()), ("label", pa.string())]
+_FRAGMENTS = ("fragments", pa.list_(pa.list_(pa.int32(), 2)))
+_ARGUMENTS = [("head", pa.string()), ("tail", pa.string())]
+_EXTRAS = [("score", pa.float64()), ("attributes", _ATTRIBUTES)]
+_ANNOTATIONS = [
+    ("spans", pa.list_(pa.struct([*_NAMES, _FRAGMENTS, *_EXTRAS]))),
+    ("relations", pa.list_(pa.struct([*_NAMES, *_ARGUMENTS, *_EXTRAS]))),
+]
 _COMMON = [("labels", pa.list_(pa.string())), ("value", pa.float64()), ("meta", _ATTRIBUTES)]
-DOCUMENT_SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("text", pa.string()),
-        ("spans", pa.list_(_SPAN)),
-        ("relations", pa.list_(_RELATION)),
-        *_COMMON,
-    ]
-)
-PAIR_SCHEMA = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
+_DOCUMENTS = pa.schema([("id", pa.string()), ("text", pa.string()), *_ANNOTATIONS, *_COMMON])
+_PAIRS = pa.schema([("id", pa.string()), ("first", pa.string()), ("second", pa.string()), *_COMMON])
 _SCORES = pa.field("scores", pa.map_(pa.string(), pa.float64()))
 
 
@@ -130,12 +111,11 @@ def in_order(splits: Iterable[str]) -> list[str]:
     return sorted(splits, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
 
 
-def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False, scores: bool = False) -> int:
-    """Write records to a Parquet file and return their number. Predictions may have `scores`; a task's own records do not."""
+def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False, scores: bool = False) -> None:
+    """Write records to a Parquet file. Predictions may have `scores`; a task's own records do not."""
     with _RecordWriter(path, pairs=pairs, scores=scores) as writer:
         for record in records:
             writer.write(record)
-    return writer.count
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -152,8 +132,7 @@ class _RecordWriter:
 
     def __init__(self, path: Path, *, pairs: bool, scores: bool = False) -> None:
         self.path = path
-        self.count = 0
-        schema = PAIR_SCHEMA if pairs else DOCUMENT_SCHEMA
+        schema = _PAIRS if pairs else _DOCUMENTS
         self._schema = schema.append(_SCORES) if scores else schema
         self._rows: list[dict[str, Any]] = []
         self._size = 0
@@ -171,7 +150,6 @@ class _RecordWriter:
 
     def write(self, record: Record) -> None:
         self._rows.append(_row(record))
-        self.count += 1
         self._size += len(record.text) if isinstance(record, Document) else len(record.first) + len(record.second)
         if len(self._rows) == _BATCH or self._size > _BATCH_CHARACTERS:
             with writing(self.path):
@@ -183,39 +161,20 @@ class _RecordWriter:
         self._rows, self._size = [], 0
 
 
-def _row(record: Record) -> dict[str, Any]:
-    common = {
-        "labels": list(record.labels),
-        "value": record.value,
-        "meta": list(record.meta.items()),
-        "scores": list(record.scores.items()),
-    }
-    if isinstance(record, TextPair):
-        return {"id": record.id, "first": record.first, "second": record.second, **common}
-    return {
-        "id": record.id,
-        "text": record.text,
-        "spans": _plain(record.spans),
-        "relations": _plain(record.relations),
-        **common,
-    }
+_FIELDS = {kind: [item.name for item in fields(kind)] for kind in (Document, TextPair, Span, Relation)}
 
 
-def _plain(items: Iterable[Span | Relation]) -> list[dict[str, Any]]:
-    rows = []
-    for item in items:
-        row: dict[str, Any] = {
-            "id": item.id,
-            "label": item.label,
-            "score": item.score,
-            "attributes": list(item.attributes.items()),
-        }
-        if isinstance(item, Span):
-            row["fragments"] = [list(fragment) for fragment in item.fragments]
-        else:
-            row |= {"head": item.head, "tail": item.tail}
-        rows.append(row)
-    return rows
+def _row(item: Record | Span | Relation) -> dict[str, Any]:
+    """Return the fields of an item as Arrow takes them: mappings as pairs, spans and relations as rows."""
+    row: dict[str, Any] = {}
+    for name in _FIELDS[type(item)]:
+        value = getattr(item, name)
+        if isinstance(value, Mapping):
+            value = list(value.items())
+        elif name in ("spans", "relations"):
+            value = [_row(part) for part in value]
+        row[name] = value
+    return row
 
 
 def _record(row: Mapping[str, Any]) -> Record:
@@ -225,17 +184,10 @@ def _record(row: Mapping[str, Any]) -> Record:
     if "first" in row:
         return TextPair(row["id"], row["first"], row["second"], **common)
     spans = tuple(
-        Span(
-            tuple((a, b) for a, b in span["fragments"]),
-            span["label"],
-            span["id"],
-            span["score"],
-            dict(span["attributes"]),
-        )
-        for span in row["spans"]
+        Span(tuple(map(tuple, s["fragments"])), s["label"], s["id"], s["score"], dict(s["attributes"]))
+        for s in row["spans"]
     )
     relations = tuple(
-        Relation(item["label"], item["head"], item["tail"], item["id"], item["score"], dict(item["attributes"]))
-        for item in row["relations"]
+        Relation(r["label"], r["head"], r["tail"], r["id"], r["score"], dict(r["attributes"])) for r in row["relations"]
     )
     return Document(row["id"], row["text"], spans, relations, **common)

@@ -186,8 +186,7 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
             where += f" and {len(plan.files[split]) - 3} more"
         table.add_row(split, where, *(f"{counts.get(number, 0):,}" for number in numbers))
     screen.print(table)
-    guess = found.survey.language.guess()
-    screen.print(f"  language {card.language}: a guess ({guess})", style="dim", markup=False)
+    screen.print(f"  language {card.language}: a guess ({found.survey.language})", style="dim", markup=False)
     others = [kind.value for kind in found.survey.possible() if kind is not card.kind]
     if others:
         screen.print(f"  the data also fits: {', '.join(others)} (--kind)", style="dim", markup=False)

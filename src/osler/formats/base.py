@@ -34,11 +34,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from osler.core.errors import InputError, RecipeError, nearest
 from osler.formats.sources import Source, SourceTree, opened
-from osler.text.document import Record, check_text
+from osler.text.document import Record
 
 Defect = Literal[
     "text-mismatch",
@@ -101,36 +101,6 @@ class _Strict(Problems):
         raise InputError(f"{detail} ({kind})", where=where, fix=advice)
 
 
-@runtime_checkable
-class Format(Protocol):
-    """One file format. Options, if any, are fields of the object: see `configure`."""
-
-    @property
-    def name(self) -> str:
-        """Name in the registry."""
-
-    @property
-    def description(self) -> str:
-        """One line for the list of formats."""
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """File name endings of this format, without compression suffixes."""
-
-    @property
-    def layout(self) -> Literal["file", "folder"]:
-        """Whether `write` makes one file or a folder of files."""
-
-    def detect(self, source: Source) -> bool:
-        """Whether the source looks like this format, judged by file names and first lines."""
-
-    def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
-        """Yield the records of a file, folder, archive or tree."""
-
-    def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write the records and return what could not be held."""
-
-
 class SourceReading:
     """One pass over a source: its files, its problem collector and the document ids seen so far."""
 
@@ -153,23 +123,30 @@ class SourceReading:
 
 
 @dataclass(frozen=True)
-class FileFormat(ABC):
-    """Base class of the built-in formats. It opens the source and counts losses; a subclass does the rest."""
+class Format(ABC):
+    """One file format. Subclasses read and write; options are further fields, set with `configure`."""
 
     name: str
+    """Name in the registry."""
     description: str
+    """One line for the list of formats."""
     suffixes: tuple[str, ...]
+    """File name endings of this format, without compression suffixes."""
     layout: Literal["file", "folder"] = "file"
+    """Whether `write` makes one file or a folder of files."""
 
     def detect(self, source: Source) -> bool:
+        """Whether the source looks like this format, judged by file names and first lines."""
         with opened(source) as tree:
             return self._detect(tree)
 
     def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
+        """Yield the records of a file, folder, archive or tree."""
         with opened(source) as tree:
             yield from self._read(SourceReading(tree, problems))
 
     def write(self, records: Iterable[Record], path: Path) -> Loss:
+        """Write the records and return what could not be held."""
         losses: Counter[str] = Counter()
         self._write(records, path, losses)
         return Loss(+losses)
@@ -196,21 +173,12 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
     """Return the format with some of its options set. An unknown option raises."""
     if not options:
         return format_
-    fixed = {f.name for f in fields(FileFormat)}
-    known: set[str] = {f.name for f in fields(format_)} - fixed if is_dataclass(format_) else set()
+    # A plug-in's format need not be a dataclass: it then has no options.
+    own = fields(format_) if is_dataclass(format_) else ()
+    known = {f.name for f in own} - {f.name for f in fields(Format)}
     for option in options:
         if option not in known:
             close = nearest(option, known)
             hint = f"Did you mean {close!r}?" if close else f"Known options: {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=hint)
-    configured: Format = replace(format_, **options)  # type: ignore[type-var]
-    return configured
-
-
-def checked_text(text: str, where: str) -> str:
-    """Return the text if every file format can carry it: no NUL, no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return check_text(text, where=where)
-    return check_text(text, where=where) if "\x00" in text else text
+    return replace(format_, **options)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
-from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, flattened, output_file
+from osler.formats.output import RENAMED, SPANS, documents, flattened, output_file
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
 
@@ -24,7 +24,7 @@ _Mention = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class Bc2gm(FileFormat):
+class Bc2gm(Format):
     """Sentence and mention files."""
 
     alternatives: bool = False
@@ -52,7 +52,7 @@ class Bc2gm(FileFormat):
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         with output_file(path / f"{path.name}.in") as sentences, output_file(path / "GENE.eval") as mentions:
-            for document in documents(records, losses, holds={SPANS, DISCONTINUOUS}):
+            for document in documents(records, losses, holds={SPANS}):
                 name = re.sub(r"[|\s]+", "_", document.id) or "_"
                 losses[RENAMED] += name != document.id
                 text = flattened(document.text, "\n\r", losses)
@@ -87,8 +87,8 @@ def _trimmed(document: Document, text: str, losses: Counter[str]) -> Iterator[tu
     for span in document.spans:
         shown = text[span.start : span.end]
         if span.discontinuous:
-            losses[DISCONTINUOUS] += 1
-        elif not shown.strip(" "):
+            continue
+        if not shown.strip(" "):
             losses["spans of blanks"] += 1
         else:
             losses["labels rewritten"] += span.label != "GENE"

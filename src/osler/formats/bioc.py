@@ -19,17 +19,18 @@ from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats import xml
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, same_text
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, TITLE_LENGTH, documents, output_file
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, documents, output_file
 from osler.formats.sources import SourceTree
+from osler.formats.titles import TITLE_LENGTH
 from osler.text.document import Document, Record, Relation, Span
 
 _LABEL_KEYS = ("relation", "type", "relation type")
 
 
 @dataclass(frozen=True)
-class BioC(FileFormat):
+class BioC(Format):
     """BioC XML collections."""
 
     def _detect(self, tree: SourceTree) -> bool:

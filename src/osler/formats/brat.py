@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -28,7 +28,7 @@ _SPECIAL = {"roles", "event", "target", "equiv"}
 
 
 @dataclass(frozen=True)
-class Brat(FileFormat):
+class Brat(Format):
     """brat stand-off. `label_prefix` is removed from labels that have it (ICTUSnet marks suggestions with "_SUG_")."""
 
     label_prefix: str = ""
@@ -119,11 +119,11 @@ class _Annotations:
                     target = self._events[target][2]
                 name = f"{event}.{index}"
                 self._draft.relation(role, trigger, target, relation_id=name, attributes=more, line=number)
-        relations = self._draft.relation_ids()
+        spans, relations = self._draft.spans, self._draft.relations
         gathered: dict[str, dict[str, str]] = {}
         for number, target, name, value in self._attributes:
             target = self._events[target][2] if target in self._events else target
-            if target not in self._draft.spans and target not in relations:
+            if target not in spans and target not in relations:
                 self._draft.dangling(number)
                 continue
             mine = gathered.setdefault(target, {})
@@ -131,9 +131,13 @@ class _Annotations:
             while key in mine:
                 key, count = f"{name}#{count}", count + 1
             mine[key] = value
-        for span_id in gathered.keys() & self._draft.spans.keys():
-            self._draft.spans[span_id] = replace(self._draft.spans[span_id], attributes=gathered[span_id])
-        return self._draft.document(relation_attributes=gathered)
+        for target, found in gathered.items():
+            if target in spans:
+                spans[target] = replace(spans[target], attributes=found)
+            if target in relations:
+                relation, line = relations[target]
+                relations[target] = replace(relation, attributes={**relation.attributes, **found}), line
+        return self._draft.document()
 
     def _relation(self, number: int, columns: list[str]) -> None:
         parts = columns[1].split()

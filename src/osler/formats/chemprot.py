@@ -14,22 +14,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
-from osler.formats.output import (
-    ATTRIBUTES,
-    DISCONTINUOUS,
-    RELATIONS,
-    RENAMED,
-    SPANS,
-    TITLE_LENGTH,
-    documents,
-    join_title,
-    output_file,
-    split_title,
-    tab_line,
-)
+from osler.formats.output import ATTRIBUTES, RELATIONS, RENAMED, SPANS, documents, output_file, tab_line
 from osler.formats.sources import SourceTree
+from osler.formats.titles import TITLE_LENGTH, join_title, split_title
 from osler.text.document import Document, Record
 
 _ABSTRACTS = re.compile(r"(.*)_abstracts(_gs)?\.tsv", re.IGNORECASE)
@@ -37,7 +26,7 @@ _EVALUATED = {"CPR:3", "CPR:4", "CPR:5", "CPR:6", "CPR:9"}
 
 
 @dataclass(frozen=True)
-class ChemProt(FileFormat):
+class ChemProt(Format):
     """The official tables of one or more splits. The writer makes one split, named after the folder."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -81,11 +70,10 @@ class ChemProt(FileFormat):
             report_leftovers(reading, relation_table, relations, "a row belongs to no abstract")
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        holds = {SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES}
         with ExitStack() as stack:
             names = ("abstracts", "entities", "relations", "gold_standard")
             streams = [stack.enter_context(output_file(path / f"{path.name}_{name}.tsv")) for name in names]
-            for document in documents(records, losses, holds=holds, meta={TITLE_LENGTH}):
+            for document in documents(records, losses, holds={SPANS, RELATIONS, ATTRIBUTES}, meta={TITLE_LENGTH}):
                 for stream, rows in zip(streams, _tables(document, losses), strict=True):
                     for row in rows:
                         stream.write(tab_line(row, losses).encode())
@@ -110,7 +98,6 @@ def _tables(document: Document, losses: Counter[str]) -> tuple[list[list[str]], 
     for number, span in enumerate(document.spans, 1):
         losses[ATTRIBUTES] += len(span.attributes)
         if span.discontinuous:
-            losses[DISCONTINUOUS] += 1
             continue
         ids[span.id] = span.id if re.fullmatch(r"T\d+", span.id) else f"T{number}"
         losses[RENAMED] += ids[span.id] != span.id

@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Record
+from osler.text.document import Document, Record, parse_fragments
 
 _TEXT = re.compile(r"((?:.*/)?)text_files/([^/]+)\.txt")
-_PLACE = re.compile(r"\d+ \d+(;\d+ \d+)*")
 
 
 @dataclass(frozen=True)
-class Codiesp(FileFormat):
+class Codiesp(Format):
     """Cases and code tables."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -42,12 +41,11 @@ class Codiesp(FileFormat):
                 table, rows = tables["X"]
                 draft = Draft(reading, stem, reading.tree.text(name), table)
                 for number, (_, label, code, shown, place) in rows.pop(stem, []):
-                    if not _PLACE.fullmatch(place):
-                        draft.report("malformed-line", "offsets must look like start end;start end", number)
-                        continue
-                    fragments = ((int(a), int(b)) for a, b in (part.split(" ") for part in place.split(";")))
                     attributes = {"code": code} if code else {}
-                    draft.span(fragments, label, expected=shown, attributes=attributes, line=number)
+                    if fragments := parse_fragments(place):
+                        draft.span(fragments, label, expected=shown, attributes=attributes, line=number)
+                    else:
+                        draft.report("malformed-line", "offsets must look like start end;start end", number)
                 yield draft.document(labels=dict.fromkeys(labels))
             for table, rows in tables.values():
                 report_leftovers(reading, table, rows, "a row belongs to no case")
@@ -90,8 +88,5 @@ def _table(reading: SourceReading, folder: str, kind: str) -> tuple[str, Rows[li
 
 
 FORMAT = Codiesp(
-    "codiesp",
-    "CodiEsp: text_files/ and tables of codes with their evidence",
-    ("d.tsv", "p.tsv", "x.tsv"),
-    "folder",
+    "codiesp", "CodiEsp: text_files/ and tables of codes with their evidence", ("d.tsv", "p.tsv", "x.tsv"), "folder"
 )

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, output_file
 from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced, token_ranges
 from osler.text.document import Document, Record, Span
 from osler.text.tags import Repair, Scheme, chunks, spans_to_tags
+from osler.text.words import line_ranges
 
 _MARK = re.compile(r"-DOCSTART-(?:[\t ]+(\S+).*)?|###\w+:(.*)")
 _TAG = re.compile(r"[BIES]-.+|O")
@@ -35,7 +36,7 @@ class _Sentence:
 
 
 @dataclass(frozen=True)
-class Conll(FileFormat):
+class Conll(Format):
     """Token and tag columns. `scheme` is for writing; the reader takes it from the tags."""
 
     label: str = "MENTION"
@@ -146,11 +147,9 @@ def _document(reading: SourceReading, name: str, document_id: str, sentences: li
 def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield each token with its tag; a pair of empty strings ends a sentence."""
     text = document.text
-    start = 0
     everything = token_ranges(document.with_(meta=TOKENS))
     placed = 0
-    for line in text.split("\n"):
-        end = start + len(line)
+    for start, end in line_ranges(text):
         inside = [span for span in document.spans if start <= span.start and span.end <= end]
         placed += len(inside)
         tokens = [edge for edge in everything if start <= edge[0] < end]
@@ -163,12 +162,9 @@ def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterato
         for (first, last), tag in zip(tokens, result.tags, strict=True):
             yield text[first:last], re.sub(r"\s+", "_", tag)
         yield "", ""
-        start = end + 1
     losses["spans across lines"] += len(document.spans) - placed
 
 
 FORMAT = Conll(
-    "conll",
-    "CoNLL columns: token and BIO or BIOES tag, 2 or more columns",
-    (".conll", ".iob", ".iob2", ".bio", ".tsv"),
+    "conll", "CoNLL columns: token and BIO or BIOES tag, 2 or more columns", (".conll", ".iob", ".iob2", ".bio", ".tsv")
 )

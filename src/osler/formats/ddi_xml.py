@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from osler.formats import xml
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
 from osler.formats.output import DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Fragment, Record, Span
+from osler.text.document import Document, Fragment, Record, Span, parse_fragments
+from osler.text.words import line_ranges
 
 _OFFSETS = re.compile(r"\d+-\d+(;\d+-\d+)*")
 
 
 @dataclass(frozen=True)
-class DdiXml(FileFormat):
+class DdiXml(Format):
     """One XML file per document. The writer cuts a text without sentence offsets at its line breaks."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -73,14 +74,10 @@ def _document(reading: SourceReading, file: str, root: Any) -> Document:
 
 def _sentences(document: Document) -> list[Fragment]:
     """Offsets of the sentences: those in meta if they fit the text, else the lines."""
-    known = document.meta.get("sentences", "")
-    if re.fullmatch(r"\d+ \d+(;\d+ \d+)*", known):
-        places = [(int(a), int(b)) for a, b in (place.split(" ") for place in known.split(";"))]
-        if "\n".join(document.text[a:b] for a, b in places) == document.text:
-            return places
-    lines = [len(line) for line in document.text.split("\n")]
-    starts = itertools.accumulate([0, *(length + 1 for length in lines[:-1])])
-    return [(start, start + length) for start, length in zip(starts, lines, strict=True)]
+    places = parse_fragments(document.meta.get("sentences", ""))
+    if places and "\n".join(document.text[a:b] for a, b in places) == document.text:
+        return places
+    return line_ranges(document.text)
 
 
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Draft:
         self.file = file
         self.spans: dict[str, Span] = {}
         self._reading = reading
-        self._relations: dict[str, tuple[Relation, int | None]] = {}
+        self.relations: dict[str, tuple[Relation, int | None]] = {}  # each with its line
 
     def report(self, kind: Defect, detail: str, line: int | None) -> None:
         """Report a defect of the current file."""
@@ -95,34 +95,21 @@ class Draft:
         if not label:
             self.report("empty-label", "a relation has no type", line)
             label = "untyped"
-        relation_id = relation_id or f"R{len(self._relations) + 1}"
-        if relation_id in self._relations:
+        relation_id = relation_id or f"R{len(self.relations) + 1}"
+        if relation_id in self.relations:
             self.report("duplicate-id", "a relation id is used twice in this document", line)
             return
         relation = Relation(label, head, tail, relation_id, attributes=dict(attributes or {}))
-        self._relations[relation_id] = (relation, line)
+        self.relations[relation_id] = (relation, line)
 
-    def relation_ids(self) -> set[str]:
-        return set(self._relations)
-
-    def document(
-        self,
-        *,
-        labels: Iterable[str] = (),
-        meta: Mapping[str, str] | None = None,
-        relation_attributes: Mapping[str, Mapping[str, str]] | None = None,
-    ) -> Document:
+    def document(self, *, labels: Iterable[str] = (), meta: Mapping[str, str] | None = None) -> Document:
         """Return the finished document without the relations whose arguments are missing."""
         relations = []
-        for relation, line in self._relations.values():
+        for relation, line in self.relations.values():
             if relation.head not in self.spans or relation.tail not in self.spans:
                 self.dangling(line)
-                continue
-            more = (relation_attributes or {}).get(relation.id)
-            if more:
-                merged = {**relation.attributes, **more}
-                relation = Relation(relation.label, relation.head, relation.tail, relation.id, attributes=merged)
-            relations.append(relation)
+            else:
+                relations.append(relation)
         spans = tuple(self.spans.values())
         return Document(self.id, self.text, spans, tuple(relations), tuple(labels), meta=dict(meta or {}))
 

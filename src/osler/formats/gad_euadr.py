@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, RENAMED, documents, output_file, tab_line
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
@@ -21,7 +21,7 @@ _FILE = re.compile(r"(?:.*/)?(\d+)/(train|dev|test)\.tsv")
 
 
 @dataclass(frozen=True)
-class GadEuadr(FileFormat):
+class GadEuadr(Format):
     """Sentences with masked entities and a label."""
 
     def _detect(self, tree: SourceTree) -> bool:

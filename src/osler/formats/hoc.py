@@ -1,4 +1,4 @@
-"""Hallmarks of Cancer: `text/PMID.txt` with one sentence per line, `labels/PMID.txt` with the labels after a "<" each.
+"""Hallmarks of Cancer: `text/PMID.txt` with one sentence per line, `labels/PMID.txt` with "<" and labels for each.
 
 The labels of a sentence are spans over the sentence; the document's labels are all of them, without repetition. Labels
 are full paths (`Resisting cell death--Apoptosis`) without the "--" that ends some of them; the top level is the part
@@ -12,17 +12,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import file_stem
 from osler.formats.output import DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Span
+from osler.text.words import line_ranges
 
 _LABEL_FILES = ("labels/*.txt", "*/labels/*.txt")
 
 
 @dataclass(frozen=True)
-class Hoc(FileFormat):
+class Hoc(Format):
     """Sentences and labels in two folders."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -50,13 +51,11 @@ class Hoc(FileFormat):
             stem = folder.stem(document.id)
             slots: list[str] = []
             held: list[Span] = []
-            start = 0
-            for line in document.text.split("\n"):
-                mine = [span for span in document.spans if span.fragments == ((start, start + len(line)),)]
+            for line in line_ranges(document.text):
+                mine = [span for span in document.spans if span.fragments == (line,)]
                 mine = [span for span in mine if _label(span.label) == span.label and _holdable(span.label)]
                 held += mine
                 slots.append(" AND".join(span.label for span in mine) or " ")
-                start += len(line) + 1
             losses["spans that are not sentences"] += len(document.spans) - len(held)
             losses[LABELS] += len(set(document.labels) ^ {span.label for span in held})
             folder.write(f"text/{stem}.txt", document.text + "\n")
@@ -75,16 +74,14 @@ def _document(reading: SourceReading, stem: str, name: str, labels: str) -> Docu
     tree = reading.tree
     text = tree.text(name).removesuffix("\n")
     slots = tree.text(labels).rstrip("\r\n").split("<")[1:] if labels in tree else []
-    lines = text.split("\n")
-    if labels in tree and len(slots) != len(lines):
-        reading.report("malformed-line", f"{len(slots)} label slots for {len(lines)} sentences", labels, 1)
+    sentences = line_ranges(text)
+    if labels in tree and len(slots) != len(sentences):
+        reading.report("malformed-line", f"{len(slots)} label slots for {len(sentences)} sentences", labels, 1)
     spans: list[Span] = []
-    start = 0
-    for line, slot in zip(lines, slots, strict=False):
+    for (start, end), slot in zip(sentences, slots, strict=False):
         for label in dict.fromkeys(map(_label, slot.split("AND"))):
-            if label and line:
-                spans.append(Span.at(start, start + len(line), label, id=f"T{len(spans) + 1}"))
-        start += len(line) + 1
+            if label and start < end:
+                spans.append(Span.at(start, end, label, id=f"T{len(spans) + 1}"))
     return Document(stem, text, tuple(spans), labels=tuple(dict.fromkeys(span.label for span in spans)))
 
 

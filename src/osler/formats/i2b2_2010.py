@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced
 from osler.text.document import Document, Fragment, Record, Span
+from osler.text.words import line_ranges
 
 _CONCEPT = r'c="(.*)" (\d+):(\d+) (\d+):(\d+)'
 _CON = re.compile(rf'{_CONCEPT}\|\|t="(.*)"')
@@ -31,7 +32,7 @@ _FIRST = {"Tr": "treatment", "Te": "test", "PI": "problem"}
 
 
 @dataclass(frozen=True)
-class I2b2Concepts(FileFormat):
+class I2b2Concepts(Format):
     """The four files per record of the 2010 challenge. The writer tokenises texts that are not tokenised yet."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -132,13 +133,11 @@ def _same(found: str, expected: str) -> bool:
 
 def _token_table(text: str) -> list[list[Fragment]]:
     table: list[list[Fragment]] = []
-    start = 0
-    for line in text.split("\n"):
-        tokens = [(start + match.start(), start + match.end()) for match in _TOKEN.finditer(line)]
-        if line[:1] in (" ", "\t"):
+    for start, end in line_ranges(text):
+        tokens = [match.span() for match in _TOKEN.finditer(text, start, end)]
+        if text[start : start + 1] in (" ", "\t"):
             tokens.insert(0, (start, start))
         table.append(tokens)
-        start += len(line) + 1
     return table
 
 
@@ -175,8 +174,5 @@ def _lines(document: Document, losses: Counter[str]) -> tuple[list[str], list[st
 
 
 FORMAT = I2b2Concepts(
-    "i2b2_2010",
-    "i2b2/VA 2010: X.txt with X.con, X.ast, X.rel (line:token)",
-    (".con", ".ast", ".rel", ".txt"),
-    "folder",
+    "i2b2_2010", "i2b2/VA 2010: X.txt with X.con, X.ast, X.rel (line:token)", (".con", ".ast", ".rel", ".txt"), "folder"
 )

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, Problems, SourceReading, checked_text
+from osler.formats.base import Format, Problems, SourceReading
 from osler.formats.output import output_file
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Record, Relation, Span, TextPair, split_meta
+from osler.text.document import Document, Record, Relation, Span, TextPair, check_text, split_meta
 
 _OWN = {"spans", "relations", "labels", "label", "value", "meta"}
 
 
 @dataclass(frozen=True)
-class Jsonl(FileFormat):
+class Jsonl(Format):
     """JSON Lines of records, without any loss."""
 
     id: str = "id"
@@ -62,7 +62,7 @@ class Jsonl(FileFormat):
         with output_file(path) as stream:
             for record in records:
                 text = record.text if isinstance(record, Document) else record.first + record.second
-                checked_text(text, where=f"{path}: record")
+                check_text(text, where=f"{path}: record")
                 line = json.dumps(as_json(record), ensure_ascii=False, allow_nan=False)
                 stream.write(line.encode() + b"\n")
 
@@ -91,8 +91,8 @@ class Jsonl(FileFormat):
         }
         if self.text not in data and self.first in data:
             first, second = _string(data[self.first]), _string(data[self.second])
-            return TextPair(first=checked_text(first, where), second=checked_text(second, where), **common)
-        text = checked_text(_string(data[self.text]), where)
+            return TextPair(first=check_text(first, where=where), second=check_text(second, where=where), **common)
+        text = check_text(_string(data[self.text]), where=where)
         spans = tuple(_span(item) for item in data.get("spans") or ())
         relations = tuple(_relation(item) for item in data.get("relations") or ())
         if len({span.id for span in spans if span.id}) != sum(bool(span.id) for span in spans):

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree
-from osler.text.document import Record, TextPair
+from osler.text.document import Record, TextPair, check_text
 
 
 @dataclass(frozen=True)
-class MedNli(FileFormat):
+class MedNli(Format):
     """Premise, hypothesis and label, one JSON object per line."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -33,7 +33,7 @@ class MedNli(FileFormat):
                 try:
                     row = json.loads(line)
                     cells = [row[key] for key in ("pairID", "sentence1", "sentence2")]
-                    pair_id, first, second = (checked_text(cell.strip(), where) for cell in cells)
+                    pair_id, first, second = (check_text(cell.strip(), where=where) for cell in cells)
                     label = str(row.get("gold_label") or "-")
                 except (ValueError, KeyError, TypeError, AttributeError):
                     detail = "not an object with pairID, sentence1 and sentence2"

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.formats import xml
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree
 from osler.text.document import Record, TextPair
 
 
 @dataclass(frozen=True)
-class MedRqe(FileFormat):
+class MedRqe(Format):
     """Question pairs; the long question is the premise. An id is unique within its file."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -12,25 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import documents, output_file
 from osler.formats.sources import SourceTree, csv_rows
 from osler.text.document import Document, Record
 
-_COLUMNS = [
-    "ROW_ID",
-    "SUBJECT_ID",
-    "HADM_ID",
-    "CHARTDATE",
-    "CHARTTIME",
-    "STORETIME",
-    "CATEGORY",
-    "DESCRIPTION",
-    "CGID",
-    "ISERROR",
-    "TEXT",
-]
-HEADER = (",".join(f'"{column}"' for column in _COLUMNS) + "\n").encode()
+HEADER = (
+    b'"ROW_ID","SUBJECT_ID","HADM_ID","CHARTDATE","CHARTTIME","STORETIME",'
+    b'"CATEGORY","DESCRIPTION","CGID","ISERROR","TEXT"\n'
+)
+_COLUMNS = [column.strip('"') for column in HEADER.decode().strip().split(",")]
 _META = {
     "SUBJECT_ID": "patient",
     "HADM_ID": "admission",
@@ -42,7 +33,7 @@ _META = {
 
 
 @dataclass(frozen=True)
-class Mimic(FileFormat):
+class Mimic(Format):
     """The table of notes."""
 
     errors: bool = False

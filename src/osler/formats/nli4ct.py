@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import file_stem
 from osler.formats.output import LABELS, OutputFolder, pairs
 from osler.formats.sources import SourceTree, read_object
-from osler.text.document import Record, TextPair
+from osler.text.document import Record, TextPair, check_text
 
 _META = {
     "Type": "type",
@@ -34,7 +34,7 @@ _META = {
 
 
 @dataclass(frozen=True)
-class Nli4ct(FileFormat):
+class Nli4ct(Format):
     """Statements about clinical trials."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -87,7 +87,7 @@ def _pair(key: str, row: Mapping[str, Any], trial: Any, where: str) -> TextPair:
         meta["primary_lines"] = str(len(lines))
         lines += trial(row["Secondary_id"])[row["Section_id"]]
     labels = (str(row["Label"]),) if row.get("Label") else ()
-    first, second = checked_text("\n".join(lines), where), checked_text(row["Statement"], where)
+    first, second = check_text("\n".join(lines), where=where), check_text(row["Statement"], where=where)
     return TextPair(key, first, second, labels=labels, meta=meta)
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from osler.core.errors import InputError, OutputError, writing
-from osler.formats.base import checked_text
-from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.text.document import Document, Record, Relation, Span, TextPair, check_text
 
 _UNSAFE = re.compile(r"[^\w.+=@()-]+")
 SPANS = "spans"
@@ -79,10 +78,10 @@ class OutputFolder:
 
 
 def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], meta: Collection[str] = ()) -> None:
-    """Count what a format loses of this record if it holds only these things and these meta values."""
+    """Count what a format loses of this record if it holds only this content and these meta keys."""
     lost: Counter[str] = Counter()
     if isinstance(record, Document):
-        checked_text(record.text, where="document")
+        check_text(record.text, where="document")
         lost[DISCONTINUOUS] = sum(span.discontinuous for span in record.spans)
         lost[RELATIONS] = len(record.relations)
         scored: tuple[Span | Relation, ...] = (*record.spans, *record.relations)
@@ -136,24 +135,3 @@ def flattened(text: str, unwanted: str, losses: Counter[str]) -> str:
 def tab_line(cells: Iterable[str], losses: Counter[str]) -> str:
     """One line of a tab-separated table; tabs and line breaks inside a cell become spaces."""
     return "\t".join(flattened(cell, "\t\n\r", losses) for cell in cells) + "\n"
-
-
-TITLE_LENGTH = "title_length"
-
-
-def join_title(title: str, abstract: str) -> tuple[str, dict[str, str]]:
-    """Join title and abstract; the meta says where the title ends."""
-    return (f"{title} {abstract}", {TITLE_LENGTH: str(len(title))}) if abstract else (title, {})
-
-
-def split_title(document: Document, losses: Counter[str]) -> tuple[str, str, str]:
-    """Return the text without line breaks and tabs, its title and its abstract.
-
-    The title ends where `title_length` in meta says, else at the first line break, else at the end of the text.
-    """
-    text = flattened(document.text, "\n\r\t", losses)
-    known = document.meta.get(TITLE_LENGTH, "")
-    end = int(known) if known.isdigit() else document.text.find("\n")
-    if not (0 < end < len(text) - 1 and text[end] == " "):
-        end = len(text)
-    return text, text[:end], text[end + 1 :]

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree, read_object
-from osler.text.document import Record, TextPair
+from osler.text.document import Record, TextPair, check_text
 
 _META = {"LABELS": "sections", "YEAR": "year", "LONG_ANSWER": "long_answer", "MESHES": "mesh"}
 
 
 @dataclass(frozen=True)
-class PubMedQa(FileFormat):
+class PubMedQa(Format):
     """Questions with abstracts."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -65,7 +65,7 @@ def _pair(key: str, row: Mapping[str, Any], test: bool, where: str) -> TextPair:
         meta["split"] = "test"
     decision = row.get("final_decision")
     labels = (str(decision),) if decision else ()
-    first, second = checked_text("\n".join(row["CONTEXTS"]), where), checked_text(row["QUESTION"], where)
+    first, second = check_text("\n".join(row["CONTEXTS"]), where=where), check_text(row["QUESTION"], where=where)
     return TextPair(key, first, second, labels=labels, meta=meta)
 
 

@@ -17,22 +17,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
-from osler.formats.output import (
-    ATTRIBUTES,
-    DISCONTINUOUS,
-    RELATIONS,
-    RENAMED,
-    SPANS,
-    TITLE_LENGTH,
-    documents,
-    flattened,
-    join_title,
-    output_file,
-    split_title,
-)
+from osler.formats.output import ATTRIBUTES, RELATIONS, RENAMED, SPANS, documents, flattened, output_file
 from osler.formats.sources import SourceTree
+from osler.formats.titles import TITLE_LENGTH, join_title, split_title
 from osler.text.document import Document, Record
 
 _TEXT = re.compile(r"([^|\t]*)\|([ta])\|(.*)", re.DOTALL)
@@ -40,7 +29,7 @@ _Block = list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
-class PubTator(FileFormat):
+class PubTator(Format):
     """One or more PubTator files."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -59,9 +48,8 @@ class PubTator(FileFormat):
                     yield document
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        holds = {SPANS, ATTRIBUTES, RELATIONS, DISCONTINUOUS}
         with output_file(path) as stream:
-            for document in documents(records, losses, holds=holds, meta={TITLE_LENGTH}):
+            for document in documents(records, losses, holds={SPANS, ATTRIBUTES, RELATIONS}, meta={TITLE_LENGTH}):
                 stream.write("".join(f"{line}\n" for line in _lines(document, losses)).encode() + b"\n")
 
 
@@ -128,7 +116,6 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
         concept, parts = (span.attributes.get(key, "") for key in ("concept", "parts"))
         losses[ATTRIBUTES] += len(span.attributes.keys() - {"concept", "parts"})
         if span.discontinuous:
-            losses[DISCONTINUOUS] += 1
             continue
         mention = text[span.start : span.end]
         columns = [name, str(span.start), str(span.end), mention, _cell(span.label, losses)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
+from osler.core.errors import InputError
 from osler.core.registry import Registry
 from osler.formats.base import Format
 from osler.formats.sources import Source, opened
@@ -44,6 +46,15 @@ FORMATS = Registry(
 def get_format(name: str) -> Format:
     """Return the format with this name."""
     return cast(Format, FORMATS.get(name))
+
+
+def detect_format(source: Source, where: Path, option: str) -> str:
+    """Return the only format that this source looks like. `option` is the command-line option that names a format."""
+    found = detect_formats(source)
+    if len(found) == 1:
+        return found[0]
+    problem = f"the files could be {' or '.join(found)}" if found else "no known format matches these files"
+    raise InputError(problem, where=where, fix=f"Name the format with {option}: see `osler convert --list`")
 
 
 def detect_formats(source: Source) -> list[str]:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, file_stem, report_leftovers, rows_by_document
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, SPANS, OutputFolder, documents, flattened, tab_line
+from osler.formats.output import ATTRIBUTES, META, SPANS, OutputFolder, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
 
@@ -21,7 +21,7 @@ _LINE = re.compile(r"([^\t]*)\t([^\t:]*):([^\t]*)\t(\d+)\t(\d+)\t(.*)")
 
 
 @dataclass(frozen=True)
-class S800(FileFormat):
+class S800(Format):
     """Abstract files and one table of mentions."""
 
     label: str = "Species"
@@ -49,7 +49,7 @@ class S800(FileFormat):
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         folder = OutputFolder(path, losses)
         rows: list[str] = []
-        for document in documents(records, losses, holds={SPANS, DISCONTINUOUS, ATTRIBUTES, META}):
+        for document in documents(records, losses, holds={SPANS, ATTRIBUTES, META}):
             stem = folder.stem(document.id)
             folder.write(f"abstracts/{stem}.txt", document.text)
             pmid = document.meta.get("pmid", "")
@@ -59,7 +59,6 @@ class S800(FileFormat):
                 losses[ATTRIBUTES] += len(span.attributes.keys() - {"concept"})
                 losses["labels rewritten"] += span.label != self.label
                 if span.discontinuous:
-                    losses[DISCONTINUOUS] += 1
                     continue
                 shown = flattened(span.text_in(document.text), "\t\n\r", Counter())
                 concept = span.attributes.get("concept", "")

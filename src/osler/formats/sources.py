@@ -59,10 +59,6 @@ class SourceTree:
         wanted = [pattern.lower() for pattern in patterns]
         return [name for name in self._entries if any(fnmatch.fnmatchcase(name.lower(), p) for p in wanted)]
 
-    def select(self, *patterns: str) -> SourceTree:
-        """Part of the tree with matching names. It shares the open archives: close the full tree, not the part."""
-        return self.view({name: name for name in self.names(*patterns)})
-
     def view(self, names: Mapping[str, str], folder: str = "") -> SourceTree:
         """Part of the tree under new names (new to old), as if it were below a folder of the tree."""
         return SourceTree(self.root / folder, {new: self._entries[old] for new, old in names.items()})

@@ -1,6 +1,6 @@
 """Sentence similarity tables: ClinicalSTS and MedSTS (two sentences and a score, no header), BIOSSES (with a header).
 
-There is no quoting: sentences contain single quotes. The gold scores of a test set may be in a separate file
+There is no quoting, because sentences contain lone quotation marks. The gold scores of a test set may be in a separate file
 (`….gs.….txt`), one per line; its name begins with the name of the sentence file. With a header (as in the BLUE tables)
 columns are found by name.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import FileFormat, SourceReading
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import META, RENAMED, VALUES, output_file, pairs, tab_line
 from osler.formats.sources import SourceTree
 from osler.text.document import Record, TextPair
@@ -21,7 +21,7 @@ _SCORES = ("score", "mean", "similarity")
 
 
 @dataclass(frozen=True)
-class Similarity(FileFormat):
+class Similarity(Format):
     """Pairs of sentences with a score. `header` is for writing; the reader takes it from the first line."""
 
     header: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 Columns are recognised by their usual names (text or sentence; sentence1 and sentence2; label; labels; score; id or
 index) or named in the options; `columns` names the columns of a file without a header. "labels" holds several labels
 joined by `separator`; other columns go to meta. CSV has the usual quoting. TSV has none, because the TSV files of
-shared tasks contain single quotes.
+shared tasks contain lone quotation marks.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.base import FileFormat, SourceReading, checked_text
+from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, VALUES, count_lost, output_file, tab_line
 from osler.formats.sources import SourceTree, csv_rows
-from osler.text.document import Document, Record, TextPair
+from osler.text.document import Document, Record, TextPair, check_text
 
 _KNOWN = {
     "id": ("id", "index", "pairid", "guid", "row_id"),
@@ -32,7 +32,7 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class TableFormat(FileFormat):
+class TableFormat(Format):
     """A table of texts; the options name columns with unusual names."""
 
     delimiter: str = ","
@@ -48,7 +48,8 @@ class TableFormat(FileFormat):
 
     def _detect(self, tree: SourceTree) -> bool:
         head = tree.first_lines(f"*{self.suffixes[0]}", 1)
-        roles = self._roles([cell.strip('"') for cell in head[0].split(self.delimiter)]) if head else {}
+        header = [cell.strip('"') for cell in head[0].split(self.delimiter)] if head else []
+        roles = self._roles(header, str(tree.root)) if head else {}
         return "text" in roles or {"first", "second"} <= roles.keys()
 
     def _read(self, reading: SourceReading) -> Iterator[Record]:
@@ -56,10 +57,7 @@ class TableFormat(FileFormat):
         for name in self._files(tree):
             rows = self._rows(tree, name)
             header = list(self.columns) or next(rows, (0, []))[1]
-            try:
-                roles = self._roles(header)
-            except InputError as error:
-                raise InputError(error.problem, where=tree.where(name, 1), fix=error.fix) from None
+            roles = self._roles(header, tree.where(name, 1))
             if header and "text" not in roles and not {"first", "second"} <= roles.keys():
                 fix = "Name the columns in the options (text, or first and second)"
                 raise InputError("no column with texts", where=tree.where(name, 1), fix=fix)
@@ -74,7 +72,7 @@ class TableFormat(FileFormat):
                 except ValueError:
                     reading.report("malformed-line", "the value is not a number", name, number)
 
-    def _roles(self, header: list[str]) -> dict[str, str]:
+    def _roles(self, header: list[str], where: str) -> dict[str, str]:
         """Return the column of each role."""
         lower = {column.lower().strip(): column for column in header}
         roles = {}
@@ -82,7 +80,9 @@ class TableFormat(FileFormat):
             named = getattr(self, role)
             column = named if named in header else next((lower[name] for name in usual if name in lower), None)
             if named and named not in header:
-                raise InputError(f"no column {named!r}", fix=f"Set the option {role} to the name of a column")
+                raise InputError(
+                    f"no column {named!r}", where=where, fix=f"Set the option {role} to the name of a column"
+                )
             if column is not None:
                 roles[role] = column
         return roles
@@ -105,7 +105,7 @@ class TableFormat(FileFormat):
             "meta": {key: value for key, value in cells.items() if key not in used and value},
         }
         if "text" in cell:
-            return Document(text=checked_text(cell["text"], where), **common)
+            return Document(text=check_text(cell["text"], where=where), **common)
         return TextPair(first=cell["first"], second=cell["second"], **common)
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:

@@ -12,8 +12,6 @@ from osler.core.config import Recipe
 from osler.core.errors import RecipeError, nearest
 from osler.text.tags import Repair, Scheme
 
-_NUMBERS = ("documents", "mentions", "relations", "overlapping", "discontinuous", "assigned")
-
 
 class ExpectedCounts(Recipe):
     """Expected counts of one split; only stated numbers are compared."""
@@ -32,7 +30,7 @@ class ExpectedCounts(Recipe):
 
     def stated(self) -> dict[str, int]:
         """Return all stated numbers by name; the name for a label is `label:NAME`."""
-        found = {name: value for name in _NUMBERS if (value := getattr(self, name)) is not None}
+        found = {name: value for name, value in self if name != "labels" and value is not None}
         return found | {f"label:{label}": count for label, count in self.labels.items()}
 
 
@@ -98,6 +96,11 @@ class Split(Recipe):
     optional: bool = False
     """Whether the task can be prepared without this split."""
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the official files, with the list of members."""
+        return [*self.files, *([self.listed.file] if self.listed else [])]
+
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if bool(self.files) == bool(self.carve):
@@ -125,13 +128,6 @@ class SourceLayout(Recipe):
             if pool is None or (split.carve and not pool.files):
                 raise ValueError(f"the split {name!r} is carved from a split that does not exist or has no files")
         return self
-
-    def at_fold(self, fold: int) -> SourceLayout:
-        splits = {
-            name: split.model_copy(update={"files": tuple(f.replace("{fold}", str(fold)) for f in split.files)})
-            for name, split in self.splits.items()
-        }
-        return self.model_copy(update={"splits": splits})
 
 
 class Kind(StrEnum):
@@ -267,5 +263,9 @@ class TaskCard(Recipe):
                 f"task {self.name} has no fold {fold}",
                 fix=f"Give a fold from 1 to {self.folds}" if self.folds else "Leave out the fold",
             )
-        changes = {"name": f"{self.name}-fold{fold}", "fold": fold, "source": self.source.at_fold(fold)}
-        return self.model_copy(update=changes)
+        splits = {
+            name: split.model_copy(update={"files": tuple(f.replace("{fold}", str(fold)) for f in split.files)})
+            for name, split in self.source.splits.items()
+        }
+        source = self.source.model_copy(update={"splits": splits})
+        return self.model_copy(update={"name": f"{self.name}-fold{fold}", "fold": fold, "source": source})

@@ -114,9 +114,8 @@ def _splits(card: TaskCard) -> Iterator[str]:
             drawn = "the last groups" if split.carve.method == "tail" else f"drawn with seed {split.carve.seed}"
             origin = f"{split.carve.share:.4g} of the groups (by {split.carve.by}) of {split.carve.of}, {drawn}"
         else:
-            files = [*split.files, *([split.listed.file] if split.listed else [])]
             optional = ", optional" if split.optional else ""
-            origin = f"{', '.join(f'`{file}`' for file in files)}{folder}{optional}"
+            origin = f"{', '.join(f'`{file}`' for file in split.names)}{folder}{optional}"
         yield f"{name}: {origin}{numbers}"
 
 

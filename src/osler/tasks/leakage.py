@@ -31,7 +31,7 @@ _RUN = 5
 _ALIKE = 2 / 3
 _SHORT = 16
 _ALIKE_SHORT = 1 / 2
-# A run of words that more documents than this share is boilerplate.
+# A run of words in more documents than this is boilerplate.
 _COMMON = 200
 
 
@@ -79,14 +79,14 @@ def _runs(words: Sequence[str]) -> NDArray[np.uint64]:
 
 
 class FingerprintIndex:
-    """Fingerprints by name (a split of a task, say), to look up which names hold a given record."""
+    """Fingerprints by name, such as a split of a task. It tells which names hold a given record."""
 
     def __init__(self) -> None:
         self._texts: dict[bytes, set[str]] = defaultdict(set)
         self._ids: dict[str, set[str]] = defaultdict(set)
         self._owners: list[str] = []
         self._runs: list[NDArray[np.uint64]] = []
-        self._sorted: _Runs | None = None
+        self._table: tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int64]] | None = None
 
     def add(self, name: str, print_: Fingerprint) -> None:
         self._ids[print_.id].add(name)
@@ -94,7 +94,7 @@ class FingerprintIndex:
             self._texts[print_.text].add(name)
             self._owners.append(name)
             self._runs.append(print_.runs)
-            self._sorted = None
+            self._table = None
 
     def same_text(self, print_: Fingerprint) -> set[str]:
         return self._texts.get(print_.text, set()) if print_.text else set()
@@ -106,39 +106,29 @@ class FingerprintIndex:
         """Names that hold the same text or one that shares most of its runs."""
         names = set(self.same_text(print_))
         if print_.text and self._runs:
-            if self._sorted is None:
-                self._sorted = _Runs.of(self._runs)
-            names |= {self._owners[owner] for owner in self._sorted.alike(print_.runs)}
+            names |= {self._owners[owner] for owner in self._alike(print_.runs)}
         return names
 
-
-@dataclass(frozen=True)
-class _Runs:
-    """Runs of many texts in one sorted table: twelve bytes per run, one lookup for all runs of a text."""
-
-    hashes: NDArray[np.uint64]
-    owners: NDArray[np.int32]
-    sizes: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, texts: Sequence[NDArray[np.uint64]]) -> _Runs:
-        sizes = np.array([len(runs) for runs in texts], dtype=np.int64)
-        hashes = np.concatenate(texts)
-        order = np.argsort(hashes, kind="stable")
-        return cls(hashes[order], np.repeat(np.arange(len(texts), dtype=np.int32), sizes)[order], sizes)
-
-    def alike(self, runs: NDArray[np.uint64]) -> list[int]:
+    def _alike(self, runs: NDArray[np.uint64]) -> list[int]:
         """Numbers of the texts that share most of these runs."""
-        first = np.searchsorted(self.hashes, runs, side="left")
-        count = np.searchsorted(self.hashes, runs, side="right") - first
+        if self._table is None:
+            # One sorted table of all runs: twelve bytes per run, one lookup for all runs of a text.
+            sizes = np.array([len(text) for text in self._runs], dtype=np.int64)
+            hashes = np.concatenate(self._runs)
+            order = np.argsort(hashes, kind="stable")
+            owners = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+            self._table = hashes[order], owners[order], sizes
+        hashes, owners, sizes = self._table
+        first = np.searchsorted(hashes, runs, side="left")
+        count = np.searchsorted(hashes, runs, side="right") - first
         telling = (count > 0) & (count <= _COMMON)
         first, count = first[telling], count[telling]
         places = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
-        owners, shared = np.unique(self.owners[places], return_counts=True)
-        shorter, longer = np.minimum(self.sizes[owners], len(runs)), np.maximum(self.sizes[owners], len(runs))
+        found, shared = np.unique(owners[places], return_counts=True)
+        shorter, longer = np.minimum(sizes[found], len(runs)), np.maximum(sizes[found], len(runs))
         short = (shared >= _ALIKE_SHORT * shorter) & (longer <= 2 * shorter)
-        found: list[int] = owners[np.where(shorter < _SHORT, short, shared >= _ALIKE * shorter)].tolist()
-        return found
+        alike: list[int] = found[np.where(shorter < _SHORT, short, shared >= _ALIKE * shorter)].tolist()
+        return alike
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,7 @@ class Scored:
 
 
 def score(
-    card: TaskCard,
-    protocol: Protocol,
-    gold: Sequence[Record],
-    predicted: Sequence[Record],
-    *,
-    main_only: bool = False,
+    card: TaskCard, protocol: Protocol, gold: Sequence[Record], predicted: Sequence[Record], *, main_only: bool = False
 ) -> Scored:
     """Score one task under one protocol. `main_only` skips metrics that take time and are not the main one."""
     if protocol.records == "labelled":

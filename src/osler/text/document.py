@@ -6,6 +6,7 @@ created, so code that receives one can rely on it. Error messages give ids and o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -86,7 +87,7 @@ class Relation:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What scoring compares when gold and prediction share their spans."""
+        """Label and arguments, which scoring compares when gold and prediction have the same spans."""
         return self.label, self.head, self.tail
 
     def to_dict(self) -> dict[str, Any]:
@@ -230,6 +231,15 @@ def split_meta(meta: Mapping[str, str]) -> tuple[dict[str, str], dict[str, float
     return rest, scores
 
 
+_FRAGMENTS = re.compile(r"\d+ \d+(;\d+ \d+)*")
+
+
+def parse_fragments(text: str) -> list[Fragment]:
+    """Read fragments written as `start end;start end`; none if the text does not have this form."""
+    parts = text.split(";") if _FRAGMENTS.fullmatch(text) else []
+    return [(int(start), int(end)) for start, end in (part.split(" ") for part in parts)]
+
+
 def check_text(text: str, *, where: str) -> str:
     """Reject text that no tokenizer or file format can hold: NUL characters and lone surrogates."""
     if "\x00" in text:
@@ -238,7 +248,9 @@ def check_text(text: str, *, where: str) -> str:
             where=where,
             fix="Remove NUL characters, or check that the file is text and not UTF-16 or binary",
         )
-    for offset, character in enumerate(text) if not text.isascii() else ():
-        if 0xD800 <= ord(character) <= 0xDFFF:
-            raise InputError(f"lone surrogate at offset {offset}", where=where, fix="Save the file as valid UTF-8")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        problem = f"lone surrogate at offset {error.start}"
+        raise InputError(problem, where=where, fix="Save the file as valid UTF-8") from None
     return text

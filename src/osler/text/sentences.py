@@ -1,8 +1,8 @@
 """Split English, Spanish and French clinical text into sentences, exact to the character.
 
-A sentence can end only at a full stop, question mark or exclamation mark, or at a line break. The words around these places
-decide; they are listed in `data/abbreviations-*.txt`. The text is never changed: sentences are trimmed ranges of it, with
-only whitespace between them.
+A sentence can end only at a full stop, question mark, exclamation mark or line break. Whether it does depends on the words
+around that place, which `data/abbreviations-*.txt` lists. The text is never changed: sentences are ranges of it with only
+whitespace between them.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class _Splitter:
         return match.group() if match else ""
 
     def _kind(self, token: str, following: int) -> str:
-        """Kind of abbreviation: `never`, `number` or `may` (end a sentence), `letter`, or none."""
+        """Kind of abbreviation: `never`, `number`, `may` (end a sentence) or `letter`; "" if it is not one."""
         if not token:
             return ""
         words, lower = self.words, token.lower()

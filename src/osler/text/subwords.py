@@ -216,9 +216,8 @@ class Inventory(SubwordVocabulary):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
-        self._tokenizer = SubwordTokenizer(
-            Tokenizer.from_str(tokenizer.to_str())
-        )  # a copy: the caller's stays as it is
+        # A copy, because SubwordTokenizer changes the settings of its tokenizer.
+        self._tokenizer = SubwordTokenizer(Tokenizer.from_str(tokenizer.to_str()))
         self._numbers: dict[VocabularyEntry, int] = {}
         for number, entry in self.entries.items():
             # `##.` is never used: WordPiece tokenizers split off punctuation, so only `.` was trained.

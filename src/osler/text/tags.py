@@ -84,11 +84,7 @@ def spans_to_tags(spans: Iterable[Span], words: Sequence[Range], scheme: Scheme)
 
 
 def tags_to_spans(
-    tags: Sequence[str],
-    words: Sequence[Range],
-    scheme: Scheme,
-    repair: Repair,
-    scores: Sequence[float] | None = None,
+    tags: Sequence[str], words: Sequence[Range], scheme: Scheme, repair: Repair, scores: Sequence[float] | None = None
 ) -> list[Span]:
     """Read spans from tags. A span's score is the mean of its words' scores, which does not penalise long mentions."""
     if len(tags) != len(words) or (scores is not None and len(scores) != len(words)):

@@ -17,7 +17,6 @@ from osler.core.errors import RecipeError
 class Window:
     """Tokens `start`..`end` are seen, and `core_start`..`core_end` of them are predicted here (half open)."""
 
-    index: int
     start: int
     end: int
     core_start: int
@@ -48,7 +47,7 @@ def windows(n_tokens: int, size: int, overlap: int, boundaries: Sequence[int] | 
     for (start, end), following in zip(ranges, [*ranges[1:], None], strict=True):
         core_end = end if following is None else _border(end, following[0], cuts)
         if core_end > core_start:  # nothing is left to predict where a word covers the core
-            made.append(Window(len(made), start, end, core_start, core_end))
+            made.append(Window(start, end, core_start, core_end))
             core_start = core_end
     return made
 
@@ -68,7 +67,7 @@ def _ranges(n_tokens: int, size: int, overlap: int, cuts: Sequence[int]) -> list
 
 
 def _next_start(start: int, end: int, size: int, overlap: int, cuts: Sequence[int]) -> int:
-    """Start of the window after `start`..`end`: at a cut, `overlap` tokens back, and so that it reaches past `end`."""
+    """Start of the window after `start`..`end`: a cut about `overlap` tokens before `end`, from where `end` is passed."""
     candidate = _last_cut(cuts, start + 1, end - overlap)
     if candidate is None:
         candidate = _first_cut(cuts, max(start + 1, end - overlap), end)

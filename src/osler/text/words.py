@@ -11,7 +11,7 @@ from functools import lru_cache
 Range = tuple[int, int]
 
 _PLAIN = re.compile(r"[^\W\d_]+|\d+|\S")
-# Kana and Han are written without spaces. Every character is a word, so that every mention can match word boundaries.
+# Kana and Han are written without spaces. Every character is a word, so every mention can match word boundaries.
 _KANA = "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
 _UNSPACED = _KANA + "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
@@ -37,6 +37,12 @@ def words(text: str) -> list[Range]:
         if marks or unspaced:
             pattern = _pattern(marks, unspaced)
     return [match.span() for match in pattern.finditer(text)]
+
+
+def line_ranges(text: str) -> list[Range]:
+    """Half-open character range of every line, without its line break."""
+    ends = [match.start() for match in re.finditer("\n|\\Z", text)]
+    return list(zip([0, *(end + 1 for end in ends)], ends, strict=False))
 
 
 def trim_offsets(text: str, offsets: Sequence[Range]) -> list[Range]:

@@ -43,7 +43,7 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
     protocol = task.card.protocol_named(protocol_name)
     # A head that is not decoded as the protocol says gives another number, so its name says so.
     tagging = task.card.kind is Kind.TAGGING
-    decoding = spec.heads[head].options.read_otherwise(protocol.decoding) if tagging else ""
+    decoding = spec.heads[head].options.other_decoding(protocol.decoding) if tagging else ""
     protocol_id = task.card.protocol_id(protocol_name, decoding)
     if recipe.split not in task.splits:
         raise ArtifactError(

@@ -20,7 +20,7 @@ def bundle_card(recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, A
             score = f"{counts['dev'][task]:.4f} {protocol.metric}"
         else:
             score = "none: trained on dev" if task in counts["trained_on"] else "as in the original bundle"
-        read = head.options.read_otherwise(protocol.decoding) if head.card.kind is Kind.TAGGING else ""
+        read = head.options.other_decoding(protocol.decoding) if head.card.kind is Kind.TAGGING else ""
         own = f"{task}/{protocol_name}+{read}" if read else f"{task}/{protocol_name}"
         shown = head.card.protocol_id(protocol_name, read) if task == name else own
         lost = sum(counts["not_expressible"].get(task, {}).values())

@@ -13,7 +13,7 @@ from osler.core.console import progress
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, writing
 from osler.core.files import locked, remove_tree, write_json
 from osler.formats.base import Format, Problems, configure
-from osler.formats.registry import FORMATS, detect_formats, get_format
+from osler.formats.registry import FORMATS, detect_format, get_format
 from osler.stages.prepare.config import ConvertRecipe
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
@@ -74,16 +74,8 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
 
 
 def _source(recipe: ConvertRecipe) -> Format:
-    if recipe.from_format is not None:
-        return configure(get_format(recipe.from_format), recipe.read)
-    found = detect_formats(recipe.input)
-    if len(found) == 1:
-        return configure(get_format(found[0]), recipe.read)
-    if found:
-        problem, fix = f"the input could be {' or '.join(found)}", "Choose one with --from"
-    else:
-        problem, fix = "no known format matches the input", "Name it with --from: see `osler convert --list`"
-    raise InputError(problem, where=recipe.input, fix=fix)
+    name = recipe.from_format or detect_format(recipe.input, recipe.input, "--from")
+    return configure(get_format(name), recipe.read)
 
 
 def _target(recipe: ConvertRecipe) -> Format:
@@ -172,7 +164,7 @@ _PROBES: Mapping[str, tuple[Record, ...]] = {
     "pair values": (_PAIR.with_(value=1.0),),
     "pair meta": (_PAIR.with_(meta={"note": "x"}),),
 }
-# Losses that concern the form of a probe, not the thing it asks for.
+# Losses that concern only the form of a probe.
 _SHAPE = {"ids renamed", "labels rewritten"}
 
 
@@ -192,7 +184,7 @@ def capabilities() -> Iterator[Capability]:
     for name in FORMATS.names():
         format_ = get_format(name)
         writable = any(_lost(format_, probe) is not None for probe in (_NOTE, _PAIR))
-        holds = tuple(thing for thing, probes in _PROBES.items() if any(_held(format_, probe) for probe in probes))
+        holds = tuple(content for content, probes in _PROBES.items() if any(_held(format_, probe) for probe in probes))
         yield Capability(name, format_.description, format_.layout, writable, holds)
 
 

@@ -13,7 +13,7 @@ import tomli_w
 from osler.core.config import validate
 from osler.core.errors import InputError, RecipeError
 from osler.formats.base import Defect, Problems, configure
-from osler.formats.registry import detect_formats, get_format
+from osler.formats.registry import detect_format, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.prepare.config import DiscoverRecipe
 from osler.stages.prepare.survey import SHARES, SplitPlan, Survey, plan_splits
@@ -56,7 +56,7 @@ class Discovery:
 def discover(recipe: DiscoverRecipe) -> Discovery:
     """Make a card for the data in a folder."""
     with SourceTree.open(recipe.source) as tree:
-        name = recipe.format or _format(tree, recipe.source)
+        name = recipe.format or detect_format(tree, recipe.source, "--format")
         format_ = configure(get_format(name), recipe.options)
         plan = plan_splits(tree, format_)
         survey = Survey()
@@ -65,17 +65,9 @@ def discover(recipe: DiscoverRecipe) -> Discovery:
                 survey.add(record)
         kind = _kind(recipe, survey)
         draft = _draft(recipe, kind, survey, plan, name, {}, {})
-        counts, problems = _tried(_parsed(draft, recipe.name), tree, recipe.source)
+        counts, problems = _try_card(_parse(draft, recipe.name), tree, recipe.source)
     text = _draft(recipe, kind, survey, plan, name, counts, problems)
-    return Discovery(_parsed(text, recipe.name), text, plan, survey, counts, problems)
-
-
-def _format(tree: SourceTree, where: Path) -> str:
-    found = detect_formats(tree)
-    if len(found) == 1:
-        return found[0]
-    problem = f"the files could be {' or '.join(found)}" if found else "no known format matches these files"
-    raise InputError(problem, where=where, fix="Name the format with --format: see `osler convert --list`")
+    return Discovery(_parse(text, recipe.name), text, plan, survey, counts, problems)
 
 
 def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
@@ -84,10 +76,7 @@ def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
     if 0 < survey.pairs < survey.records:
         problem = "single texts and pairs of texts are mixed"
         raise InputError(problem, where=recipe.source, fix="Make one task for each")
-    try:
-        richest = survey.kind()
-    except InputError as error:
-        raise InputError(error.problem, where=recipe.source, fix=error.fix) from None
+    richest = survey.kind(recipe.source)
     if recipe.kind is None:
         return richest
     if recipe.kind not in survey.possible():
@@ -98,11 +87,11 @@ def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
     return recipe.kind
 
 
-def _parsed(text: str, where: str) -> TaskCard:
+def _parse(text: str, where: str) -> TaskCard:
     return validate(TaskCard, tomllib.loads(text), where=where)
 
 
-def _tried(
+def _try_card(
     card: TaskCard, tree: SourceTree, where: Path
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, int]]]:
     """Read everything as `osler tasks prepare` would; return counts and defects by split."""
@@ -135,7 +124,6 @@ def _draft(
     problems: Mapping[str, Mapping[str, int]],
 ) -> str:
     """Return the text of a card. Counts and known defects are empty until the card has been tried."""
-    guess = survey.language.guess()
     title = _TITLES[kind].format(unit="pair" if survey.pairs else "text")
     parts = [
         "# Your own task. Edit any value; `osler tasks check` compares the data with the counts at the end.\n",
@@ -143,72 +131,70 @@ def _draft(
     ]
     if survey.pairs:
         parts.append(_toml(record="pair"))
-    parts += [_comment(f"A guess: {guess}."), _toml(language=guess.language)]
-    parts += [_comment("clinical or biomedical; for lists of tasks."), _toml(domain="clinical")]
+    parts.append(_entry(f"A guess: {survey.language}.", language=survey.language.language))
+    parts.append(_entry("clinical or biomedical; for lists of tasks.", domain="clinical"))
     parts += _labels(kind, survey)
-    if (place := survey.sentence_source()) != "split":
-        parts.append(_comment("Where sentences end: split (osler's splitter), lines, or meta (as the corpus says)."))
-        parts.append(_toml(sentences=place))
-    parts += [_comment("For readers of your results."), _toml(licence="unknown", access="", citation="")]
+    if (source := survey.sentence_source()) != "split":
+        comment = "Where sentences end: split (osler's splitter), lines, or meta (as the corpus says)."
+        parts.append(_entry(comment, sentences=source))
+    parts.append(_entry("For readers of your results.", licence="unknown", access="", citation=""))
     if problems:
-        parts.append(_comment("Defects found in the files and accepted; more of them is an error."))
-        parts.append(_toml(known_problems={split: dict(found) for split, found in problems.items()}))
+        comment = "Defects found in the files and accepted; more of them is an error."
+        parts.append(_entry(comment, known_problems=problems))
     name, metric, description = _PROTOCOLS[kind]
-    parts += [_comment("The default protocol."), _toml(protocol=name)]
+    parts.append(_entry("The default protocol.", protocol=name))
     parts += _source(recipe, survey, plan, format_name)
     protocol: dict[str, Any] = {"metric": metric, "description": description}
     comment = "\n"
     if kind is Kind.RELATION:
         protocol["candidates"] = survey.candidates()
         crossing = f"{survey.crossing:,} of {survey.relations.total():,} relations do"
-        comment = _comment(f"`candidates`: sentence, or document if relations cross sentences ({crossing} here).")
+        comment = _entry(f"`candidates`: sentence, or document if relations cross sentences ({crossing} here).")
     if kind is Kind.CLASSIFICATION and survey.unlabelled:
         protocol["records"] = "labelled"
-        comment = _comment(f"{survey.unlabelled:,} records have no label and are not used.")
+        comment = _entry(f"{survey.unlabelled:,} records have no label and are not used.")
     parts.append(f"{comment}[protocols.{name}]\n{_toml(**protocol)}")
     if counts:
-        parts += [_comment("Counts at the time this card was written."), tomli_w.dumps({"counts": counts})]
+        parts += [_entry("Counts at the time this card was written."), tomli_w.dumps({"counts": counts})]
     return "".join(parts)
 
 
 def _labels(kind: Kind, survey: Survey) -> list[str]:
     found = survey.task_labels(kind)
     parts: list[str] = []
-    if found and len(found) > _MANY and kind is not Kind.RELATION:
-        parts.append(_comment(f"There are {len(found):,} labels; they are read from the data at preparation."))
-        parts.append(_toml(discover_labels=True))
+    if len(found) > _MANY and kind is not Kind.RELATION:
+        comment = f"There are {len(found):,} labels; they are read from the data at preparation."
+        parts.append(_entry(comment, discover_labels=True))
     elif found:
-        parts.append(_comment('Remove labels the model should not predict; `label_map = { old = "new" }` renames.'))
-        parts.append(_toml(labels=sorted(found)))
+        comment = 'Remove labels the model should not predict; `label_map = { old = "new" }` renames.'
+        parts.append(_entry(comment, labels=sorted(found)))
     if kind is Kind.RELATION:
-        parts.append(_comment("Labels of the head and tail mentions of relations, as found in the data."))
-        parts.append(_toml(pairs=[list(pair) for pair in sorted(survey.arguments)]))
-        parts.append(_comment("The label for `no relation`; and whether head and tail are interchangeable."))
-        parts.append(_toml(negative="none" if "false" in found else "false", symmetric=False))
+        pairs = [list(pair) for pair in sorted(survey.arguments)]
+        parts.append(_entry("Labels of the head and tail mentions of relations, as found in the data.", pairs=pairs))
+        comment = "The label for `no relation`; and whether head and tail are interchangeable."
+        parts.append(_entry(comment, negative="none" if "false" in found else "false", symmetric=False))
     if kind is Kind.REGRESSION and survey.pairs:
-        parts.append(_comment("Whether the two texts are interchangeable, as in similarity."))
-        parts.append(_toml(symmetric=True))
+        parts.append(_entry("Whether the two texts are interchangeable, as in similarity.", symmetric=True))
     return parts
 
 
 def _source(recipe: DiscoverRecipe, survey: Survey, plan: SplitPlan, format_name: str) -> list[str]:
-    source: dict[str, Any] = {"reader": "files", "format": format_name}
-    if recipe.options:
-        source["options"] = dict(recipe.options)
-    parts = [_comment(f"Where the records are. Splits were recognised by: {plan.how}."), "[source]\n", _toml(**source)]
+    options = {"options": recipe.options} if recipe.options else {}
+    parts = [_entry(f"Where the records are. Splits were recognised by: {plan.how}."), "[source]\n"]
+    parts.append(_toml(reader="files", format=format_name, **options))
     for split in ("train", "dev", "test"):
         if split in plan.files:
             parts.append(f"\n[source.splits.{split}]\n" + _toml(files=list(plan.files[split])))
     for split in plan.carved:
         share = SHARES[split]
-        parts.append(_comment(f"No {split} files found: {share:.0%} of train, drawn by a hash; groups stay together."))
+        parts.append(_entry(f"No {split} files found: {share:.0%} of train, drawn by a hash; groups stay together."))
         carve = {"of": "train", "share": share, "seed": 0, "by": survey.group()}
         parts.append(f"[source.splits.{split}]\n" + _toml(carve=carve))
     return parts
 
 
-def _comment(text: str) -> str:
-    return f"\n# {text}\n"
+def _entry(comment: str, **values: Any) -> str:
+    return f"\n# {comment}\n{_toml(**values)}"
 
 
 def _toml(**values: Any) -> str:
@@ -219,13 +205,9 @@ def _toml(**values: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return _list([_value(item) for item in value])
-    return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
-
-
-def _list(items: list[str]) -> str:
-    """Write a list on one line if it fits, else on as few lines as possible."""
+    if not isinstance(value, list):
+        return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
+    items = [_value(item) for item in value]
     line = f"[{', '.join(items)}]"
     if len(line) <= _WIDTH:
         return line

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
     if recipe.fold is not None:
         return card.at_fold(recipe.fold)
     if card.folds and card.fold is None:
-        problem = f"task {card.name} has {card.folds} folds, each of them a task"
+        problem = f"task {card.name} has {card.folds} folds, and each is prepared separately"
         raise RecipeError(problem, fix="Choose one with fold=1, 2, …")
     return card
 
@@ -141,26 +141,19 @@ def run_all(
             for job in todo:
                 yield _outcome(job, tree, source, anywhere, force)
         return
-    # Report a broken source here: in a worker it would only break the pool.
-    with SourceTree.open(source):
-        pass
+    # Fail before any worker starts if the source cannot be read.
+    SourceTree.open(source).close()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_open, initargs=(source,)) as pool:
+    with ProcessPoolExecutor(workers, context) as pool:
         for future in as_completed([pool.submit(_work, job, source, anywhere, force) for job in todo]):
             yield future.result()
 
 
-_tree: SourceTree | None = None
-
-
-def _open(source: Path) -> None:
-    global _tree
-    _tree = SourceTree.open(source)
+_open_once = cache(SourceTree.open)
 
 
 def _work(job: PrepareJob, source: Path, anywhere: bool, force: bool) -> PrepareOutcome:
-    assert _tree is not None
-    return _outcome(job, _tree, source, anywhere, force)
+    return _outcome(job, _open_once(source), source, anywhere, force)
 
 
 def _outcome(job: PrepareJob, tree: SourceTree, source: Path, anywhere: bool, force: bool) -> PrepareOutcome:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from osler.core.errors import InputError
 from osler.formats.base import Format
@@ -25,25 +26,11 @@ _WORD = re.compile(r"[^\W\d_]+")
 _NAMES = {"en": "English", "es": "Spanish", "fr": "French"}
 
 
-@dataclass(frozen=True)
 class LanguageGuess:
-    """The most likely language, and how many of the common words found belong to it."""
+    """The language of the common words in the first 200,000 characters of all texts."""
 
-    language: str
-    own: int
-    found: int
-
-    def __str__(self) -> str:
-        if not self.found:
-            return "no common word of English, Spanish or French found"
-        return f"{self.own:,} of {self.found:,} common words are {_NAMES[self.language]}"
-
-
-class LanguageCount:
-    """Counts common words per language in the first `limit` characters of all texts."""
-
-    def __init__(self, limit: int = 200_000) -> None:
-        self._left = limit
+    def __init__(self) -> None:
+        self._left = 200_000
         self._hits: Counter[str] = Counter()
 
     def add(self, text: str) -> None:
@@ -52,10 +39,16 @@ class LanguageCount:
             self._left -= len(part)
             self._hits.update(_OWNER[word] for word in _WORD.findall(part.lower()) if word in _OWNER)
 
-    def guess(self) -> LanguageGuess:
-        """Return the language with most hits; English if there are none."""
-        language = max(_COMMON, key=lambda name: self._hits[name])
-        return LanguageGuess(language, self._hits[language], self._hits.total())
+    @property
+    def language(self) -> str:
+        """The language with most hits; English if there are none."""
+        return max(_COMMON, key=lambda name: self._hits[name])
+
+    def __str__(self) -> str:
+        if not self._hits:
+            return "no common word of English, Spanish or French found"
+        own, found = self._hits[self.language], self._hits.total()
+        return f"{own:,} of {found:,} common words are {_NAMES[self.language]}"
 
 
 _WORDS = {
@@ -158,7 +151,7 @@ class Survey:
     """Relations between mentions in different sentences."""
     meta: Counter[str] = field(default_factory=Counter)
     tokenised: int = 0
-    language: LanguageCount = field(default_factory=LanguageCount)
+    language: LanguageGuess = field(default_factory=LanguageGuess)
 
     def add(self, record: Record) -> None:
         self.records += 1
@@ -186,7 +179,7 @@ class Survey:
             first, last = sorted((head.start, tail.start))
             self.crossing += any(first < start <= last for start in starts)
 
-    def kind(self) -> Kind:
+    def kind(self, where: Path) -> Kind:
         """Return the kind of task for these records: the richest annotation decides."""
         if self.relations:
             return Kind.RELATION
@@ -201,7 +194,7 @@ class Survey:
         fix = "Check --format and the files"
         if columns:
             fix = f"If one of these columns has the labels, name it with --set options.label=NAME: {', '.join(columns)}"
-        raise InputError("no mention, relation, label or value found", fix=fix)
+        raise InputError("no mention, relation, label or value found", where=where, fix=fix)
 
     def possible(self) -> list[Kind]:
         """Return every kind of task that these records could serve."""

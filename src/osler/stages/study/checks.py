@@ -104,7 +104,7 @@ def check_decoding(recipe: StudyRecipe, columns: Columns, runs: Sequence[RunSpec
         for name in () if spec.only_start else spec.columns:
             card = columns[name][0].card
             protocol = card.protocol_named(recipe.protocols.get(name))
-            suffix = options.read_otherwise(protocol.decoding) if card.kind is Kind.TAGGING else ""
+            suffix = options.other_decoding(protocol.decoding) if card.kind is Kind.TAGGING else ""
             if seen.setdefault(name, suffix) != suffix:
                 printed = [card.protocol_id(recipe.protocols.get(name), other) for other in (seen[name], suffix)]
                 raise RecipeError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -14,11 +13,11 @@ import numpy as np
 from osler.core.config import Recipe
 from osler.core.registry import Registry
 from osler.tasks.card import Protocol, TaskCard
-from osler.text.document import Document, Fragment, Record
+from osler.text.document import Document, Fragment, Record, parse_fragments
 from osler.text.sentences import sentences
 from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
-from osler.text.words import trim_offsets, word_of_subword, words
+from osler.text.words import line_ranges, trim_offsets, word_of_subword, words
 
 IGNORED = -100
 """Target of a token without a label."""
@@ -35,8 +34,8 @@ class HeadOptions(Recipe):
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
 
-    def read_otherwise(self, decoding: str) -> str:
-        """Return how a linear tagger is decoded if not as the protocol says, else "". A CRF has only one way."""
+    def other_decoding(self, decoding: str) -> str:
+        """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
         if self.tagger != "linear" or self.decoding == "protocol":
             return ""
         asked = "greedy" if self.decoding == "free" else self.decoding
@@ -68,27 +67,21 @@ class Built:
     unexpressed: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(eq=False)
 class Builder(ABC):
     """Builds and decodes the instances of one task under one protocol."""
 
-    head: str
-    """Kind of head that is trained on these targets."""
+    card: TaskCard
+    protocol: Protocol
+    tokens: SubwordTokenizer
+    max_length: int
+    overlap: int
+    options: HeadOptions = field(default_factory=HeadOptions)
 
-    def __init__(
-        self,
-        card: TaskCard,
-        protocol: Protocol,
-        tokens: SubwordTokenizer,
-        max_length: int,
-        overlap: int,
-        options: HeadOptions | None = None,
-    ) -> None:
-        self.card = card
-        self.protocol = protocol
-        self.tokens = tokens
-        self.max_length = max_length
-        self.overlap = overlap
-        self.options = options or HeadOptions()
+    @property
+    @abstractmethod
+    def head(self) -> str:
+        """Kind of head that is trained on these targets."""
 
     @property
     def windowed(self) -> bool:
@@ -140,9 +133,8 @@ def make_builder(
     options: HeadOptions | None = None,
 ) -> Builder:
     """Make the builder of a task under one of its protocols."""
-    kind = BUILDERS.get(card.kind.value)
-    builder: Builder = kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options)
-    return builder
+    kind: type[Builder] = BUILDERS.get(card.kind.value)
+    return kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options or HeadOptions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +144,6 @@ class Aligned:
     words: list[tuple[int, int]]
     word_ids: list[int | None]
     ids: list[int]
-    encoded_words: np.ndarray = field(init=False)
-    """Words with at least one sub-word, in order."""
-    first_tokens: np.ndarray = field(init=False)
-    """First sub-word of each encoded word."""
-
-    def __post_init__(self) -> None:
-        words, tokens = np.unique([-1 if word is None else word for word in self.word_ids], return_index=True)
-        real = words >= 0
-        object.__setattr__(self, "encoded_words", words[real].astype(np.int64))
-        object.__setattr__(self, "first_tokens", tokens[real].astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +168,19 @@ def document_windows(
         aligned = Aligned(spans, word_ids, encoding.ids)
         boundaries = [i for i in range(1, len(word_ids)) if word_ids[i] is None or word_ids[i] != word_ids[i - 1]]
         # An empty document still gets one window, so that every head makes a prediction for it.
-        empty = [Window(0, 0, 0, 0, 0)]
+        empty = [Window(0, 0, 0, 0)]
         for window in windows(len(word_ids), max_length - tokens.overhead, overlap, boundaries) or empty:
             ids = tokens.wrap(aligned.ids[window.start : window.end])
             found.append(Instance(ids, number, place=WindowPlace(window, aligned)))
     return found
 
 
-_PLACES = re.compile(r"\d+ \d+(;\d+ \d+)*")
-
-
 def sentences_of(card: TaskCard, document: Document) -> list[Fragment]:
     """Character ranges of a document's sentences, found without looking at gold."""
-    if card.sentences == "meta" and _PLACES.fullmatch(document.meta.get("sentences", "")):
-        cells = (piece.split(" ") for piece in document.meta["sentences"].split(";"))
-        return [(int(start), int(end)) for start, end in cells if start != end]
+    if card.sentences == "meta" and (places := parse_fragments(document.meta.get("sentences", ""))):
+        return [(start, end) for start, end in places if start != end]
     if card.sentences == "lines":
-        return _lines(document.text)
+        return [(start, end) for start, end in line_ranges(document.text) if document.text[start:end].strip()]
     # Also for text without the corpus's own sentence marks, such as a user's.
     return sentences(document.text, card.language)
 
@@ -216,17 +194,6 @@ def joined(text: str, units: list[Fragment]) -> list[Fragment]:
             found[-1] = (found[-1][0], end)
         else:
             found.append((start, end))
-    return found
-
-
-def _lines(text: str) -> list[Fragment]:
-    """Character ranges of the lines that are not blank."""
-    found = []
-    start = 0
-    for line in text.split("\n"):
-        if line.strip():
-            found.append((start, start + len(line)))
-        start += len(line) + 1
     return found
 
 

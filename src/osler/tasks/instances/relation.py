@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Encoding
@@ -40,9 +40,9 @@ class MarkedPair(NamedTuple):
 class RelationBuilder(Builder):
     """Candidate pairs to marked texts to relations."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.head = "markers" if self.options.relations == "markers" else Kind.CLASSIFICATION
+    @property
+    def head(self) -> str:
+        return "markers" if self.options.relations == "markers" else Kind.CLASSIFICATION
 
     @property
     def outputs(self) -> list[str]:

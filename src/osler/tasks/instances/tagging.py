@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,9 @@ from osler.text.windows import Window
 class TaggingBuilder(Builder):
     """Spans to tags and back. Each token is labelled in the window where it has the most context."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.head = "crf" if self.options.tagger == "crf" else Kind.TAGGING
+    @property
+    def head(self) -> str:
+        return "crf" if self.options.tagger == "crf" else Kind.TAGGING
 
     @property
     def windowed(self) -> bool:
@@ -80,10 +79,11 @@ class TaggingBuilder(Builder):
             core = output[window.core_start + shift : window.core_end + shift]
             logits[number][window.core_start : window.core_end] = core
         documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
-        words = [logits[number][aligned[number].first_tokens] for number, _ in documents]
-        paths, probabilities = self._paths(words, transitions)
+        encoded = {number: _first_tokens(aligned[number]) for number, _ in documents}
+        rows = [logits[number][tokens] for number, (_, tokens) in encoded.items()]
+        paths, probabilities = self._paths(rows, transitions)
         return [
-            document.with_(spans=self._spans(aligned[number], path, likely), relations=())
+            document.with_(spans=self._spans(aligned[number], encoded[number][0], path, likely), relations=())
             for (number, document), path, likely in zip(documents, paths, probabilities, strict=True)
         ]
 
@@ -127,12 +127,14 @@ class TaggingBuilder(Builder):
             return best_paths([np.log(rows + 1e-12) for rows in likely], *self._legal), likely
         return [rows.argmax(axis=1) for rows in likely], likely
 
-    def _spans(self, aligned: Aligned, path: np.ndarray, probabilities: np.ndarray) -> tuple[Span, ...]:
+    def _spans(
+        self, aligned: Aligned, words: np.ndarray, path: np.ndarray, probabilities: np.ndarray
+    ) -> tuple[Span, ...]:
         # A word without a sub-word (the tokenizer drops some characters) cannot be part of a mention.
         tags = [OUTSIDE] * len(aligned.words)
         scores = [1.0] * len(aligned.words)
         for row in np.flatnonzero(path).tolist():  # output 0 is O
-            word = aligned.encoded_words[row]
+            word = words[row]
             tags[word] = self.outputs[path[row]]
             scores[word] = float(probabilities[row, path[row]])
         return number_spans(tags_to_spans(tags, aligned.words, self.protocol.scheme, self.protocol.repair, scores))
@@ -143,6 +145,13 @@ class TaggingBuilder(Builder):
         if self.head == "crf" or self.options.decoding == "constrained":
             return True
         return self.options.decoding == "protocol" and self.protocol.decoding == "constrained"
+
+
+def _first_tokens(aligned: Aligned) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words with at least one sub-word, in order, and the first sub-word of each."""
+    owners = np.array([-1 if word is None else word for word in aligned.word_ids], dtype=np.int64)
+    words, tokens = np.unique(owners, return_index=True)
+    return words[words >= 0], tokens[words >= 0]
 
 
 def _continued(tag: str) -> str:

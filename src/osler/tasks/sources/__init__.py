@@ -29,16 +29,12 @@ class TaskSource(Protocol):
         """What was found while reading: defects by split, missing splits. Call it after `records`."""
 
 
-SourceOpener = Callable[[TaskCard, Source | None, bool], TaskSource]
-"""Opens the input of a task. The last argument allows a folder that the card does not name."""
-
 SOURCES = Registry(
-    "sources",
-    {"clinic": "osler.clinic.source:ClinicSource", "files": "osler.tasks.sources.files:FileSource"},
+    "sources", {"clinic": "osler.clinic.source:ClinicSource", "files": "osler.tasks.sources.files:FileSource"}
 )
 
 
 def open_source(card: TaskCard, given: Source | None, *, anywhere: bool = True) -> TaskSource:
-    """Open the input of a task: a folder, an archive or a tree."""
-    opener: SourceOpener = SOURCES.get(card.source.reader)
+    """Open the input of a task: a folder, an archive or a tree. `anywhere` allows a folder that the card does not name."""
+    opener: Callable[[TaskCard, Source | None, bool], TaskSource] = SOURCES.get(card.source.reader)
     return opener(card, given, anywhere)

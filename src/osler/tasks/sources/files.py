@@ -36,7 +36,7 @@ class FileSource:
     def __init__(self, card: TaskCard, given: Source | None, anywhere: bool = True) -> None:
         if given is None:
             raise InputError(
-                f"task {card.name} needs its official files: {'; '.join(_expected(card, _with_files(card)))}",
+                f"task {card.name} needs its official files: {_expected(card, _with_files(card))}",
                 fix=f"Give their folder or archive with --from. {card.access}".strip(),
             )
         self.card = card
@@ -179,7 +179,7 @@ class _Located:
 
 def _locate(card: TaskCard, tree: SourceTree, *, anywhere: bool) -> dict[str, _Located]:
     """Find the files of every split that has files; with `anywhere`, also in a folder that the card does not name."""
-    wanted = {name: split for name, split in card.source.splits.items() if split.files}
+    wanted = {name: card.source.splits[name] for name in _with_files(card)}
     found: Mapping[str, Mapping[str, _Files]] = {name: _roots(tree, split) for name, split in wanted.items()}
     named = {name: _in_named_folder(card, tree, roots) for name, roots in found.items()}
     if any(named[name] for name, split in wanted.items() if not split.optional) or not anywhere:
@@ -187,7 +187,7 @@ def _locate(card: TaskCard, tree: SourceTree, *, anywhere: bool) -> dict[str, _L
     missing = [name for name, split in wanted.items() if not found[name] and not split.optional]
     if missing:
         raise FilesMissingError(
-            f"files of task {card.name} are missing: {'; '.join(_expected(card, missing))}",
+            f"files of task {card.name} are missing: {_expected(card, missing)}",
             where=tree.root,
             fix=card.access or "Check the folder",
             found=len(missing) < sum(not split.optional for split in wanted.values()),
@@ -205,15 +205,10 @@ def _with_files(card: TaskCard) -> list[str]:
     return [name for name, split in card.source.splits.items() if split.files]
 
 
-def _expected(card: TaskCard, splits: Iterable[str]) -> list[str]:
-    """Files that the user has to provide, by split."""
+def _expected(card: TaskCard, splits: Iterable[str]) -> str:
+    """List the files that the user has to provide, by split."""
     folder = f" in {' or '.join(card.source.folder)}" if card.source.folder else ""
-    found = []
-    for name in splits:
-        split = card.source.splits[name]
-        files = [*split.files, *([split.listed.file] if split.listed else [])]
-        found.append(f"{name}: {', '.join(files)}{folder}")
-    return found
+    return "; ".join(f"{name}: {', '.join(card.source.splits[name].names)}{folder}" for name in splits)
 
 
 def _roots(tree: SourceTree, split: Split) -> Mapping[str, _Files]:
@@ -266,7 +261,7 @@ def _in_named_folder(card: TaskCard, tree: SourceTree, roots: Mapping[str, _File
 
 
 def _single(card: TaskCard, tree: SourceTree, split: str, roots: Mapping[str, _Files]) -> _Located:
-    """Return the folder with most files; the others must hold copies or a part of it."""
+    """Return the folder with the most files. Any other folder must hold a copy or a subset of them."""
     ordered = sorted(roots, key=lambda root: (-len(roots[root]), root.count("/"), root))
     best = _Located(ordered[0], roots[ordered[0]])
     for other in ordered[1:]:
