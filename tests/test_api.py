@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from osler.artifacts.encoder import Encoder
 
 import osler
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.corpus import Corpus
+from osler.artifacts.encoder import Encoder
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.clinic import raw_texts

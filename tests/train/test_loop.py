@@ -216,7 +216,7 @@ def test_a_full_disk_is_one_clear_error_and_spares_the_earlier_checkpoint(tmp_pa
 
     settings = config(checkpoint_every=2)
     try:
-        with pytest.raises(OutputError, match=r"checkpoints: cannot write: the file would pass the size limit"):
+        with pytest.raises(OutputError, match=r"checkpoints: cannot write: the file would exceed the size limit"):
             train(Toy(width=256), ToySource(6), settings, folder=tmp_path, on_step=on_step)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
+from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import fingerprint, write_atomic
@@ -137,11 +137,6 @@ class Bundle:
         write_atomic(folder / _CARD, card)
 
     @staticmethod
-    def read_counts(folder: str | Path) -> dict[str, Any]:
-        """Counts of a finished bundle: steps, tokens, dev scores and others."""
-        return Artifact.open(Path(folder), kind="bundle").manifest.counts
-
-    @staticmethod
     def read_history(folder: str | Path) -> list[dict[str, Any]]:
         """Training log of a bundle; empty if it has none."""
         path = Path(folder) / _HISTORY
@@ -151,9 +146,7 @@ class Bundle:
     @staticmethod
     def digest(folder: Path) -> str:
         """Digest of weights, vocabulary and heads."""
-        from osler.nn.folders import check, model_digest
-
-        return f"{model_digest(check(folder))}-{fingerprint([folder / 'heads.json', folder / _SPEC])}"
+        return f"{Encoder.open(folder).digest}-{fingerprint([folder / 'heads.json', folder / _SPEC])}"
 
     @cached_property
     def builders(self) -> dict[str, Builder]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import write_atomic, write_json
-from osler.nn.encoder import Mode, PackedEncoder, load_encoder
+from osler.nn.encoder import PackedEncoder, load_encoder
 from osler.nn.folders import seeded
 from osler.nn.heads import HEADS
 from osler.nn.heads.base import Head
@@ -98,10 +98,10 @@ class MultiHeadModel(nn.Module):
         write_json(folder / "heads.json", {"format": _FORMAT, "heads": heads})
 
     @classmethod
-    def load(cls, folder: Path, *, mode: Mode | None = None) -> MultiHeadModel:
+    def load(cls, folder: Path) -> MultiHeadModel:
         """Read what `save` wrote, on the CPU in float32."""
         _read_specs(folder)  # fails faster than loading an encoder
-        model = cls(load_encoder(folder, mode=mode))
+        model = cls(load_encoder(folder))
         model.load_heads(folder)
         return model
 

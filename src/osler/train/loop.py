@@ -177,7 +177,7 @@ class TrainingRun:
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, or start at step 0."""
         seed_everything(self._config.seed)
-        path = self._world.decide(self._checkpoints.newest)
+        path = self._world.broadcast(self._checkpoints.newest() if self._world.main else None)
         if path is not None:
             checkpoint = self._checkpoints.load(path)
             state = checkpoint.state
@@ -260,13 +260,13 @@ class TrainingRun:
             )
 
     def _evaluate(self, evaluate: Evaluate) -> None:
-        def measure() -> dict[str, float]:
-            with torch.no_grad(), self._autocast.context():
-                return {name: float(value) for name, value in evaluate(self._module, self.step).items()}
-
+        metrics: dict[str, float] = {}
         with self.meter.paused(), self.strategy.evaluating():
             self._module.eval()
-            metrics = self._world.decide(measure)
+            if self._world.main:
+                with torch.no_grad(), self._autocast.context():
+                    metrics = {name: float(value) for name, value in evaluate(self._module, self.step).items()}
+            metrics = self._world.broadcast(metrics)
             self._module.train()
         if self._trackers:
             self._trackers.record("eval", self.step, metrics, {})

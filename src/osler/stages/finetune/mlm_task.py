@@ -8,7 +8,7 @@ ended, so a large corpus does not make epochs longer. Raw text has no part in ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,6 @@ class MaskedText:
     positions: torch.Tensor
     targets: torch.Tensor
     scale: torch.Tensor
-
-    def to(self, device: torch.device) -> MaskedText:
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in ("positions", "targets", "scale")}
-        return replace(self, batch=self.batch.to(device, non_blocking=True), **moved)
 
 
 @dataclass(frozen=True)

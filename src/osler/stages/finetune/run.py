@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-
 from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.encoder import Encoder
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
@@ -18,7 +17,6 @@ from osler.core.errors import RecipeError
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token
 from osler.nn.encoder import fresh_encoder, load_encoder
-from osler.nn.folders import model_digest, resolve
 from osler.nn.mlm import MaskedLM
 from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
 from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
@@ -73,11 +71,11 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     parents: dict[str, str | Artifact] = {}
     if recipe.add_to:
         parents["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
-    folder = resolve(recipe.model)
+    encoder = Encoder.open(recipe.model)
     tasks = [TaskFolder.open(path) for path in recipe.tasks]
     rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
     check(recipe, tasks, rehearsed)
-    parents["model"] = model_digest(folder)
+    parents["model"] = encoder.digest
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
     parents |= {f"rehearsed:{task.card.name}": task.artifact for task in rehearsed}
     for number, path in enumerate(recipe.keep_out):
@@ -89,7 +87,7 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
 
     def build(work: Workspace) -> None:
         if not work.training_is_finished():
-            _finetune(recipe, folder, prepare(recipe, folder, tasks, rehearsed), work)
+            _finetune(recipe, encoder.path, prepare(recipe, encoder.path, tasks, rehearsed), work)
 
     return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
@@ -225,12 +223,12 @@ def _dev_set(bundle: Bundle, task: TaskFolder) -> DevSet:
 
 
 def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
-    """Dev score of every task that does not train on dev; for a joint head, on the task's own entity types."""
+    """Dev score of each task, and their mean; a task of a joint head is scored on its own entity types."""
     scores = {}
     for name, data in dev.items():
         predicted = bundle.predict(data.head, data.records, task=data.card, instances=data.instances)
         scores[name] = score(data.card, data.protocol, data.records, predicted, main_only=True).main
-    return scores
+    return {**scores, "mean": sum(scores.values()) / len(scores)}
 
 
 def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Workspace) -> None:
@@ -246,10 +244,6 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         config = config.changed(eval_every=max(1, total_steps // recipe.epochs))
     token_flops = flops_per_token(bundle.model.encoder.config, length=bundle.spec.max_length)
 
-    def evaluate(module: nn.Module, step: int) -> Mapping[str, float]:
-        scores = dev_scores(bundle, dev)
-        return {**scores, "mean": sum(scores.values()) / len(scores)}
-
     with progress("finetune", config.steps or total_steps) as bar:
 
         def show(report: StepReport) -> None:
@@ -260,7 +254,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
             source,
             config,
             folder=work.path,
-            evaluate=evaluate if dev else None,
+            evaluate=(lambda module, step: dev_scores(bundle, dev)) if dev else None,
             best=BestOf("mean") if dev else None,
             flops_per_token=token_flops,
             on_step=show,
@@ -269,6 +263,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         return
     if recipe.lora:
         merge_adapters(bundle.model.encoder)
+    scores = dev_scores(bundle, dev) if dev else {}
     trained = Counter(ref.task for step in range(result.step) for ref in source.step(step))
     work.counts.update(
         heads=len(bundle.spec.heads),
@@ -278,7 +273,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         flops=result.tokens * token_flops,
         best_step=result.best_step if dev else result.step,
         dev_mean=round(float(result.best_value), 6) if result.best_value is not None else None,
-        dev={name: round(value, 6) for name, value in dev_scores(bundle, dev).items()},
+        dev={name: round(scores[name], 6) for name in dev},
         trained_on=data.documents,
         batches_an_epoch=epochs[0],
         batches_by_epoch=epochs,
