@@ -169,7 +169,7 @@ def honours_registration(model: Any) -> bool:
     if next(model.parameters()).dtype != torch.float32:
         model = copy.deepcopy(model).float()
     layout = Layout.of(model)
-    # Longer than the local window, so that a window that is not passed on shows as well.
+    # Longer than the local window, to notice a model that does not pass its window on.
     window = getattr(model.config, "sliding_window", None) or 0
     lengths = (min(window + 9, layout.max_length), min(7, layout.max_length))
     tokens = torch.arange(sum(lengths)) * 7919 % min(model.config.vocab_size, 997)
@@ -186,7 +186,7 @@ def honours_registration(model: Any) -> bool:
     with torch.no_grad(), quiet():
         try:
             model.set_attn_implementation("eager")
-            # Without position ids, so that the reference also uses the model's own positions.
+            # Without position ids: the reference must use the model's own positions.
             expected = torch.cat([model(input_ids=row)[0].squeeze(0) for row in alone])
             model.set_attn_implementation(attention.NAME)
             if model.config._attn_implementation == attention.NAME:

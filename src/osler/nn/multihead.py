@@ -93,7 +93,7 @@ class MultiHeadModel(nn.Module):
         self.encoder.save(folder)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         write_atomic(folder / "heads.safetensors", save(weights, metadata={"format": "pt"}))
-        # `settings` is never used; it stays in the file so that the digests of bundles do not change.
+        # `settings` is never used; it stays in the file to keep the digests of bundles.
         heads = {name: {**asdict(spec), "settings": {}} for name, spec in self.specs.items()}
         write_json(folder / "heads.json", {"format": _FORMAT, "heads": heads})
 
@@ -143,7 +143,7 @@ def _read_specs(folder: Path) -> dict[str, HeadArguments]:
 def own_dropout(config: Any, kind: str) -> float:
     """Default dropout of a head: the architecture's own for token heads, 0.1 for sequence heads.
 
-    Sequence heads have a dense layer and often few examples: without dropout they did worse (docs/decisions.md).
+    Sequence heads have a dense layer and often few examples: without dropout they score lower (docs/decisions.md).
     """
     if HEADS.get(kind).level == "sequence":
         return 0.1

@@ -1,4 +1,4 @@
-"""Batches without padding: sequences laid end to end, with the place where each one starts.
+"""Batches without padding: sequences laid end to end, with the start of each one.
 
 `total` and `max_sequences` give a static shape for `torch.compile`: the tail is filled with padding tokens that form sequences of
 their own, so that no real sequence attends to them, and `cu_seqlens` is filled up by repeating its end. Keep `max_sequences` close to

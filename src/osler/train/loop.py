@@ -201,7 +201,7 @@ class TrainingRun:
             self._trackers = Trackers(self._folder, self.step)
 
     def after_step(self, evaluate: Evaluate | None) -> None:
-        """Log, evaluate and save if due, in this order: a checkpoint holds the other two."""
+        """Log, evaluate and save if due. The checkpoint comes last because it includes the results of the other two."""
         config, last = self._config, self._pace.over(self.step)
         if last or self.step % config.log_every == 0 or self._pace.looks_at(self.step):
             self._log()
@@ -215,7 +215,7 @@ class TrainingRun:
             self._save()
 
     def stop(self) -> None:
-        """Save on the way out. Several ranks may be at different steps: their last checkpoint must do."""
+        """Save before exiting. Several ranks may be at different steps, so they keep their last checkpoint."""
         if self._world.size == 1 and self._config.checkpoint_every and self._saved < self.step:
             self._save()
         self.writer.wait()

@@ -228,7 +228,7 @@ def test_layers_of_a_teacher_bring_their_attention_along(tmp_path):
 def test_a_plan_before_there_is_data(tmp_path):
     lines = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0))
     assert "50,265 entries, assumed" in lines
-    assert "CORPUS is not there" in lines
+    assert "CORPUS does not exist yet" in lines
     assert f"{7 * 512:,} in total" in lines
     sized = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0, vocab_size=1000))
     assert "1,000 entries, from --vocab-size" in sized
