@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import osler
+from osler.core.artifact import Artifact
 from osler.core.config import Recipe, find_field
 
 ARTIFACTS = {
@@ -87,7 +88,8 @@ def _class(name: str, kind: type) -> list[str]:
     lines = [f"### {name}", "", inspect.getdoc(kind) or "", ""]
     if dataclasses.is_dataclass(kind):
         lines += [f"- `{field.name}`: `{field.type}`" for field in dataclasses.fields(kind)]
-    for member, value in vars(kind).items():
+    inherited = vars(Artifact) if issubclass(kind, Artifact) else {}
+    for member, value in {**inherited, **vars(kind)}.items():
         target = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(target, property) or hasattr(target, "attrname")
         if (member.startswith("_") and member != "__call__") or not (attribute or inspect.isfunction(target)):
@@ -101,7 +103,9 @@ def _class(name: str, kind: type) -> list[str]:
 def _signature(function: Any, *, bound: bool = False) -> str:
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())[1 if bound else 0 :]
-    return str(signature.replace(parameters=parameters)).replace("'", "")
+    # Annotations are strings here; the quotes around them go, those of default values stay.
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=parameters)))
+    return text.replace("AnyPath", "str | Path").replace("AnyRecipe", "str | Path | Recipe | None")
 
 
 def _rows(kind: type[Recipe], prefix: str = "") -> list[str]:
@@ -129,7 +133,7 @@ def _models(annotation: Any) -> list[type[Recipe]]:
 
 def _type(annotation: Any) -> str:
     text = inspect.formatannotation(annotation) if not isinstance(annotation, str) else annotation
-    text = re.sub(r"Annotated\[(\w+), [^\]]*\]", r"\1", text)
+    text = re.sub(r"Annotated\[([^,\[\]]+|\w+\[[^\]]*\]), (?:[^\[\]]|\[[^\]]*\])*\]", r"\1", text)
     return re.sub(r"\b(?:typing|pathlib|osler(?:\.\w+)*|collections\.abc)\.", "", text).replace("|", "\\|")
 
 

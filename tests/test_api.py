@@ -33,7 +33,7 @@ def corpus(folder: Path) -> Corpus:
     raw = folder / "raw.txt"
     texts = [str(item["text"]) for item in raw_texts(60, language="en", seed=0)]
     raw.write_text("\n\n".join(" ".join(text.split()) for text in texts), encoding="utf-8")
-    return osler.corpus(sources=[{"paths": [str(raw)], "document": "block"}], out=folder / "corpus")
+    return osler.corpus(sources=[{"files": [str(raw)], "unit": "block"}], out=folder / "corpus")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_study_from_python(encoder, folder):
         models={"tiny": {"model": str(encoder.path)}},
         tasks=[folder / "task"],
         seeds=[1],
-        settings={"epochs": 1},
+        finetune={"epochs": 1},
         workers=1,
         out=folder / "study",
     )

@@ -62,7 +62,7 @@ def test_documents_are_read_back_in_order(corpus: Corpus) -> None:
     assert corpus.source_names == ("a", "b")
 
 
-def test_row_groups_hold_all_texts_and_travel_to_workers(corpus: Corpus) -> None:
+def test_row_groups_hold_all_texts_and_can_be_pickled(corpus: Corpus) -> None:
     groups = pickle.loads(pickle.dumps(corpus.row_groups()))
     assert len(groups) > 4
     assert {group.shard for group in groups} == set(corpus.shards)

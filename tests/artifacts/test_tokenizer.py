@@ -10,7 +10,7 @@ from osler.core.errors import ArtifactError
 
 
 @pytest.mark.parametrize(("stated", "written"), [(512, 30), (30, 30), (16, 16), (None, 30), (10**30, 30)])
-def test_the_tokenizer_promises_no_more_than_the_model_reads(tmp_path, tokenizer_folder, stated, written):
+def test_the_copy_allows_no_longer_texts_than_the_model_reads(tmp_path, tokenizer_folder, stated, written):
     source = tmp_path / "tokenizer"
     source.mkdir()
     settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | ({"model_max_length": stated} if stated else {})

@@ -93,9 +93,10 @@ def test_bad_input_is_one_clear_error_with_exit_code_two(tmp_path, arguments, pi
 
 def test_an_unforeseen_error_hides_its_message():
     code = """
-from osler.cli.common import guarded
+from osler.cli import main
 def app(): raise KeyError("CANARY John Smith")
-guarded(app)
+main.app = app
+main.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

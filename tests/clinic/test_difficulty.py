@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
+from clinic_labels import ENTITY_LABELS
 
-from osler.clinic.labels import ENTITY_LABELS, LANGUAGES, PHI_LABELS, Language, Split
+from osler.clinic.labels import LANGUAGES, PHI_LABELS, Language, Split
 from osler.text.document import Document
 
 Made = Callable[[Language, Split], list[Document]]
@@ -91,7 +92,7 @@ def _features(words: list[str], place: int) -> list[str]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_context_and_word_endings_tell_what_a_list_does_not(language: Language, made: Made) -> None:
+def test_context_and_word_endings_solve_more_than_a_word_list(language: Language, made: Made) -> None:
     """A linear model of neighbouring words and endings, on few notes, labels single words better than a list."""
     hashing = pytest.importorskip("sklearn.feature_extraction").FeatureHasher(2**16, input_type="string")
     model = pytest.importorskip("sklearn.linear_model").SGDClassifier(alpha=1e-5, max_iter=4, tol=None, random_state=0)

@@ -6,18 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from clinic_labels import ENTITY_LABELS, EVENT_LABELS, RELATION_LABELS
 
 from osler.clinic.dice import Dice
-from osler.clinic.labels import (
-    CONDITION_LABELS,
-    ENTITY_LABELS,
-    EVENT_LABELS,
-    LANGUAGES,
-    PHI_LABELS,
-    RELATION_LABELS,
-    SPLITS,
-    Language,
-)
+from osler.clinic.labels import CONDITION_LABELS, LANGUAGES, PHI_LABELS, SPLITS, Language
 from osler.clinic.lexicon import bucket, lexicon, share, table
 from osler.clinic.slots import NoteScribe
 from osler.clinic.template import Node, Slot, TemplateChoice, parse

@@ -8,25 +8,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from clinic_labels import ASSERTIONS, DRUG_KINDS, ENTITY_LABELS, EVENT_LABELS, RELATION_ARGUMENTS, RELATION_LABELS
 
 from osler.clinic import notes
 from osler.clinic.case import NOTES_PER_PATIENT
-from osler.clinic.labels import (
-    ASSERTIONS,
-    CONDITION_LABELS,
-    DRUG_KINDS,
-    ENTITY_LABELS,
-    EVENT_LABELS,
-    ID_KINDS,
-    LANGUAGES,
-    PHI_LABELS,
-    RELATION_ARGUMENTS,
-    RELATION_LABELS,
-    SPECIALTIES,
-    SPLITS,
-    Language,
-    Split,
-)
+from osler.clinic.labels import CONDITION_LABELS, ID_KINDS, LANGUAGES, PHI_LABELS, SPECIALTIES, SPLITS, Language, Split
 from osler.clinic.lexicon import lexicon
 from osler.clinic.notes import note
 from osler.core.errors import InputError

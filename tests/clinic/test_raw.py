@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from clinic_labels import DDI_LABELS, ENTITY_LABELS, RELATION_ARGUMENTS
 
 from osler.clinic import abstracts, raw_texts
-from osler.clinic.labels import DDI_LABELS, ENTITY_LABELS, LANGUAGES, RELATION_ARGUMENTS, Language
+from osler.clinic.labels import LANGUAGES, Language
 from osler.clinic.raw import KINDS, mojibake, raw_kind, raw_original
 
 BOTH = pytest.mark.parametrize("language", LANGUAGES)
@@ -21,7 +22,7 @@ def test_records_are_stable_and_of_every_kind(language: Language) -> None:
 
 
 @BOTH
-def test_each_kind_of_dirt_is_what_it_claims(language: Language) -> None:
+def test_each_kind_of_defect_is_in_the_text(language: Language) -> None:
     records = [record["text"] for record in raw_texts(300, language, 3)]
     for number, text in enumerate(records):
         kind = raw_kind(number, language, 3)

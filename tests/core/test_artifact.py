@@ -108,7 +108,7 @@ def test_a_half_built_folder_of_another_recipe_is_thrown_away(tmp_path):
     assert "half.txt" not in made.manifest.files
 
 
-def test_a_killed_build_is_never_taken_for_whole(tmp_path):
+def test_a_killed_build_never_looks_complete(tmp_path):
     code = """
     import os, signal, sys
     from pathlib import Path
@@ -169,7 +169,7 @@ def test_a_folder_of_something_else_is_not_overwritten(tmp_path):
     assert (tmp_path / "a" / "thesis.doc").read_text() == "ten years of work"
 
 
-def test_two_writers_do_not_meet(tmp_path):
+def test_two_processes_cannot_write_one_artifact(tmp_path):
     out = tmp_path / "a"
     with locked(tmp_path / ".a.lock", out), pytest.raises(OutputError, match=f"{out}: another osler process"):
         make(tmp_path / "a")
@@ -181,7 +181,7 @@ def test_an_output_below_a_file_is_one_clear_error(tmp_path):
         make(tmp_path / "file" / "a")
 
 
-def test_a_full_disk_is_one_clear_error_and_nothing_counts_as_whole(tmp_path):
+def test_a_full_disk_is_one_clear_error_and_leaves_no_artifact(tmp_path):
     code = """
     import resource, signal, sys
     from pathlib import Path
@@ -206,6 +206,6 @@ def test_a_full_disk_is_one_clear_error_and_nothing_counts_as_whole(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, a file system that takes no files")
-def test_a_place_that_takes_no_files_is_one_clear_error():
+def test_a_folder_that_cannot_hold_files_is_one_clear_error():
     with pytest.raises(OutputError, match="cannot write"):
         produce(Path("/proc/osler-test"), kind="any", recipe=Recipe(), parents={}, build=lambda _: None)

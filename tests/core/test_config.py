@@ -39,7 +39,7 @@ def test_file_then_options_then_overrides(tmp_path):
     assert (recipe.title, recipe.train.steps, recipe.train.rate) == ("file", 3, 0.5)
 
 
-def test_what_the_file_says_can_be_taken_back(tmp_path):
+def test_options_and_overrides_can_remove_a_key(tmp_path):
     path = write(tmp_path, 'title = "file"\n[train]\nsteps = 1\nrate = 0.5\n')
     recipe = load_recipe(
         Outer, path, ["title=", "optional.rate="], {"train.steps": LEFT_OUT, "optional.steps": LEFT_OUT}
@@ -68,7 +68,7 @@ def test_override_values_are_toml_or_plain_text(override, expected):
         ("zzzzz = 1", ["valid keys: title"]),
     ],
 )
-def test_every_mistake_is_named_with_its_place(tmp_path, text, pieces):
+def test_every_mistake_is_listed_with_its_key(tmp_path, text, pieces):
     path = write(tmp_path, text)
     with pytest.raises(RecipeError) as caught:
         load_recipe(Outer, path)
@@ -105,7 +105,7 @@ def test_identity_leaves_out_runtime_fields_and_the_resolved_recipe_is_toml():
     assert tomllib.loads(one.to_toml())["train"] == {"steps": 10, "rate": 0.1}
 
 
-def test_a_recipe_cannot_be_changed_in_place_but_copied():
+def test_a_recipe_is_frozen_but_can_be_copied_with_changes():
     recipe = Outer()
     with pytest.raises(Exception, match="frozen"):
         recipe.title = "other"

@@ -52,7 +52,7 @@ def test_generators_depend_on_seed_and_every_key_only():
     assert len(draws) == 6
 
 
-def test_restore_brings_every_generator_back():
+def test_restore_resets_every_generator():
     torch = pytest.importorskip("torch")
     seed_everything(3)
     random.gauss(0, 1)
@@ -62,7 +62,7 @@ def test_restore_brings_every_generator_back():
     assert (random.random(), random.gauss(0, 1), np.random.rand(), float(torch.rand(1))) == first
 
 
-def test_write_atomic_replaces_whole_files_and_leaves_no_rubbish(tmp_path):
+def test_write_atomic_replaces_the_file_and_leaves_no_temporary_file(tmp_path):
     path = tmp_path / "deep" / "file"
     write_atomic(path, "one")
     write_atomic(path, b"two")
@@ -70,7 +70,7 @@ def test_write_atomic_replaces_whole_files_and_leaves_no_rubbish(tmp_path):
     assert [item.name for item in path.parent.iterdir()] == ["file"]
 
 
-def test_fingerprint_is_about_content_and_order(tmp_path):
+def test_fingerprint_depends_on_content_and_order(tmp_path):
     for name, content in [("a", "1"), ("b", "2"), ("c", "1")]:
         (tmp_path / name).write_text(content)
     a, b, c = (tmp_path / name for name in "abc")

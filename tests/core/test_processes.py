@@ -22,7 +22,7 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_find_their_modules_loaded_and_the_caller_is_left_as_it_was(tmp_path):
+def test_workers_start_with_modules_loaded_and_the_environment_is_restored(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "3"}

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from osler.core.artifact import Artifact
-from osler.core.errors import ArtifactError, writing
+from osler.core.errors import ArtifactError
 from osler.core.extras import require
-from osler.core.files import sync_folder, undamaged, write_atomic, write_json
+from osler.core.files import atomic, undamaged, write_atomic, write_json
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 
 ROW_GROUP_BYTES = 8 << 20
-"""Text per row group: what a reader holds in memory at a time."""
+"""Text per row group; a reader holds one row group in memory."""
 SHARD_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "text", "source", "language")])
 LEDGER_SCHEMA = pa.schema(
     [
@@ -39,7 +38,7 @@ _SHARDS, _LEDGER, _CARD, _README = "shards", "ledger.parquet", "card.json", "REA
 
 
 class CorpusText(NamedTuple):
-    """One document: its source, its language where the corpus states one, and its text."""
+    """One document: its source, its language if the corpus states one, and its text."""
 
     source: str
     language: str | None
@@ -83,7 +82,7 @@ class CorpusCard(CorpusCounts):
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a shard. It can be pickled, so that a worker process can read it."""
+    """A row group of a shard. It can be pickled and sent to a worker process."""
 
     shard: Path
     index: int
@@ -103,15 +102,7 @@ class RowGroup:
 class Corpus(Artifact):
     """A finished corpus."""
 
-    @classmethod
-    def open(cls, path: str | Path, kind: str | None = "corpus") -> Corpus:
-        """Open a corpus folder."""
-        artifact = Artifact.open(Path(path), kind)
-        return cls(artifact.path, artifact.manifest)
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        return self.manifest.counts
+    kind: ClassVar = "corpus"
 
     @property
     def documents(self) -> int:
@@ -125,12 +116,12 @@ class Corpus(Artifact):
 
     @property
     def card(self) -> CorpusCard | None:
-        """The card; None where the corpus has none."""
+        """The card, or None if the corpus has no card."""
         return _read_card(self.path)
 
     @property
     def sources(self) -> dict[str, SourceCard]:
-        """Sources on the card; empty where the corpus has no card."""
+        """Sources on the card; empty if the corpus has no card."""
         card = self.card
         return card.sources if card else {}
 
@@ -146,7 +137,7 @@ class Corpus(Artifact):
 
     @property
     def source_weights(self) -> dict[str, float]:
-        """Weight of every source; 1 where the corpus has no card."""
+        """Weight of every source; 1 if the corpus has no card."""
         card = self.card
         if card is None:
             return dict.fromkeys(self.source_names, 1.0)
@@ -167,24 +158,24 @@ class Corpus(Artifact):
         return self._read(self.documents)
 
     def sample(self, wanted: int) -> Iterator[CorpusText]:
-        """`wanted` documents, evenly spaced, so that every source has its share."""
+        """`wanted` documents, evenly spaced, so every source has its share."""
         for batch in self._read(wanted):
             yield from batch
 
     def _read(self, wanted: int) -> Iterator[list[CorpusText]]:
         total = self.documents
-        place = 0
+        first = 0
         for path in self.shards:
             with undamaged(path), pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(_BATCH_ROWS, columns=list(CorpusText._fields), use_threads=False):
                     rows = batch.num_rows
                     if wanted < total:
-                        places = np.arange(place, place + rows, dtype=np.int64)
-                        # A document is chosen where its share of `wanted` reaches the next whole number.
-                        batch = batch.filter(pa.array(places * wanted // total != (places - 1) * wanted // total))
+                        numbers = np.arange(first, first + rows, dtype=np.int64)
+                        # Document k is chosen if k * wanted / total has passed another integer since document k - 1.
+                        batch = batch.filter(pa.array(numbers * wanted // total != (numbers - 1) * wanted // total))
                     columns = (batch.column(name).to_pylist() for name in CorpusText._fields)
                     yield [CorpusText(*row) for row in zip(*columns, strict=True)]
-                    place += rows
+                    first += rows
 
 
 @dataclass(frozen=True)
@@ -222,27 +213,13 @@ class CorpusWriter:
 @contextmanager
 def parquet_writer(path: Path, schema: Any, *, compression: str, dictionary: Sequence[str]) -> Iterator[Any]:
     """Open a Parquet writer whose file appears under its name only when it is complete on disk."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "wb") as handle:
-                with pq.ParquetWriter(
-                    handle,
-                    schema,
-                    version="2.6",
-                    compression=compression,
-                    use_dictionary=list(dictionary),
-                    # Statistics would put the smallest and largest text into the footer, and nothing here uses them.
-                    write_statistics=False,
-                ) as writer:
-                    yield writer
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
+    # Statistics would put the smallest and largest text into the footer, and nothing here uses them.
+    options = {"version": "2.6", "compression": compression, "write_statistics": False}
+    with (
+        atomic(path) as handle,
+        pq.ParquetWriter(handle, schema, use_dictionary=list(dictionary), **options) as writer,
+    ):
+        yield writer
 
 
 def _regrouped(tables: Iterable[Any], limit: int, weigh: Callable[[Any], NDArray[np.int64]]) -> Iterator[Any]:

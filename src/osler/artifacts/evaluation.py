@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from osler.artifacts.task_folder import read_records, write_records
 from osler.core.artifact import Artifact
@@ -17,18 +17,18 @@ _METRICS = "metrics.json"
 _PREDICTIONS = "predictions.parquet"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationMetrics:
     """Scores of one split of a task under one protocol."""
 
-    task: str
-    split: str
+    task: str = ""
+    split: str = ""
     protocol: str
     metric: str
     """The name of the main metric."""
     main: float
     metrics: Mapping[str, float]
-    details: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
     """Scores per label and the like, as the metric has them."""
 
 
@@ -36,11 +36,7 @@ class EvaluationMetrics:
 class Evaluation(Artifact):
     """A bundle scored on a split of a task."""
 
-    @classmethod
-    def open(cls, path: str | Path, kind: str | None = "evaluation") -> Evaluation:
-        """Open a finished evaluation."""
-        artifact = Artifact.open(path, kind)
-        return cls(artifact.path, artifact.manifest)
+    kind: ClassVar = "evaluation"
 
     @property
     def metrics(self) -> EvaluationMetrics:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -93,11 +94,7 @@ def offsets_within(lengths: np.ndarray) -> np.ndarray:
 class TokenShards(Artifact):
     """A finished tokenised corpus."""
 
-    @classmethod
-    def open(cls, path: str | Path, kind: str | None = "tokens") -> TokenShards:
-        """Open a tokenised corpus."""
-        artifact = Artifact.open(Path(path), kind)
-        return cls(artifact.path, artifact.manifest)
+    kind: ClassVar = "tokens"
 
     @classmethod
     def find(cls, path: Path) -> TokenShards | None:
@@ -106,10 +103,6 @@ class TokenShards(Artifact):
             return cls.open(path)
         except OslerError:
             return None
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return self.manifest.counts
 
     @cached_property
     def index(self) -> TokenIndex:

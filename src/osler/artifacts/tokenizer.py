@@ -89,7 +89,7 @@ class Tokenizer(SubwordTokenizer):
     def copy_to(self, folder: Path, max_length: int | None = None) -> None:
         """Copy the files into a model's folder.
 
-        With `max_length` the copy allows no longer texts: stock pipelines fail on texts longer than the model reads.
+        `max_length` lowers the limit in the copy, since stock pipelines fail on texts longer than the model reads.
         """
         for name in (TOKENIZER, _CONFIG, _SPECIAL):
             if (self.folder / name).is_file():

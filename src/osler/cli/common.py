@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
-import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
-
-from osler.core.errors import OslerError
 
 if TYPE_CHECKING:
     from osler.core.artifact import Artifact
@@ -175,36 +171,3 @@ def finish(artifact: Artifact) -> None:
     # The path goes to standard output, so that a script can read it.
     if os.environ.get("RANK", "0") == "0":
         typer.echo(os.path.relpath(artifact.path) if artifact.path.is_relative_to(Path.cwd()) else str(artifact.path))
-
-
-def guarded(app: Callable[[], None]) -> None:
-    """Run the command line; every failure ends in one clear message that never quotes a document."""
-    try:
-        app()
-    except OslerError as error:
-        _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("stopped. Run the same command again to continue.", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except Exception as error:
-        from osler.core.extras import explain_missing
-
-        missing = explain_missing(error) if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None:
-            _fail(str(missing), missing.exit_code)
-        if os.environ.get("OSLER_DEBUG"):
-            raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        # The message of an unexpected error may quote a document (a parser's, for example), so it is not shown.
-        _fail(
-            f"internal error ({type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}). "
-            "Its message is hidden because it may quote a document. Set OSLER_DEBUG=1 to see it, and please report it.",
-            1,
-        )
-
-
-def _fail(message: str, code: int) -> None:
-    typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
-    sys.exit(code)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from osler import __version__
-from osler.cli.common import guarded
+from osler.core.errors import OslerError
 
 COMMANDS = {
     "corpus": "Raw text to a clean corpus.",
@@ -83,5 +87,33 @@ def _global(
 
 
 def main() -> None:
-    """Entry point."""
-    guarded(app)
+    """Run the command line; every failure ends in one clear message that never quotes a document."""
+    try:
+        app()
+    except OslerError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("stopped. Run the same command again to continue.", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        from osler.core.extras import explain_missing
+
+        missing = explain_missing(error) if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None:
+            _fail(str(missing), missing.exit_code)
+        if os.environ.get("OSLER_DEBUG"):
+            raise
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        # The message of an unexpected error may quote a document (a parser's, for example), so it is not shown.
+        _fail(
+            f"internal error ({type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}). "
+            "Its message is hidden because it may quote a document. Set OSLER_DEBUG=1 to see it, and please report it.",
+            1,
+        )
+
+
+def _fail(message: str, code: int) -> None:
+    typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
+    sys.exit(code)

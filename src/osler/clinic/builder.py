@@ -1,4 +1,4 @@
-"""Writes a text from left to right and records spans as it goes, so that gold offsets are right by construction."""
+"""Writes a text from left to right and records spans as it goes, so gold offsets are right by construction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class NoteBuilder:
         return bool(self._parts) and self._parts[-1].endswith(character)
 
     def text(self, text: str) -> None:
-        """Append text without annotation."""
         if text:
             self._parts.append(text)
             self.length += len(text)

@@ -115,7 +115,7 @@ def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:
     chief = dice.pick(specialty.coined) if dice.chance(0.35) else dice.pick(specialty.acute)
     severity = dice.weighted(range(6), _SEVERITY_WEIGHTS)
     signs = frozenset(dice.sample(SIGNS, severity))
-    doctors = {role: person(lexicon, dice) for role in ("", "pcp", "other")}
+    doctors = {role: draw_person(lexicon, dice) for role in ("", "pcp", "other")}
     hospitals = {role: draw_identity(lexicon, dice, "hospital") for role in ("", "other")}
     vitals = {name: dice.between(*(bad if sign in signs else good)) for name, (sign, good, bad) in _VITALS.items()}
     vitals["diastolic"] += round(vitals["systolic"] * 0.58)
@@ -137,7 +137,7 @@ def make_case(lexicon: Lexicon, seed: int, number: int, dice: Dice) -> Case:
 
 def _make_patient(lexicon: Lexicon, seed: int, number: int) -> Patient:
     dice = Dice(seed, "patient", lexicon.language, lexicon.split, number)
-    who, relative = person(lexicon, dice), person(lexicon, dice)
+    who, relative = draw_person(lexicon, dice), draw_person(lexicon, dice)
     if dice.chance(0.4):
         relative = Person(relative.given, who.surname, relative.sex)
     people = lexicon.people
@@ -161,7 +161,7 @@ def agree(words: str, gender: str) -> str:
 
 
 def draw_style(lexicon: Lexicon, dice: Dice) -> WritingStyle:
-    """Draw a clinician's habits. Few notes are very long, with `pages` of daily entries."""
+    """Draw a clinician's habits. A few notes are very long, with `pages` of daily entries."""
     roll = dice.roll()
     return WritingStyle(
         heading=dice.pick(_HEADINGS),
@@ -173,8 +173,8 @@ def draw_style(lexicon: Lexicon, dice: Dice) -> WritingStyle:
     )
 
 
-def person(lexicon: Lexicon, dice: Dice) -> Person:
-    """Draw a person."""
+def draw_person(lexicon: Lexicon, dice: Dice) -> Person:
+    """Draw a name."""
     sex = dice.pick("FM")
     pool = lexicon.female if sex == "F" else lexicon.male
     given = dice.pick(pool)
@@ -189,7 +189,7 @@ def person(lexicon: Lexicon, dice: Dice) -> Person:
 
 
 def draw_identity(lexicon: Lexicon, dice: Dice, name: str) -> str:
-    """Draw a place, an address or a number by name: a generator below, a pattern, or a list of the data files."""
+    """Draw a place, an address or a number, from a generator below, a pattern or a list in the data files."""
     if name in _GENERATORS:
         return _GENERATORS[name](lexicon, dice)
     if name in lexicon.people["patterns"]:
@@ -233,7 +233,7 @@ _GENERATORS: dict[str, Callable[[Lexicon, Dice], str]] = {
 }
 
 
-def email(lexicon: Lexicon, dice: Dice, owner: Person) -> str:
+def draw_email(lexicon: Lexicon, dice: Dice, owner: Person) -> str:
     """Draw an address at a domain reserved for examples."""
     given, surname = _ascii(owner.given.split()[0]), _ascii(owner.surname.split()[0])
     number = dice.between(1, 99)

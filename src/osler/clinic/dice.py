@@ -37,9 +37,9 @@ class Dice:
         """`count` different options in random order, or all of them if there are fewer."""
         pool = list(options)
         count = min(count, len(pool))
-        for place in range(count):
-            other = place + int(self.roll() * (len(pool) - place))
-            pool[place], pool[other] = pool[other], pool[place]
+        for index in range(count):
+            other = index + int(self.roll() * (len(pool) - index))
+            pool[index], pool[other] = pool[other], pool[index]
         return pool[:count]
 
     def weighted(self, options: Sequence[T], weights: Sequence[float]) -> T:

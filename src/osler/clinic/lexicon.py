@@ -2,7 +2,7 @@
 
 Chronic diseases, most other medical words and most places occur in every split. Surnames and coined names belong to one
 split, whatever the seed, so a model that has read the training notes has not seen those of the test notes. Coined names
-follow the morphology of real ones (-olol, -itis, -ectomy): form and context tell what they are, a list does not.
+follow the morphology of real ones (-olol, -itis, -ectomy): their form and context identify them, a word list does not.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def share(words: Iterable[str], split: str, salt: str, common: int = 0) -> tuple
     """Words that a split may use: `common` percent are for all, the rest is split 60/15/25 into train, dev and test."""
 
     def allowed(word: str) -> bool:
-        place = bucket(word, salt)
-        fraction = (place - common) / (100 - common)
-        return place < common or split == ("train" if fraction < 0.6 else "dev" if fraction < 0.75 else "test")
+        percent = bucket(word, salt)
+        fraction = (percent - common) / (100 - common)
+        return percent < common or split == ("train" if fraction < 0.6 else "dev" if fraction < 0.75 else "test")
 
     return tuple(filter(allowed, words))
 
@@ -186,13 +186,13 @@ def _classes(drugs: dict[str, Any], split: str) -> dict[str, DrugClass]:
     beginnings = [head + link for head in drugs["coin_heads"] for link in drugs["coin_links"]]
     brands = share((head + tail for head in drugs["brand_heads"] for tail in drugs["brand_tails"]), split, "brand")
     classes = {}
-    for place, (name, entry) in enumerate(drugs["classes"].items()):
+    for index, (name, entry) in enumerate(drugs["classes"].items()):
         fields = {key: words for key, words in entry.items() if key != "stem"}
         for key, salt in (("listed", "drug"), ("effects", "problem"), ("avoid", "problem")):
             fields[key] = _listed(entry[key], split, salt)
         stem = entry["stem"]
         coined = share((start + stem for start in beginnings), split, "drug") if stem else ()
-        mine = brands[place :: len(drugs["classes"])] if stem else ()
+        mine = brands[index :: len(drugs["classes"])] if stem else ()
         classes[name] = DrugClass(name=name, coined=coined, brands=mine, **fields)
     return classes
 

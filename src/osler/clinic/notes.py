@@ -1,7 +1,7 @@
 """Clinical notes and journal abstracts with gold. Note k of a language, seed and split is always the same note.
 
-Contexts are informative on purpose: titles, headings, verbs, units and word endings tell what a word is, so a small
-encoder learns the tasks from a few hundred notes, while a list of the words seen in training does not solve them.
+Contexts are informative on purpose: titles, headings, verbs, units and word endings show what a word is. A small encoder
+can learn the tasks from a few hundred notes, but a list of the words seen in training does not solve them.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def abstract(number: int, *, language: Language, seed: int, split: Split) -> Doc
     scribe.write(dice.pick(texts["title"]), topic)
     scribe.builder.text(".\n")
     structured = dice.chance(0.6)
-    for place, (part, low, high) in enumerate(_ABSTRACT_PARTS):
+    for index, (part, low, high) in enumerate(_ABSTRACT_PARTS):
         if structured:
-            scribe.builder.text(f"{texts['headings'][place]}: ")
+            scribe.builder.text(f"{texts['headings'][index]}: ")
         for sentence in dice.sample(texts[part], dice.between(low, high)):
             scribe.write(sentence, topic if dice.chance(_ON_TOPIC) else None)
             scribe.builder.text(" ")
@@ -113,7 +113,7 @@ def _section(scribe: NoteScribe, name: str) -> None:
     if name in _WRITERS:
         _WRITERS[name](scribe)
     else:
-        _sentences(scribe, _chosen(scribe, texts[name]), bulleted=texts[name].get("layout") == "list")
+        _sentences(scribe, _pick_sentences(scribe, texts[name]), bulleted=texts[name].get("layout") == "list")
     scribe.builder.text("\n\n")
 
 
@@ -128,7 +128,7 @@ def _daily_entries(scribe: NoteScribe, days: int) -> None:
         scribe.builder.text("\n\n")
 
 
-def _chosen(scribe: NoteScribe, entry: dict[str, Any]) -> list[str]:
+def _pick_sentences(scribe: NoteScribe, entry: dict[str, Any]) -> list[str]:
     """Sentences of one section: an opening, some of its body, up to two asides, and how ill the patient is."""
     dice = scribe.dice
     picked = dice.sample(entry["body"], dice.between(*entry["count"]))
@@ -145,16 +145,16 @@ def _chosen(scribe: NoteScribe, entry: dict[str, Any]) -> list[str]:
 
 
 def _sentences(scribe: NoteScribe, picked: list[str], *, bulleted: bool = False, separator: str = " ") -> None:
-    for place, sentence in enumerate(picked):
-        _next_item(scribe, place, bulleted, separator)
+    for index, sentence in enumerate(picked):
+        _next_item(scribe, index, bulleted, separator)
         scribe.write(sentence)
 
 
-def _next_item(scribe: NoteScribe, place: int, bulleted: bool, separator: str) -> None:
-    """Start item `place` of a list: a bullet on a new line, or a separator in running text."""
+def _next_item(scribe: NoteScribe, index: int, bulleted: bool, separator: str) -> None:
+    """Start item `index` of a list: a bullet on a new line, or a separator in running text."""
     if bulleted:
-        scribe.builder.text(("\n" if place else "") + scribe.style.bullet.format(n=place + 1))
-    elif place:
+        scribe.builder.text(("\n" if index else "") + scribe.style.bullet.format(n=index + 1))
+    elif index:
         scribe.builder.text(separator)
 
 
@@ -162,10 +162,10 @@ def _history(scribe: NoteScribe) -> None:
     """The patient's chronic diseases, as a list or in running text."""
     texts, dice = scribe.lexicon.notes["pmh"], scribe.dice
     bulleted = dice.chance(0.6)
-    for place, problem in enumerate(scribe.case.patient.chronic):
-        _next_item(scribe, place, bulleted, "; ")
+    for index, problem in enumerate(scribe.case.patient.chronic):
+        _next_item(scribe, index, bulleted, "; ")
         scribe.write(dice.pick(texts["line"]), scribe.topic_of(problem))
-    picked = _chosen(scribe, texts)
+    picked = _pick_sentences(scribe, texts)
     if picked:
         scribe.builder.text("\n" if bulleted else ". ")
         _sentences(scribe, picked)
@@ -177,11 +177,11 @@ def _medications(scribe: NoteScribe) -> None:
     own = [scribe.topic_of(problem) for problem in (*case.patient.chronic, case.chief)]
     more = [scribe.topic_of(dice.pick(scribe.lexicon.chronic)) for _ in range(dice.between(1, 4))]
     # A line may give a reason only if the note says the patient has it. Nobody has infusions at home.
-    listed = {topic.drug.name: (topic, place < len(own)) for place, topic in enumerate((*own, *more))}
+    listed = {topic.drug.name: (topic, index < len(own)) for index, topic in enumerate((*own, *more))}
     taken = [entry for entry in listed.values() if entry[0].drug.group.ways[0] != "iv"]
     bulleted = dice.chance(0.8)
-    for place, (topic, known) in enumerate(taken):
-        _next_item(scribe, place, bulleted, ", ")
+    for index, (topic, known) in enumerate(taken):
+        _next_item(scribe, index, bulleted, ", ")
         scribe.write(dice.pick(texts["lines"]) if known else texts["lines"][0], topic)
     if not taken or dice.chance(0.4):
         _next_item(scribe, len(taken), bulleted, ", ")
@@ -189,7 +189,7 @@ def _medications(scribe: NoteScribe) -> None:
 
 
 def _exam(scribe: NoteScribe) -> None:
-    """Vital signs, what they mean, and findings."""
+    """Vital signs, their interpretation, and findings."""
     texts, dice = scribe.lexicon.notes, scribe.dice
     scribe.write(dice.pick(texts["exam"]["vitals"]))
     scribe.builder.text("\n")
@@ -203,7 +203,7 @@ def _exam(scribe: NoteScribe) -> None:
     scribe.write(", ".join(parts) + ".")
     separator = "\n" if dice.chance(0.5) else " "
     scribe.builder.text(separator)
-    _sentences(scribe, _chosen(scribe, texts["exam"]), separator=separator)
+    _sentences(scribe, _pick_sentences(scribe, texts["exam"]), separator=separator)
 
 
 def _labs(scribe: NoteScribe) -> None:
@@ -218,12 +218,12 @@ def _labs(scribe: NoteScribe) -> None:
         _lab_table(scribe, texts, labs)
     else:
         units = dice.chance(0.5)
-        for place, lab in enumerate(labs):
-            builder.text(", " if place else "")
+        for index, lab in enumerate(labs):
+            builder.text(", " if index else "")
             builder.mark(scribe.lab_name(lab), "TEST")
             builder.text(f" {scribe.lab_value(lab)[0]}{f' {lab.unit}' if units and lab.unit else ''}")
         builder.text(".")
-    picked = _chosen(scribe, texts)
+    picked = _pick_sentences(scribe, texts)
     builder.text("\n" if picked else "")
     _sentences(scribe, picked)
 
@@ -233,10 +233,10 @@ def _lab_table(scribe: NoteScribe, texts: dict[str, Any], labs: list[LabTest]) -
     separator = scribe.dice.pick(("  ", " | "))
     header = separator.join(word.ljust(width) for word, width in zip(texts["columns"], _COLUMNS, strict=True))
     builder.text(header.rstrip() + "\n")
-    for place, lab in enumerate(labs):
+    for index, lab in enumerate(labs):
         name = scribe.lab_name(lab)
         value, flag = scribe.lab_value(lab)
-        builder.text("\n" if place else "")
+        builder.text("\n" if index else "")
         builder.mark(name, "TEST")
         bounds = scribe.decimal(f"{lab.low:.{lab.decimals}f} - {lab.high:.{lab.decimals}f}")
         mark = ("", texts["high"], texts["low"])[flag]

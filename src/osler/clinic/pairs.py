@@ -14,15 +14,15 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from osler.clinic.case import DATE_FORMS, FIRST_DAY, person, write_date
+from osler.clinic.case import DATE_FORMS, FIRST_DAY, draw_person, write_date
 from osler.clinic.dice import Dice
 from osler.clinic.labels import ENTAILMENT_LABELS, SPECIALTIES, Language, Split, check_choice
 from osler.clinic.lexicon import DrugClass, MedicalProblem, lexicon, table
-from osler.clinic.template import Node, Slot, TemplateChoice, parse
+from osler.clinic.template import Slot, parse, resolve
 from osler.text.document import TextPair
 
 SAME_KIND = 0.5
-"""How much of a fact's weight two different facts of one kind share."""
+"""Share of the weight that counts as common if two facts differ but are of one kind."""
 
 KIND_SIZE = 5
 """Days and years are of one kind if they fall in the same block of this many."""
@@ -50,7 +50,7 @@ class Phrasebook:
         self.lexicon = lexicon(language, split)
         self.pairs = table(language, "pairs")
         self.dice = dice
-        patient = person(self.lexicon, dice)
+        patient = draw_person(self.lexicon, dice)
         age = dice.between(24, 92)
         self.day = FIRST_DAY + timedelta(days=dice.between(0, 4600))
         words: Mapping[str, str] = self.lexicon.notes["words"][patient.sex]
@@ -58,15 +58,16 @@ class Phrasebook:
         self._fixed = {"he": words.get("he", ""), "his": words.get("his", ""), "man": man, "age": str(age)}
 
     def say(self, source: str, **values: str) -> str:
-        """Render a template with these values."""
-        return self._render(parse(source).nodes, {**self._fixed, **values})
+        values = self._fixed | values
+        nodes = resolve(parse(source).nodes, self.dice)
+        return "".join(node.capitalise(values[node.kind]) if isinstance(node, Slot) else node for node in nodes)
 
     def pick(self, section: str, key: str, **values: str) -> str:
         """Render a sentence from a section of the pair templates."""
         return self.say(self.dice.pick(self.pairs[section][key]), date=self.date(), **values)
 
     def date(self) -> str:
-        """Some day of the last year."""
+        """A day of the year before."""
         day = self.day - timedelta(days=self.dice.between(0, 360))
         return write_date(day, self.lexicon.language, self.dice.between(0, DATE_FORMS - 1))
 
@@ -78,7 +79,7 @@ class Phrasebook:
         return self.dice.pick(pool)
 
     def disease(self, unlike: Concept | None = None) -> Concept:
-        """A disease; if `unlike` is given, of another specialty and with a name that neither contains the other."""
+        """A disease; with `unlike`, one of another specialty, and neither name contains the other."""
         while True:
             found = self.problem()
             name = self.dice.pick(found.also) if found.also and self.dice.chance(0.4) else found.name
@@ -91,7 +92,7 @@ class Phrasebook:
             return Concept(name, found.general, found.specialty)
 
     def drug_class(self, unlike: str = "", milligrams: bool = False) -> DrugClass:
-        """A class of drugs other than `unlike`; with `milligrams`, one that is dosed in them."""
+        """A class of drugs other than `unlike`; with `milligrams`, one that is dosed in milligrams."""
         while True:
             group = self.lexicon.classes[self.dice.pick(list(self.lexicon.classes))]
             if group.name != unlike and not (milligrams and not group.strengths[0].endswith(" mg")):
@@ -101,24 +102,12 @@ class Phrasebook:
         return self.dice.pick(group.coined if group.coined and self.dice.chance(0.35) else group.listed)
 
     def medicine(self, unlike: Concept | None = None, *, milligrams: bool = False) -> Concept:
-        """A drug, of another class than `unlike`; its class is the broader name."""
+        """A drug of another class than `unlike`; its class is the broader name."""
         group = self.drug_class(unlike.kind if unlike else "", milligrams)
         return Concept(self.drug_name(group), group.groups[0], group.name)
 
     def symptom(self) -> str:
         return self.dice.pick(self.lexicon.specialties[self.dice.pick(SPECIALTIES)].symptoms)
-
-    def _render(self, nodes: tuple[Node, ...], values: Mapping[str, str]) -> str:
-        written = ""
-        for node in nodes:
-            if isinstance(node, TemplateChoice):
-                written += self._render(self.dice.pick(node.options), values)
-            elif isinstance(node, Slot):
-                word = values[node.kind]
-                written += word[:1].upper() + word[1:] if node.capital else word
-            else:
-                written += node
-        return written
 
 
 def entailment_pairs(n: int, *, language: Language, seed: int, split: Split) -> Iterator[TextPair]:
@@ -138,7 +127,7 @@ def _entailment_pair(number: int, language: Language, seed: int, split: Split) -
 
 
 def _surrounded(book: Phrasebook, sentence: str) -> str:
-    """The sentence alone, or with another before or after it that has nothing to do with the hypothesis."""
+    """The sentence alone, or before or after another one that is unrelated to the hypothesis."""
     roll = book.dice.roll()
     if roll < 0.45:
         return sentence
@@ -147,7 +136,7 @@ def _surrounded(book: Phrasebook, sentence: str) -> str:
 
 
 def _claims(book: Phrasebook, label: str, values: tuple[str, str]) -> tuple[str, str]:
-    """What the hypothesis claims and the premise states: the same, the opposite, or (neutral) either."""
+    """What the hypothesis claims and what the premise states: the same, the opposite or, if neutral, either."""
     claimed = book.dice.pick(values)
     if label == "neutral":
         return claimed, book.dice.pick(values)
@@ -304,7 +293,7 @@ def similarity(weights: Mapping[str, float], first: Facts, second: Facts) -> flo
 
 
 def _changed(book: Phrasebook, frame: dict[str, Any], facts: Facts) -> Facts:
-    """Replace some of the facts, from none to all, half of them by a fact of the same kind where there is one."""
+    """Replace a random number of facts, half of them by another fact of the same kind if there is one."""
     dice = book.dice
     keys = list(frame["weights"])
     count = dice.between(0, len(keys))
@@ -355,4 +344,4 @@ def _fact(book: Phrasebook, key: str) -> tuple[str, str]:
         return dice.pick([test for test in book.lexicon.imaging[dice.pick(SPECIALTIES)] if "{" not in test]), ""
     if key == "date":
         return book.date(), ""
-    return (person(book.lexicon, dice).surname if key == "person" else book.symptom()), ""
+    return (draw_person(book.lexicon, dice).surname if key == "person" else book.symptom()), ""

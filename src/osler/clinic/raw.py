@@ -1,6 +1,6 @@
-"""Raw text as a corpus stage meets it: notes and abstracts, mixed with the dirt of real collections.
+"""Raw text for the corpus stage: notes and abstracts, mixed with the defects of real collections.
 
-What is wrong with record k is a pure function of language, seed and k (`raw_kind`), so tests can count the dirt.
+The defect of record k depends only on language, seed and k (`raw_kind`), so tests can count the defects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def raw_kind(number: int, language: Language, seed: int) -> str:
     """The kind of record `number`: one of KINDS."""
     dice = Dice(seed, "raw-kind", language, number)
     kind = dice.weighted(list(KINDS), list(KINDS.values()))
-    # The first records are clean, so that every copy has an original before it.
+    # The first records are clean, so every copy has an original before it.
     return kind if number > 3 or kind in _CLEAN else "note"
 
 
@@ -51,7 +51,7 @@ def raw_original(number: int, language: Language, seed: int) -> int:
     """The earlier clean record that a copy copies."""
     dice = Dice(seed, "raw-original", language, number)
     earlier = (dice.between(0, number - 1) for _ in range(40))
-    return next((place for place in earlier if raw_kind(place, language, seed) in _CLEAN), 0)
+    return next((original for original in earlier if raw_kind(original, language, seed) in _CLEAN), 0)
 
 
 def _record(number: int, language: Language, seed: int) -> tuple[str, str]:
@@ -73,14 +73,14 @@ def _record(number: int, language: Language, seed: int) -> tuple[str, str]:
         # No-break spaces give English text something to break too.
         text = mojibake(text.translate(_TYPOGRAPHY).replace(" ", "\u00a0", 3), twice=dice.chance(0.15))
     elif kind == "control":
-        places = sorted((dice.between(0, len(text)) for _ in range(12)), reverse=True)
-        for place, character in zip(places, reversed([dice.pick(_CONTROLS) for _ in places]), strict=True):
-            text = text[:place] + character + text[place:]
+        offsets = sorted((dice.between(0, len(text)) for _ in range(12)), reverse=True)
+        for offset, character in zip(offsets, reversed([dice.pick(_CONTROLS) for _ in offsets]), strict=True):
+            text = text[:offset] + character + text[offset:]
     return source, text
 
 
 def _clean(kind: str, number: int, language: Language, seed: int) -> tuple[str, str]:
-    # A seed of its own, so that a model is not pretrained on the texts of a task.
+    # Another seed, so a model is not pretrained on the texts of a task.
     seed = derive(seed, "raw")
     if kind == "note":
         return "notes", note(number, language=language, seed=seed, split="train").text

@@ -1,4 +1,4 @@
-"""Renders templates into a NoteBuilder and records the gold annotations they state; slots.py says what slots mean."""
+"""Renders templates into a NoteBuilder and records their gold annotations; slots.py fills the slots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from osler.clinic.case import Case, WritingStyle
 from osler.clinic.dice import Dice
 from osler.clinic.labels import ATTRIBUTE_RELATIONS, CONDITION_LABELS
 from osler.clinic.lexicon import DrugClass, LabTest, MedicalProblem
-from osler.clinic.template import Node, Slot, TemplateChoice, parse
+from osler.clinic.template import Node, Slot, parse, resolve
 
 _ASSERTIONS = {name: name for name in ("absent", "possible", "conditional", "hypothetical")}
 _ASSERTIONS["family"] = "associated_with_someone_else"
@@ -46,14 +46,14 @@ class Scribe(ABC):
         self.style = style
         self.builder = NoteBuilder()
         self.title = ""
-        # Of the note so far: condition labels, problems stated (true) or denied (false), drugs, strengths, asides.
+        # For the note so far: condition labels, problems stated (true) or denied (false), drugs, strengths, asides.
         self.labels: set[str] = set()
         self.stated: dict[str, bool] = {}
         self.drugs: dict[str, Drug] = {}
         self.strengths: dict[str, str] = {}
         self.asides: set[str] = set()
         self.lab: LabTest | None = None
-        # Of the sentence being written: its drug, the prescription inside it, problems and drug classes mentioned.
+        # For the sentence being written: its drug, the prescription inside it, problems and drug classes mentioned.
         self.drug: Drug | None = None
         self.prescribed: Drug | None = None
         self.way = ""
@@ -74,7 +74,7 @@ class Scribe(ABC):
 
     @abstractmethod
     def fill(self, slot: Slot) -> None:
-        """Write what a slot stands for."""
+        """Write the text of a slot."""
 
     def write(self, source: str, topic: Topic | None = None) -> None:
         """Write one template as a sentence of its own."""
@@ -104,14 +104,14 @@ class Scribe(ABC):
         """Write text without annotation; a sloppy writer misspells a word now and then."""
         if "sloppy" in self.style.habits and self.dice.chance(0.06):
             words = text.split(" ")
-            place = int(self.dice.roll() * len(words))
-            words[place] = misspell(words[place], self.dice)
+            at = int(self.dice.roll() * len(words))
+            words[at] = misspell(words[at], self.dice)
             text = " ".join(words)
         self.builder.text(text)
 
     def put(self, slot: Slot, surface: str, label: str, attributes: Mapping[str, str] | None = None) -> None:
-        """Write an annotated mention under the slot's name."""
-        surface = capitalised(surface, slot)
+        """Write an annotated mention and keep it for the relations of this sentence."""
+        surface = slot.capitalise(surface)
         if "sloppy" in self.style.habits and label in _MISSPELT and self.dice.chance(0.12):
             words = surface.split(" ")
             words[-1] = misspell(words[-1], self.dice)
@@ -138,7 +138,6 @@ class Scribe(ABC):
         return self.drugs[name]
 
     def topic_of(self, problem: MedicalProblem) -> Topic:
-        """Make a topic of a problem."""
         classes = problem.classes or ("analgesic", "supplement")
         return Topic(problem, self.drug_of(self.dice.pick(classes)))
 
@@ -162,15 +161,13 @@ class Scribe(ABC):
         return self.topic_of(case.chief)
 
     def _render(self, nodes: tuple[Node, ...]) -> None:
-        for node in nodes:
+        for node in resolve(nodes, self.dice):
             if isinstance(node, str):
                 self.say(node)
-            elif isinstance(node, TemplateChoice):
-                self._render(self.dice.pick(node.options))
             elif node.literal is not None:
                 self._annotate(node, node.literal)
             elif node.kind in self._words:
-                self.say(capitalised(self._words[node.kind], node))
+                self.say(node.capitalise(self._words[node.kind]))
             else:
                 self.fill(node)
 
@@ -193,19 +190,14 @@ def assertion(slot: Slot) -> str:
     return next((_ASSERTIONS[modifier] for modifier in slot.modifiers if modifier in _ASSERTIONS), "present")
 
 
-def capitalised(words: str, slot: Slot) -> str:
-    """The words, with a capital first letter if the slot asks for one."""
-    return words[:1].upper() + words[1:] if slot.capital else words
-
-
 def misspell(word: str, dice: Dice) -> str:
     """Swap two letters, drop one or double one inside a word of five letters or more."""
     if len(word) < 5 or not word.isalpha():
         return word
-    place = dice.between(1, len(word) - 3)
+    at = dice.between(1, len(word) - 3)
     slip = dice.between(0, 2)
     if slip == 0:
-        return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+        return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
     if slip == 1:
-        return word[:place] + word[place + 1 :]
-    return word[:place] + word[place] + word[place:]
+        return word[:at] + word[at + 1 :]
+    return word[:at] + word[at] + word[at:]

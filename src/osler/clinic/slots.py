@@ -1,4 +1,4 @@
-"""What each kind of slot writes.
+"""The text of each kind of slot.
 
 The slot `{kind}` is written by the method `write_kind`, or its words come from data/slots.toml or the method `kind_words`.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from typing import Any, TypeVar
 
-from osler.clinic.case import DATE_FORMS, Person, agree, draw_identity, email, write_date
+from osler.clinic.case import DATE_FORMS, Person, agree, draw_email, draw_identity, write_date
 from osler.clinic.lexicon import LabTest, MedicalProblem, table
-from osler.clinic.scribe import Drug, Scribe, assertion, capitalised
+from osler.clinic.scribe import Drug, Scribe, assertion
 from osler.clinic.template import Slot
 from osler.text.document import Fragment
 
@@ -47,7 +47,7 @@ class NoteScribe(Scribe):
         if "label" in entry:
             self.put(slot, words, entry["label"], {"kind": entry["kind"]} if "kind" in entry else {})
         else:
-            self.say(capitalised(words, slot))
+            self.say(slot.capitalise(words))
 
     # People, dates and numbers: PHI, and plain numbers that look like it.
 
@@ -86,7 +86,7 @@ class NoteScribe(Scribe):
 
     def email_words(self, slot: Slot) -> str:
         owner = self.case.doctors[""] if "doctor" in slot.modifiers else self.case.patient.relative
-        return email(self.lexicon, self.dice, owner)
+        return draw_email(self.lexicon, self.dice, owner)
 
     def date_words(self, slot: Slot) -> str:
         case, dice, form = self.case, self.dice, slot.modifier
@@ -163,7 +163,7 @@ class NoteScribe(Scribe):
         """Write a disease under one of its names, often with a modifier."""
         name, gender = problem.name, problem.gender
         if problem.also and self.dice.chance(0.5):
-            # A Spanish synonym of the other gender says so: "enfisema/m".
+            # A Spanish synonym of another gender has a suffix: "enfisema/m".
             name, _, other = self.dice.pick(problem.also).partition("/")
             gender = other or gender
         modify = self.dice.chance(0.4 if assertion(slot) == "present" else 0.1)
@@ -191,9 +191,9 @@ class NoteScribe(Scribe):
 
     def write_chronics(self, slot: Slot) -> None:
         known = self.case.patient.chronic
-        for place, problem in enumerate(known):
-            if place:
-                self.say(", " if place < len(known) - 1 else self.dice.pick(self.lexicon.notes["lists"]["and"]))
+        for index, problem in enumerate(known):
+            if index:
+                self.say(", " if index < len(known) - 1 else self.dice.pick(self.lexicon.notes["lists"]["and"]))
             self._disease(Slot("chronic"), problem)
 
     def write_other(self, slot: Slot) -> None:
@@ -204,7 +204,7 @@ class NoteScribe(Scribe):
         self._disease(slot, _redraw(lambda: self._choose(slot, pool), lambda p: p.name not in own))
 
     def _mention(self, slot: Slot, draw: Callable[[], str], often: float = 0.3, otherwise: float = 0.05) -> None:
-        """Write a problem that is not a listed disease; `often` is how often it has a modifier when it is present."""
+        """Write a problem that is not a listed disease, with a modifier `often` if it is present and `otherwise` if not."""
         words = _redraw(draw, lambda words: self._fits(slot, words))
         modify = self.dice.chance(often if assertion(slot) == "present" else otherwise)
         self._state(slot, words, self._modified(words, "") if modify else words)
@@ -224,9 +224,9 @@ class NoteScribe(Scribe):
     def write_symptoms(self, slot: Slot) -> None:
         """A list of symptoms that are denied: "fever, chills or cough"."""
         count, joints = self.dice.between(2, 4), self.lexicon.notes["lists"]["or"]
-        for place in range(count):
-            if place:
-                self.say(", " if place < count - 1 else joints[0] if count == 2 else self.dice.pick(joints))
+        for index in range(count):
+            if index:
+                self.say(", " if index < count - 1 else joints[0] if count == 2 else self.dice.pick(joints))
             self.write_symptom(slot)
 
     def write_finding(self, slot: Slot) -> None:

@@ -49,12 +49,11 @@ class ClinicSource:
     def records(self) -> Iterator[tuple[str, Record]]:
         options = self.options
         for split, size in (("train", options.train), ("dev", options.dev), ("test", options.test)):
-            make = _MAKERS[options.produce]
-            for record in make(size, language=self.card.language, seed=options.seed, split=split):
+            for record in _MAKERS[options.produce](size, language=self.card.language, seed=options.seed, split=split):
                 if isinstance(record, Document) and self.card.kind is Kind.CLASSIFICATION:
                     record = record.with_(labels=(record.meta["specialty"],))
                 yield split, record
 
     def facts(self) -> dict[str, Any]:
-        """Defects found while reading: none, the clinic has no files."""
+        """Return no defects, because no files are read."""
         return {}

@@ -54,7 +54,7 @@ def run(recipe: SynthesizeRecipe, out: Path, *, force: bool = False) -> Artifact
     distribution = get_distribution(recipe.task)
 
     def build(work: Workspace) -> None:
-        # The writers need empty folders: remove what a killed run left.
+        # The writers need empty folders: remove leftovers of a killed run.
         for folder in distribution.packages:
             remove_tree(work.path / folder)
         # Distributions of one seed share no text, since a model may be trained on several tasks.

@@ -12,8 +12,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+
+from osler.clinic.dice import Dice
 
 _TEXT = re.compile("[^<{>}]+")
 _ALTERNATIVE_TEXT = re.compile("[^<{>}|]+")
@@ -22,7 +25,7 @@ _SLOT_HEAD = re.compile(r"([^|}=]*)(?:=([^|}]*))?([|}])")
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place to fill: its kind, modifiers and name, and the text to annotate if the template gives it."""
+    """A gap to fill: its kind, modifiers and name, and the text to annotate if the template gives it."""
 
     kind: str
     modifiers: tuple[str, ...] = ()
@@ -32,13 +35,17 @@ class Slot:
 
     @property
     def modifier(self) -> str:
-        """The first modifier, if there is one."""
+        """The first modifier, or an empty string."""
         return self.modifiers[0] if self.modifiers else ""
+
+    def capitalise(self, words: str) -> str:
+        """Capitalise the first letter if the slot asks for it."""
+        return words[:1].upper() + words[1:] if self.capital else words
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateChoice:
-    """Alternatives; a rendering takes one."""
+    """Alternatives; `resolve` picks one."""
 
     options: tuple[tuple[Node, ...], ...]
 
@@ -64,6 +71,15 @@ def parse(source: str) -> Template:
         if len(link) != (2 if link[0] == "attrs" else 3):
             raise ValueError(f"relation {link} has the wrong number of arguments in template {source!r}")
     return Template(nodes, links)
+
+
+def resolve(nodes: tuple[Node, ...], dice: Dice) -> Iterator[str | Slot]:
+    """Yield text and slots in order; pick an alternative only when its turn comes."""
+    for node in nodes:
+        if isinstance(node, TemplateChoice):
+            yield from resolve(dice.pick(node.options), dice)
+        else:
+            yield node
 
 
 def _sequence(text: str, position: int, stops: str) -> tuple[tuple[Node, ...], int]:

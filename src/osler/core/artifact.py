@@ -1,9 +1,9 @@
 """Artifacts: the folders that stages read and write.
 
-An artifact is a folder with a `manifest.json`, which is written last. It is built next to its final place, in `NAME.partial`,
-and moved there by one rename. A killed run leaves `NAME.partial` behind, and the same command resumes from it. The manifest
-holds no time and no machine name: the same recipe on the same parents gives the same bytes. Files that differ from run to
-run, such as timings, are in `logs/` and are not hashed.
+An artifact is a folder with a `manifest.json`, which is written last. It is built as `NAME.partial` and then renamed to
+`NAME`. A killed run leaves `NAME.partial` behind, and the same command resumes from it. The manifest holds no time and no
+machine name: the same recipe on the same parents gives the same bytes. Files that differ from run to run, such as timings,
+are in `logs/` and are not hashed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, OutputError, writing
@@ -76,10 +76,18 @@ class Artifact:
     manifest: Manifest
     reused: bool = False
 
+    kind: ClassVar[str | None] = None
+    """The kind that a subclass opens."""
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Counts in the manifest, such as documents and words."""
+        return self.manifest.counts
+
     @classmethod
-    def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
+    def open(cls, path: str | Path, kind: str | None = None) -> Self:
         """Open a finished artifact, or raise an error that says why it cannot be opened."""
-        path = Path(path)
+        path, kind = Path(path), kind or cls.kind
         command = f" (osler {_COMMANDS[kind]})" if kind in _COMMANDS else ""
         if not path.exists():
             raise ArtifactError("no such folder", where=path, fix=f"Make it first{command}, or check the path")
@@ -138,7 +146,7 @@ class Workspace:
     def training_is_finished(self) -> bool:
         """Whether an earlier process got as far as `finish_training`; restores its counts.
 
-        Also true for the other processes of a torchrun once the first one has moved the folder to its place.
+        Also true in the other processes of a torchrun once the first one has renamed the folder.
         """
         record = self.path / LOGS / _TRAINED
         if not record.is_file():
@@ -206,7 +214,7 @@ def produce(
 def _follow(
     out: Path, partial: Path, kind: str, identity: str, build: Callable[[Workspace], None] | None, *, force: bool
 ) -> Artifact:
-    """In the other processes of a torchrun: join the build if there is one to join, then wait for the first process."""
+    """In the other processes of a torchrun: join the build if there is one, then wait for the first process."""
     while True:
         if build is not None and _identity_in(partial) == identity:
             build(Workspace(partial, main=False))
@@ -221,7 +229,7 @@ def _follow(
 
 
 def _reusable(out: Path, kind: str, identity: str) -> Artifact | None:
-    """The artifact at `out` if this recipe made it, None if the place is free; anything else is an error."""
+    """The artifact at `out` if this recipe made it, None if `out` is free; anything else is an error."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     fix = "Choose another --out, or replace it with --force"
@@ -235,7 +243,7 @@ def _reusable(out: Path, kind: str, identity: str) -> Artifact | None:
 
 
 def _finished_partial(partial: Path, identity: str) -> Manifest | None:
-    """The manifest of a partial folder that was complete when a kill kept it from being renamed."""
+    """The manifest of a partial folder that is complete, but was not renamed because the run was killed."""
     if not (partial / MANIFEST).is_file() or (partial / _IDENTITY).exists():
         return None
     try:
@@ -246,7 +254,7 @@ def _finished_partial(partial: Path, identity: str) -> Manifest | None:
 
 
 def _prepare_partial(partial: Path, identity: str) -> None:
-    """Keep a partial folder of the same identity to resume from; replace any other by an empty one."""
+    """Keep a partial folder with the same identity, to resume from it; otherwise start with an empty one."""
     if partial.exists():
         if _identity_in(partial) == identity:
             for leftover in partial.rglob(".*.tmp"):  # half a file, from a process that was killed while it wrote

@@ -32,7 +32,7 @@ class Recipe(BaseModel):
     retired: ClassVar[Mapping[str, Any]] = {}
     """Settings that no longer exist, with the only value they may still have.
 
-    They stay part of the identity, so that artifacts and study runs made before are still recognised.
+    They stay part of the identity, so artifacts and study runs from before are still recognised.
     """
 
     @model_validator(mode="before")
@@ -54,10 +54,8 @@ class Recipe(BaseModel):
         values: dict[str, Any] = dict(self.retired)
         for name, field in type(self).model_fields.items():
             extra = field.json_schema_extra
-            if isinstance(extra, dict) and extra.get("runtime"):
-                continue
-            value = getattr(self, name)
-            values[name] = _identity(value)
+            if not (isinstance(extra, dict) and extra.get("runtime")):
+                values[name] = _identity(getattr(self, name))
         return values
 
     def changed(self, **values: Any) -> Self:
@@ -66,7 +64,6 @@ class Recipe(BaseModel):
         return type(self).model_validate(merged)
 
     def to_toml(self) -> str:
-        """The resolved recipe as TOML."""
         return tomli_w.dumps(self.resolved())
 
 
@@ -84,57 +81,68 @@ def _identity(value: Any) -> Any:
 
 
 def runtime(default: Any = ..., **options: Any) -> Any:
-    """A field that says where or how fast, not what: it does not make a result a different one."""
+    """A field that cannot change the result, such as an input path or a number of workers."""
     return Field(default, json_schema_extra={"runtime": True}, **options)
 
 
 LEFT_OUT: Final = object()
-"""For an option that rules out another one of the recipe."""
+"""Value of an option that removes a key from the recipe."""
 
 
 def load_recipe(
     kind: type[R], path: Path | None = None, sets: Sequence[str] = (), options: Mapping[str, Any] | None = None
 ) -> R:
-    """Read a recipe of one kind: the file first, then command-line options that were given, then `--set` overrides.
+    """Read a recipe: its file, then the command-line options that are not None, then `--set` overrides.
 
-    An option with the value `LEFT_OUT`, and `--set key=` with nothing behind it, take back what the file says.
+    An option with the value `LEFT_OUT`, or `--set key=` without a value, removes the key.
     """
     values = read_toml(path) if path else {}
     for key, value in (options or {}).items():
-        if value is LEFT_OUT:
-            _take_back(values, key.split("."))
-        elif value is not None:
-            _assign(values, key.split("."), value, where="the command line")
+        if value is not None:
+            _override(values, key, value, where="the command line")
     for assignment in sets:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
             raise RecipeError(
                 f"override {assignment!r} is not of the form key=value", where="--set", fix="Write --set a.b=c"
             )
-        if text.strip():
-            _assign(values, key.strip().split("."), _parse_value(text.strip()), where="--set")
-        else:
-            _take_back(values, key.strip().split("."))
+        _override(values, key.strip(), _parse_value(text.strip()), where="--set")
     return validate(kind, values, where=str(path) if path else "recipe")
 
 
-def _take_back(values: dict[str, Any], path: Sequence[str]) -> None:
-    """Remove a value where there is one."""
-    for part in path[:-1]:
-        inner = values.get(part)
+def _parse_value(text: str) -> Any:
+    if not text:
+        return LEFT_OUT
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _override(values: dict[str, Any], key: str, value: Any, *, where: str) -> None:
+    """Set a value by its dotted key, or remove the key if the value is LEFT_OUT."""
+    remove = value is LEFT_OUT
+    *sections, name = key.split(".")
+    for section in sections:
+        inner = values.get(section) if remove else values.setdefault(section, {})
         if not isinstance(inner, dict):
-            return
+            if remove:
+                return
+            raise RecipeError(f"{key}: {section!r} holds a value, not a section", where=where)
         values = inner
-    values.pop(path[-1], None)
+    if remove:
+        values.pop(name, None)
+    else:
+        values[name] = value
 
 
 def validate(kind: type[R], values: Mapping[str, Any], *, where: str) -> R:
-    """Build a recipe from plain values; every mistake in it becomes one line of one RecipeError."""
+    """Build a recipe from plain values; one RecipeError lists every mistake."""
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
         lines = [_explain(kind, details) for details in error.errors()]
-        # A recipe of another kind has many keys that are unknown here: what would be known is said once.
+        # A recipe of another kind has many unknown keys: list the valid ones once.
         hints = dict.fromkeys(hint for _, hint in lines if hint)
         problem = "; ".join([*dict.fromkeys(line for line, _ in lines), *hints])
         raise RecipeError(problem, where=where, fix="Correct the recipe, or override with --set key=value") from None
@@ -156,43 +164,25 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise RecipeError(f"not valid TOML: {error}", where=path, fix="Correct the file") from None
 
 
-def _parse_value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _assign(values: dict[str, Any], keys: list[str], value: Any, *, where: str) -> None:
-    *parents, last = keys
-    here = values
-    for key in parents:
-        child = here.setdefault(key, {})
-        if not isinstance(child, dict):
-            raise RecipeError(f"{'.'.join(keys)}: {key!r} holds a value, not a section", where=where)
-        here = child
-    here[last] = value
-
-
 def _explain(kind: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
-    """What is wrong, and a hint that several mistakes may share."""
+    """Describe one mistake, and give a hint that several mistakes may share."""
     location = details["loc"]
-    place = ".".join(str(part) for part in location) or "recipe"
+    key = ".".join(str(part) for part in location) or "recipe"
     if details["type"] == "extra_forbidden":
         owner = _owner(kind, location[:-1])
         close = nearest(str(location[-1]), owner.model_fields) if owner else None
         if close:
-            return f"unknown key {place!r}, did you mean {close!r}?", ""
-        return f"unknown key {place!r}", f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
+            return f"unknown key {key!r}, did you mean {close!r}?", ""
+        return f"unknown key {key!r}", f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
     if details["type"] == "missing":
-        return f"{place!r} is missing", ""
+        return f"{key!r} is missing", ""
     message = details["msg"].removeprefix("Value error, ")
-    # What the recipe as a whole gets wrong says by itself what it is about.
-    return (message if not location else f"{place!r}: {message[:1].lower()}{message[1:]}"), ""
+    # A message about the complete recipe needs no location.
+    return (message if not location else f"{key!r}: {message[:1].lower()}{message[1:]}"), ""
 
 
 def _owner(kind: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
-    """The model that should have held a key: follow the field annotations down a location."""
+    """The model at a location, found by following field annotations."""
     owner: type[BaseModel] | None = kind
     for part in location:
         if owner is None or part not in owner.model_fields:
@@ -213,7 +203,7 @@ def find_field(kind: type[BaseModel], key: str) -> tuple[Any, str]:
 
 @cache
 def _attribute_docs(kind: type[BaseModel]) -> dict[str, str]:
-    """The docstring below each field of a class, read from its source when someone asks for help or documentation."""
+    """The docstring below each field of a class. Parsing the source is slow, so it is done only for help and documentation."""
     docs: dict[str, str] = {}
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
@@ -246,12 +236,12 @@ def recipes_folder() -> Path:
 
 
 def find_recipe(name: str | Path) -> Path:
-    """A recipe by the path of its file, or by its name below the shipped recipes (`demo/pretrain` or `demo/pretrain.toml`)."""
+    """A recipe by its path, or a shipped recipe by its name (`demo/pretrain` or `demo/pretrain.toml`)."""
     return Path(name) if Path(name).is_file() else shipped_recipe(name)
 
 
 def shipped_recipe(name: str | Path) -> Path:
-    """A shipped recipe by its name, whatever lies in the current folder."""
+    """A shipped recipe by its name, even if the current folder has a file of that name."""
     path = Path(name)
     shipped = recipes_folder() / path.with_suffix(".toml")
     if shipped.is_file():

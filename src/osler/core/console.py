@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @cache
 def console() -> Console:
-    """The console on standard error, so that standard output stays clean for results."""
+    """The console on standard error; standard output is for results."""
     from rich.console import Console
 
     # Under torchrun only the first process prints.
@@ -54,7 +54,7 @@ def progress(description: str, total: float | None = None, *, training: bool = F
     )
     from rich.table import Column
 
-    # Only the status may wrap, so that a narrow terminal shows the other columns in full.
+    # Only the status may wrap: a narrow terminal still shows the other columns in full.
     status = TextColumn("{task.fields[status]}", table_column=Column(no_wrap=False))
     everything = (
         TextColumn("{task.description:<24}"),

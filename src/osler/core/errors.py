@@ -1,6 +1,6 @@
 """The errors a user sees.
 
-Every message says where the problem is, what it is and what to change. It never quotes document text: a place is a file with
+Every message says where the problem is, what it is and what to change. It never quotes document text: a location is a file with
 a line, an index or a character offset. The command line prints only the message and exits with code 2.
 """
 
@@ -22,9 +22,9 @@ class OslerError(Exception):
         self.problem = problem.rstrip(".")
         self.where = str(where) if where is not None else None
         self.fix = fix.rstrip(".") if fix else None
-        place = f"{self.where}: " if self.where else ""
+        prefix = f"{self.where}: " if self.where else ""
         sentences = [part if part.endswith("?") else f"{part}." for part in (self.problem, self.fix) if part]
-        super().__init__(place + " ".join(sentences))
+        super().__init__(prefix + " ".join(sentences))
 
 
 class RecipeError(OslerError):
@@ -32,7 +32,7 @@ class RecipeError(OslerError):
 
 
 class InputError(OslerError):
-    """A file or value the user gave is not what it should be."""
+    """A file or value that the user gave is wrong."""
 
 
 class ArtifactError(OslerError):

@@ -10,27 +10,33 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from osler.core.errors import ArtifactError, OutputError, writing
 from osler.core.extras import require
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write a file so that a reader or a crash sees either the old content or the new, never a part of it."""
-    payload = data.encode() if isinstance(data, str) else data
+@contextmanager
+def atomic(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing. It replaces `path` once it is complete on disk, so nobody ever sees half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(temporary, "wb") as handle:
-                handle.write(payload)
+                yield handle
                 handle.flush()
                 os.fsync(handle.fileno())
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write a file atomically."""
+    with atomic(path) as handle:
+        handle.write(data.encode() if isinstance(data, str) else data)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -72,7 +78,7 @@ def remove_tree(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, target: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`, or raise an error that another process is writing `target`."""
+    """Hold an exclusive lock on `path`; raise an error if another process is writing `target`."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -101,7 +107,7 @@ def undamaged(
     problem: str = "this file of the corpus is damaged",
     fix: str = "Make the corpus again with --force",
 ) -> Iterator[None]:
-    """Wrap reading a file that osler wrote, and name the file if it is damaged; pyarrow's own message may quote its content."""
+    """Turn an error while reading a file of osler into one that names the file; pyarrow's own may quote its content."""
     arrow = require("pyarrow", "corpus")
     try:
         yield

@@ -65,7 +65,7 @@ def with_modules(modules: Sequence[str]) -> BaseContext:
 
 
 def cores() -> int:
-    """Number of cores this process may use; of the machine, where the system cannot tell."""
+    """Number of cores this process may use, or all cores of the machine if the system does not tell."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -84,7 +84,7 @@ def _environment(more: Mapping[str, str]) -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """Stop a worker whose parent was killed; it would wait for work forever."""
+    """Stop this worker if its parent is killed; otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

@@ -1,7 +1,7 @@
 """Seed, save and restore every random number generator.
 
-`generator` derives an independent stream from a seed and a list of keys. What one part draws never depends on what another
-drew before it, so the order of samples is a function of the position and resuming needs no replay.
+`generator` derives an independent stream from a seed and a list of keys. Draws from one stream never depend on draws from
+another, so the order of samples is a function of the position and resuming needs no replay.
 """
 
 from __future__ import annotations

@@ -135,42 +135,9 @@ def _relation(data: Mapping[str, Any]) -> Relation:
     return Relation(_string(data["label"]), _string(data["head"]), _string(data["tail"]), **_attributes(data))
 
 
-def _common(item: Span | Relation) -> dict[str, Any]:
-    found: dict[str, Any] = {"label": item.label}
-    if item.id:
-        found["id"] = item.id
-    if item.score is not None:
-        found["score"] = item.score
-    if item.attributes:
-        found["attributes"] = dict(item.attributes)
-    return found
-
-
 def as_json(record: Record) -> dict[str, Any]:
     """A record as the plain object that is written; empty fields are left out."""
-    found: dict[str, Any] = {"id": record.id}
-    if isinstance(record, Document):
-        found["text"] = record.text
-        if record.spans:
-            found["spans"] = [
-                {"fragments": [list(piece) for piece in span.fragments], **_common(span)}
-                if span.discontinuous
-                else {"start": span.start, "end": span.end, **_common(span)}
-                for span in record.spans
-            ]
-        if record.relations:
-            found["relations"] = [{"head": r.head, "tail": r.tail, **_common(r)} for r in record.relations]
-    else:
-        found["first"], found["second"] = record.first, record.second
-    if record.labels:
-        found["labels"] = list(record.labels)
-    if record.value is not None:
-        found["value"] = record.value
-    if record.scores:
-        found["scores"] = dict(record.scores)
-    if record.meta:
-        found["meta"] = dict(record.meta)
-    return found
+    return {name: value for name, value in record.to_dict().items() if value not in ([], {}, None)}
 
 
 FORMAT = Jsonl("jsonl", "osler records, one JSON object per line (lossless)", (".jsonl", ".ndjson"))

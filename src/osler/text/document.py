@@ -59,6 +59,15 @@ class Span:
         """Characters and label, which exact-match scoring compares."""
         return self.fragments, self.label
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: `start` and `end`, or `fragments` if the mention is discontinuous."""
+        place = (
+            {"fragments": [list(fragment) for fragment in self.fragments]}
+            if self.discontinuous
+            else {"start": self.start, "end": self.end}
+        )
+        return {**place, **_shared_fields(self)}
+
     def text_in(self, text: str) -> str:
         """Covered text, with fragments joined by one space as in brat files."""
         return " ".join(text[start:end] for start, end in self.fragments)
@@ -79,6 +88,10 @@ class Relation:
     def key(self) -> tuple[str, str, str]:
         """What scoring compares when gold and prediction share their spans."""
         return self.label, self.head, self.tail
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"head": self.head, "tail": self.tail, **_shared_fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +128,19 @@ class Document:
     def with_(self, **changes: Any) -> Document:
         return replace(self, **changes)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, with every field."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "spans": [span.to_dict() for span in self.spans],
+            "relations": [relation.to_dict() for relation in self.relations],
+            "labels": list(self.labels),
+            "value": self.value,
+            "scores": dict(self.scores),
+            "meta": dict(self.meta),
+        }
+
     def span(self, span_id: str) -> Span:
         for span in self.spans:
             if span.id == span_id:
@@ -146,8 +172,31 @@ class TextPair:
     def with_(self, **changes: Any) -> TextPair:
         return replace(self, **changes)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, with every field."""
+        return {
+            "id": self.id,
+            "first": self.first,
+            "second": self.second,
+            "labels": list(self.labels),
+            "value": self.value,
+            "scores": dict(self.scores),
+            "meta": dict(self.meta),
+        }
+
 
 Record = Document | TextPair
+
+
+def _shared_fields(item: Span | Relation) -> dict[str, Any]:
+    fields: dict[str, Any] = {"label": item.label}
+    if item.id:
+        fields["id"] = item.id
+    if item.score is not None:
+        fields["score"] = item.score
+    if item.attributes:
+        fields["attributes"] = dict(item.attributes)
+    return fields
 
 
 def number_spans(spans: Iterable[Span]) -> tuple[Span, ...]:

@@ -59,7 +59,7 @@ def test_a_bad_line_is_named_by_file_and_line(build, tmp_path: Path, line: bytes
     assert problem in message
 
 
-def test_the_line_is_right_in_a_later_piece_of_a_large_file(build, tmp_path: Path, monkeypatch) -> None:
+def test_the_line_is_right_in_a_later_range_of_a_large_file(build, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(parts, "PART_BYTES", 200)
     path = tmp_path / "notes.jsonl"
     bad = json.dumps({"text": [CANARY]}).encode()
@@ -153,7 +153,7 @@ def test_output_that_may_not_be_written(build, jsonl, tmp_path: Path, monkeypatc
     assert not (tmp_path / "corpus").exists()
 
 
-def test_an_input_that_may_not_be_read_is_no_output_error(build, jsonl, monkeypatch) -> None:
+def test_an_unreadable_input_is_not_reported_as_an_output_error(build, jsonl, monkeypatch) -> None:
     path = jsonl([NOTE])
 
     def refuse(*_: object) -> None:

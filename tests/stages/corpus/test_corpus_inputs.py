@@ -22,7 +22,7 @@ def _names(*files: Path | str, **options: str) -> list[str]:
     return [file.name for file in find_inputs([CorpusSource(files=files, **options)])]
 
 
-def test_a_folder_is_walked_in_sorted_order_without_hidden_and_foreign_files(tree: Path) -> None:
+def test_a_folder_is_walked_in_sorted_order_without_hidden_and_unknown_files(tree: Path) -> None:
     assert _names(tree) == ["c.jsonl.xz", "a/1.txt", "b/10.txt", "b/2.txt"]
 
 
@@ -34,19 +34,19 @@ def test_a_file_given_twice_is_read_once(tree: Path) -> None:
     assert _names(tree / "b" / "2.txt", tree / "b") == ["2.txt", "10.txt"]
 
 
-def test_documents_a_file_belong_to_their_folder_and_containers_to_themselves(tree: Path) -> None:
+def test_sources_are_named_after_the_folder_or_the_container_file(tree: Path) -> None:
     files = find_inputs([CorpusSource(files=[tree])])
     assert [file.source_name for file in files] == ["c", "a", "b", "b"]
     assert {file.source_name for file in find_inputs([CorpusSource(files=[tree], name="mine")])} == {"mine"}
 
 
-def test_names_are_part_of_what_a_corpus_is_made_of(tree: Path) -> None:
+def test_file_names_are_part_of_the_identity(tree: Path) -> None:
     before = names_digest(find_inputs([CorpusSource(files=[tree])]))
     (tree / "a" / "1.txt").rename(tree / "a" / "3.txt")
     assert names_digest(find_inputs([CorpusSource(files=[tree])])) != before
 
 
-def test_a_name_that_is_not_utf8_becomes_one(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf8_is_converted(tmp_path: Path) -> None:
     (tmp_path / "n\udce9.txt").write_text("x")
     assert _names(tmp_path) == ["n\ufffd.txt"]
 

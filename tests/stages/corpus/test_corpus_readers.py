@@ -31,13 +31,13 @@ def read(path: Path, size: int = 1 << 30, **options: str) -> list[tuple[int, str
     return [(item.row, item.id, item.text) for item in found]
 
 
-def test_text_a_document_a_file(tmp_path: Path) -> None:
+def test_text_with_one_document_per_file(tmp_path: Path) -> None:
     path = tmp_path / "n.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\n\r\ntwo\n")
     assert read(path) == [(1, "n.txt", "one\r\n\r\ntwo\n")]
 
 
-def test_text_a_document_a_line_or_a_block(tmp_path: Path) -> None:
+def test_text_with_one_document_per_line_or_block(tmp_path: Path) -> None:
     path = tmp_path / "n.txt"
     path.write_text("\none\ntwo\n\n \nthree")
     assert read(path, unit="line") == [
@@ -95,7 +95,7 @@ def test_parquet_rows_over_row_groups(tmp_path: Path) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text("ab \u00e9", max_size=8), max_size=12), st.booleans(), st.integers(1, 40))
-def test_pieces_cover_a_file_of_lines_exactly_once(
+def test_ranges_cover_a_file_of_lines_exactly_once(
     tmp_path_factory: pytest.TempPathFactory, rows: list[str], final_newline: bool, size: int
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "n.txt"

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.realdata
-def test_spanish_clinical_text_comes_through_whole(build, data_dir: Path) -> None:
+def test_spanish_clinical_text_is_unchanged(build, data_dir: Path) -> None:
     corpus = build({"files": str(data_dir / "pretrain_es" / "spanish_clinical.jsonl.xz"), "language": "es"})
     card = json.loads((corpus.path / "card.json").read_text())
     # The collection names its own size, and its makers removed exact copies.

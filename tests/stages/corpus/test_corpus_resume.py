@@ -68,7 +68,7 @@ def _exit_codes(folder: Path, runs: list[dict[str, Any]]) -> list[int]:
     return [int(code) for code in ended.stdout.split()]
 
 
-def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path: Path, raw: Path) -> None:
+def test_repeated_kills_give_the_same_bytes(tmp_path: Path, raw: Path) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out"
     parts = ["removed-000000.parquet", "kept-000002.parquet", "kept-000007.parquet"]
     results = ["shard-00000.parquet", "shard-00001.parquet", "ledger.parquet", "README.md", "card.json"]
@@ -92,7 +92,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path: Path, raw:
     ]
 
 
-def test_what_was_done_is_not_done_again(tmp_path: Path, raw: Path) -> None:
+def test_finished_work_is_not_repeated(tmp_path: Path, raw: Path) -> None:
     run = {"raw": str(raw), "out": str(tmp_path / "out")}
     parts = tmp_path / "out.partial" / "parts"
     assert _exit_codes(tmp_path, [{**run, "die": "kept-000003.parquet"}]) == [-signal.SIGKILL]

@@ -22,7 +22,7 @@ def _card(corpus: Artifact) -> dict[str, Any]:
     return json.loads((corpus.path / "card.json").read_text())
 
 
-def test_the_first_copy_stays_whatever_the_source(build, jsonl, documents, ledger) -> None:
+def test_the_first_copy_is_kept_across_sources(build, jsonl, documents, ledger) -> None:
     one = jsonl([{"id": "a1", "text": TEXT + "1"}, {"id": "a2", "text": TEXT + "2"}], "one.jsonl")
     two = jsonl(
         [{"id": "b2", "text": TEXT + "2"}, {"id": "b3", "text": TEXT + "3\n"}, {"id": "b1", "text": TEXT + "3"}],
@@ -148,6 +148,6 @@ def test_plan_says_what_will_happen_and_does_nothing(jsonl, tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-def test_the_demo_recipe_reads_as_one(jsonl) -> None:
+def test_the_demo_recipe_is_valid(jsonl) -> None:
     recipe = load_recipe(CorpusRecipe, find_recipe("demo/corpus"), [], {"sources": [str(jsonl([TEXT]))]})
     assert recipe.exact_duplicates == "remove"

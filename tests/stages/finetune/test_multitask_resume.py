@@ -60,7 +60,8 @@ def test_a_killed_run_goes_on_to_the_same_bytes(moment, models, make_task, make_
 
 
 @pytest.mark.parametrize(
-    "moment", ["osler.artifacts.bundle.Bundle.save", "osler.core.artifact.remove_tree", "osler.core.artifact._seal"]
+    "moment",
+    ["osler.artifacts.bundle.Bundle.save", "osler.core.artifact.remove_tree", "osler.core.artifact._finish_partial"],
 )
 def test_killed_after_training_nothing_is_trained_again(moment, model, make_task, tmp_path, monkeypatch):
     values = {"model": str(model), "tasks": [make_task("drugs", ["DRUG"], seed=1)], "max_length": 64, "overlap": 8}

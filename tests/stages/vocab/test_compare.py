@@ -73,7 +73,7 @@ def test_each_vocabulary_is_better_on_its_own_language(setting: dict[str, Path])
     )
 
 
-def test_what_few_documents_have_and_names_are_never_shown(setting: dict[str, Path], tmp_path: Path) -> None:
+def test_rare_words_and_names_are_never_shown(setting: dict[str, Path], tmp_path: Path) -> None:
     artifact = run(recipe_of(setting, "es", "en"), tmp_path / "out")
     printed = CliRunner().invoke(
         app, ["vocab", "compare", str(setting["es"]), str(setting["en"]), "--on", str(setting["corpus"])]
@@ -142,7 +142,7 @@ def test_any_algorithm_and_a_folder_without_tokenizer_json(setting: dict[str, Pa
     assert found.overlaps[2].shared == len(known)
 
 
-def test_the_artifact_is_whole_and_the_same_every_time(setting: dict[str, Path], tmp_path: Path) -> None:
+def test_the_artifact_is_complete_and_reproducible(setting: dict[str, Path], tmp_path: Path) -> None:
     first = run(recipe_of(setting, "es", "en"), tmp_path / "one")
     second = run(recipe_of(setting, "es", "en"), tmp_path / "two")
     assert set(first.manifest.files) == {"comparison.json", "comparison.md", "comparison.html"}
@@ -156,7 +156,7 @@ def test_the_artifact_is_whole_and_the_same_every_time(setting: dict[str, Path],
     assert "| es/tokenizer |" in (first.path / "comparison.md").read_text()
 
 
-def test_the_command_says_its_plan_prints_tables_and_the_folder(setting: dict[str, Path], tmp_path: Path) -> None:
+def test_the_command_prints_plan_tables_and_folder(setting: dict[str, Path], tmp_path: Path) -> None:
     arguments = ["vocab", "compare", str(setting["es"]), str(setting["en"]), "--on", str(setting["corpus"])]
     out = tmp_path / "out"
     dry = CliRunner().invoke(app, [*arguments, "--out", str(out), "--dry-run"])

@@ -39,7 +39,7 @@ def test_words_made_of_medical_parts(language: str | None, words: str) -> None:
         ("en", "nefropatía néphrite"),
     ],
 )
-def test_everyday_words_names_and_words_of_another_language_are_none(language: str | None, words: str) -> None:
+def test_everyday_words_names_and_words_of_another_language_are_not_medical(language: str | None, words: str) -> None:
     assert [word for word in words.split() if is_medical(word, language)] == []
 
 
@@ -68,7 +68,7 @@ def test_terms_of_a_list_may_have_several_words_and_any_case() -> None:
     assert counting.terms(1)[2].words == 2
 
 
-def test_a_term_is_cut_as_the_corpus_writes_it() -> None:
+def test_a_term_is_split_as_the_corpus_spells_it() -> None:
     """Terminologies begin every term with a capital, and some are all capitals: such words would be cut to bits."""
     counting = TermCount(["Renal Failure", "FEVER"])
     _count(counting, "Renal failure. Later renal failure and fever", "renal  failure; FEVER", "fever, Fever, fever")

@@ -60,7 +60,7 @@ def test_an_empty_corpus(make_corpus: MakeCorpus, tmp_path: Path) -> None:
     assert "the corpus has no documents" in _refused(InputError, make_corpus([]), tmp_path / "out")
 
 
-def test_a_folder_that_is_no_corpus(tmp_path: Path, tokenizer_folder: Path) -> None:
+def test_a_folder_that_is_not_a_corpus(tmp_path: Path, tokenizer_folder: Path) -> None:
     assert "osler corpus" in _refused(ArtifactError, tmp_path / "nowhere", tmp_path / "out")
     assert "manifest.json is missing" in _refused(ArtifactError, tokenizer_folder, tmp_path / "out")
 

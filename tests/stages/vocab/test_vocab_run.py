@@ -59,13 +59,13 @@ def test_stock_auto_tokenizer_loads_the_folder_with_right_offsets(corpus: Path, 
     assert stock("a <mask>")["input_ids"][-2] == 4
 
 
-def test_composed_and_decomposed_letters_give_the_same_pieces(corpus: Path, tmp_path: Path) -> None:
+def test_composed_and_decomposed_letters_give_the_same_subwords(corpus: Path, tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_file(str(learn(corpus, tmp_path / "tokenizer").path / "tokenizer.json"))
     assert tokenizer.encode("Exploracio\u0301n").ids == tokenizer.encode("Exploración").ids
     assert tokenizer.encode("Exploracio\u0301n alta").offsets[-2][1] == len("Exploracio\u0301n alta")
 
 
-def test_byte_level_pieces_write_any_text(corpus: Path, tmp_path: Path) -> None:
+def test_byte_level_subwords_write_any_text(corpus: Path, tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_file(str(learn(corpus, tmp_path / "tokenizer").path / "tokenizer.json"))
     text = "汉字 ɸ 😀\t\x07 <s> no"
     encoding = tokenizer.encode(text.replace("<s>", "< s>"))

@@ -35,7 +35,7 @@ def word_piece() -> Tokenizer:
     return made
 
 
-def test_byte_level_letters_are_readable_also_where_a_cut_goes_through_one() -> None:
+def test_byte_level_letters_are_readable_even_if_split() -> None:
     whole = Cutter(byte_level(("Ã", "©")))
     assert shown(whole, "é") == "▁·é"
     assert shown(Cutter(byte_level(("Ġ", "c"), ("Ã", "©"))), "cé té") == "c·é ▁·t·é"

@@ -1,7 +1,7 @@
 """Fake official distributions of access-controlled tasks, in the official formats.
 
-With one, all stages can be tried while a data agreement is pending: the same readers read it. data/distributions.toml describes the
-releases; one module here writes each family, and none is imported before it is needed.
+With them, all stages can be tried while a data agreement is pending: the readers are the same. data/distributions.toml describes
+the releases; each family has one module here, imported when it is needed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ def get_distribution(name: str) -> Distribution:
     """Return the distribution of this name, or the one that this task is read from."""
     name = TASKS.get(name, name)
     found = DISTRIBUTIONS.get(name)
-    # A plug-in registers a distribution, a module of this package the function that writes it.
-    return (
-        found
-        if isinstance(found, Distribution)
-        else Distribution(**table("distributions")[name] | {"name": name, "make": found})
-    )
+    # A plug-in provides a Distribution, a module of this package only the function that writes it.
+    if isinstance(found, Distribution):
+        return found
+    return Distribution(**table("distributions")[name] | {"name": name, "make": found})

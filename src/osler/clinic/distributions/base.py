@@ -48,9 +48,8 @@ class DistributionWriter:
 
     def count(self, split: str, record: Record) -> None:
         self.records[split] += 1
-        self._labels.setdefault(split, Counter()).update(
-            label.removeprefix(self._prefix) for label in labels_of(record)
-        )
+        labels = (label.removeprefix(self._prefix) for label in labels_of(record))
+        self._labels.setdefault(split, Counter()).update(labels)
 
     def counted(self, split: str, records: Iterable[R]) -> Iterator[R]:
         """Pass records on and count them."""
@@ -59,13 +58,12 @@ class DistributionWriter:
             yield record
 
     def save(self, split: str, records: Iterable[Record], path: str) -> None:
-        """Count records and write them in the release's format, which must hold everything in them."""
+        """Count records and write them in the format of the release; raise an error if anything would be lost."""
         loss = self._format.write(self.counted(split, records), self.folder / path)
         if set(loss.counts) - {META, RENAMED}:
             raise OutputError(f"the format cannot hold everything in the records: {loss}", where=self.folder / path)
 
     def counts(self) -> dict[str, Any]:
-        """Counts for the manifest."""
         return {**self.records, **{f"{split}_detail": dict(sorted(c.items())) for split, c in self._labels.items()}}
 
 
@@ -78,7 +76,7 @@ def labels_of(record: Record) -> list[str]:
 
 
 def edit_tags(folder: Path, *changes: tuple[str, str]) -> None:
-    """Replace strings behind the text of i2b2 XML files, to match the official files to the letter."""
+    """Replace strings after the text of i2b2 XML files, to match the official files exactly."""
     for path in sorted(folder.glob("*.xml")):
         head, close, tags = path.read_text(encoding="utf-8").partition("]]></TEXT>")
         for old, new in changes:

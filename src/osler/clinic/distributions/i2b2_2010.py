@@ -1,4 +1,4 @@
-"""i2b2/VA 2010: concepts, assertions and relations by line and token, from two hospitals; test texts apart from their gold."""
+"""i2b2/VA 2010: concepts, assertions and relations by line and token, from two hospitals; test gold is in its own folder."""
 
 from __future__ import annotations
 

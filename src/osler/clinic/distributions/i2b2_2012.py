@@ -45,21 +45,21 @@ def _official(note: Document, number: int) -> Document:
 
     events, times, days = [], [], []
     # An event is one stretch of text: a discontinuous mention becomes its full extent, even over other events.
-    for place, span in enumerate(span for span in note.spans if span.label in _EVENTS):
+    for index, span in enumerate(span for span in note.spans if span.label in _EVENTS):
         assertion = assertions.get(span.id, "present")
         polarity = "NEG" if assertion == "absent" else "POS"
         attributes = {"element": "EVENT", "modality": _MODALITY.get(assertion, "FACTUAL"), "polarity": polarity}
-        events.append(Span.at(span.start, span.end, _EVENTS[span.label], id=f"E{place}", attributes=attributes))
-    for place, span in enumerate(span for span in note.spans if span.label in _TIMES):
+        events.append(Span.at(span.start, span.end, _EVENTS[span.label], id=f"E{index}", attributes=attributes))
+    for index, span in enumerate(span for span in note.spans if span.label in _TIMES):
         value, modifier = time_value(span.label, span.text_in(text), today)
         attributes = {"element": "TIMEX3", "val": value, "mod": modifier}
-        times.append(Span.at(span.start, span.end, span.label, id=f"T{place}", attributes=attributes))
+        times.append(Span.at(span.start, span.end, span.label, id=f"T{index}", attributes=attributes))
     for name, span in sections.items():
         attributes = {"element": "SECTIME", "dvalue": time_value("DATE", span.text_in(text), today)[0]}
-        place = list(_SECTION_TIMES).index(name)
-        days.append(Span.at(span.start, span.end, name, id=f"S{place}", attributes=attributes))
+        index = list(_SECTION_TIMES).index(name)
+        days.append(Span.at(span.start, span.end, name, id=f"S{index}", attributes=attributes))
     links = enumerate(_links(text, events, times, days))
-    relations = tuple(Relation(label, head, tail, f"TL{place}") for place, (label, head, tail) in links)
+    relations = tuple(Relation(label, head, tail, f"TL{index}") for index, (label, head, tail) in links)
     return note.with_(id=str(number), spans=(*events, *times, *days), relations=relations, labels=(), value=None)
 
 
@@ -92,7 +92,7 @@ def time_value(label: str, surface: str, today: date) -> tuple[str, str]:
 
 
 def _date_value(text: str, today: date) -> tuple[str, str]:
-    """A date; the year it leaves out is this year's."""
+    """A date; a missing year is the year of `today`."""
     times = table("en", "times")
     months = {name: number for number, name in enumerate(times["months"], start=1)}
     if day := full_date(text):
@@ -137,6 +137,6 @@ def make(writer: DistributionWriter) -> None:
     parts: dict[Split, tuple[int, str]] = {"train": (1, train), "test": (3, f"{test}/xml")}
     for split, (first, path) in parts.items():
         summaries = notes(writer.sizes[split], language="en", seed=writer.seed, split=split, kinds=SUMMARIES)
-        writer.save(split, (_official(note, first + 5 * place) for place, note in enumerate(summaries)), path)
+        writer.save(split, (_official(note, first + 5 * index) for index, note in enumerate(summaries)), path)
         # In attributes, official files escape a quote once.
         edit_tags(writer.folder / path, ("&amp;apos;", "&apos;"), ("&amp;quot;", "&quot;"))

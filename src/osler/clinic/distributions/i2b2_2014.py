@@ -41,7 +41,7 @@ def _official(note: Document, name: str) -> Document:
     note = edited(note.with_(spans=tuple(found), relations=(), labels=(), value=None), [(0, 0, head)])
     start = head.index(written)
     record_date = Span.at(start, start + len(written), "DATE", attributes={"element": "DATE"})
-    spans = tuple(replace(span, id=f"P{place}") for place, span in enumerate((record_date, *note.spans)))
+    spans = tuple(replace(span, id=f"P{index}") for index, span in enumerate((record_date, *note.spans)))
     return note.with_(id=name, spans=spans)
 
 

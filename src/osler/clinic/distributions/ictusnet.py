@@ -11,7 +11,7 @@ from osler.clinic.case import DATE_FORMS, write_date
 from osler.clinic.dice import Dice
 from osler.clinic.distributions.base import DistributionWriter
 from osler.clinic.lexicon import Lexicon, lexicon, table
-from osler.clinic.template import Node, Slot, TemplateChoice, parse
+from osler.clinic.template import Slot, parse, resolve
 from osler.text.document import Document
 
 _SUGGESTED = "_SUG_"
@@ -23,7 +23,7 @@ Values = dict[str, tuple[str, str]]
 
 
 def _facts(words: Lexicon, dice: Dice) -> Values:
-    """Draw what one report tells: times in order, findings and drugs."""
+    """Draw the facts of one report: times in order, findings and drugs."""
     texts = table("es", "ictusnet")
     values: Values = {}
     form = dice.between(0, DATE_FORMS - 1)
@@ -78,25 +78,20 @@ def _facts(words: Lexicon, dice: Dice) -> Values:
 
 def _report(name: str, words: Lexicon, dice: Dice) -> Document:
     values, builder = _facts(words, dice), NoteBuilder()
-
-    def write(nodes: tuple[Node, ...]) -> None:
-        for node in nodes:
-            if isinstance(node, TemplateChoice):
-                write(dice.pick(node.options))
-            elif isinstance(node, str):
-                builder.text(node)
-            elif node.literal and isinstance(node.literal[0], Slot):
-                surface, normal = values[node.literal[0].kind]
-                builder.mark(surface, node.kind, {"AnnotatorNotes": normal})
-            else:
-                builder.text(values[node.kind][0])
-
     for section in table("es", "ictusnet")["sections"]:
         builder.text(f"{dice.pick(section['title'])}\n")
         for line in section["lines"]:
-            if not line.startswith("?") or dice.chance(_OPTIONAL_CHANCE):
-                write(parse(line.removeprefix("?")).nodes)
-                builder.text("\n")
+            if line.startswith("?") and not dice.chance(_OPTIONAL_CHANCE):
+                continue
+            for node in resolve(parse(line.removeprefix("?")).nodes, dice):
+                if isinstance(node, str):
+                    builder.text(node)
+                elif node.literal and isinstance(node.literal[0], Slot):
+                    surface, normal = values[node.literal[0].kind]
+                    builder.mark(surface, node.kind, {"AnnotatorNotes": normal})
+                else:
+                    builder.text(values[node.kind][0])
+            builder.text("\n")
         builder.text("\n")
     return builder.build(name, labels=(), value=None, meta={})
 

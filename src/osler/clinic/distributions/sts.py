@@ -1,4 +1,4 @@
-"""Sentence similarity: ClinicalSTS of n2c2 2019 (tables without a header, test scores apart) and MedSTS of 2018 (with a header)."""
+"""Sentence similarity: ClinicalSTS of n2c2 2019 (no header, test scores in their own file) and MedSTS of 2018 (with a header)."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def clean_part(part: Part) -> None:
     recipe = part.recipe
     repair = repairer(recipe.unicode.html_entities) if recipe.unicode.repair else str
     options: dict[str, Any] = {"compression": "lz4", "dictionary": ("source", "file")}
-    # The kept documents are closed last, so their file says that the part is complete.
+    # The file of kept documents is closed last: if it exists, the part is complete.
     with (
         parquet_writer(part.kept, KEPT_SCHEMA, **options) as kept_file,
         parquet_writer(part.removed, REMOVED_SCHEMA, **options) as removed_file,
@@ -113,8 +113,8 @@ def clean_part(part: Part) -> None:
 def _removal_reason(document: RepairedDocument, recipe: CorpusRecipe) -> str | None:
     if not document.text:
         return "empty"
-    for name, judge in recipe.filters.items():
-        reason = judge.reason(document)
+    for name, rule in recipe.filters.items():
+        reason = rule.reason(document)
         if reason is not None:
             return f"{name}.{reason}"
     return None
@@ -126,18 +126,16 @@ def _storable(key: str) -> str:
 
 
 def _encode(text: str, *, where: str) -> bytes:
-    """Encode as UTF-8. With repair off, a text may hold characters that must not reach a model: refuse them."""
-    problem = None
+    """Encode as UTF-8. Reject characters that must not reach a model; they are there only if repair is off."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
         problem = f"a lone surrogate at character {error.start + 1} of the text"
     else:
-        if b"\0" in data:
-            problem = f"a NUL character at character {text.index(chr(0)) + 1} of the text"
-    if problem:
-        raise InputError(problem, where=where, fix="Set unicode.repair = true, or correct the file") from None
-    return data
+        if b"\0" not in data:
+            return data
+        problem = f"a NUL character at character {text.index(chr(0)) + 1} of the text"
+    raise InputError(problem, where=where, fix="Set unicode.repair = true, or correct the file")
 
 
 class _RowBuffer:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One raw file. `name` is how document ids and the ledger refer to it; `source` is its place in the recipe."""
+    """One raw file. `name` is how document ids and the ledger refer to it; `source` is the index of its source in the recipe."""
 
     path: Path
     name: str

@@ -27,13 +27,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
-    """List the files of all sources in input order, which decides which copy of a document is the first."""
+    """List the files of all sources in input order; it decides which copy of a document comes first."""
     endings = {ending: name for name in READERS.names() for ending in READERS.get(name).endings}
     files: list[InputFile] = []
     seen: set[str] = set()
     for index, source in enumerate(sources):
         if source.reader is not None:
-            READERS.get(source.reader)  # an unknown name is an error, even where no file is found
+            READERS.get(source.reader)  # an unknown name is an error even if no file is found
         for given in source.files:
             for path, name, explicit in _expand(given):
                 plain = path.with_suffix("") if _compressed(path) else path

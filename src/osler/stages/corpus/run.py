@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -140,8 +140,7 @@ def _count(
     origins = {file.source_name: recipe.sources[file.source] for file in reversed(files)}
     sources = {}
     for name in sums:
-        origin = origins[name]
-        facts = {"language": origin.language, "licence": origin.licence, "weight": origin.weight}
+        facts = origins[name].model_dump(include={"language", "licence", "weight"})
         sources[name] = SourceCard(**_counts(sums[name], removed[name]), **facts)
     return CorpusCard(
         **_counts(sum(sums.values(), Counter()), sum(removed.values(), Counter())),
@@ -157,13 +156,13 @@ def _counts(sums: Counter[str], removed: Counter[str]) -> dict[str, Any]:
 
 
 def _empty(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
-    place = files[0].path if len(files) == 1 else f"{files[0].path} and {len(files) - 1:,} more files"
+    where = files[0].path if len(files) == 1 else f"{files[0].path} and {len(files) - 1:,} more files"
     if not card.read:
-        return InputError("the input has no documents", where=place, fix="Give files with text")
+        return InputError("the input has no documents", where=where, fix="Give files with text")
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in card.removed.items())
     return InputError(
         f"all {card.read:,} documents were removed: {reasons}",
-        where=place,
+        where=where,
         fix="Relax the option that each reason names, or give other files",
     )
 
@@ -230,14 +229,13 @@ def _preparation(recipe: CorpusRecipe) -> list[str]:
     if recipe.unicode.repair:
         entities = ", HTML entities resolved" if recipe.unicode.html_entities else ""
         repair = f"mojibake fixed, control characters removed, line ends unified{entities}, normalised to NFC"
-    filters = [f"{name} ({_options(judge.resolved())})" for name, judge in recipe.filters.items()]
+    filters = []
+    for name, rule in recipe.filters.items():
+        options = ", ".join(f"{option} = {value}" for option, value in rule.resolved().items())
+        filters.append(f"{name} ({options})")
     copies = "first copy kept" if recipe.exact_duplicates == "remove" else "all copies kept"
     return [
         f"Unicode repair: {repair}",
         f"Filters: {', '.join(filters) or 'none'}",
         f"Exact duplicates: {copies}",
     ]
-
-
-def _options(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in values.items())

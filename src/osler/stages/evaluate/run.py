@@ -68,7 +68,13 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
             predicted = bundle.predict(head, gold, task=task.card)
         scored = score(task.card, protocol, gold, predicted)
         metrics = EvaluationMetrics(
-            task.card.name, recipe.split, protocol_id, protocol.metric, scored.main, scored.metrics, scored.details
+            task=task.card.name,
+            split=recipe.split,
+            protocol=protocol_id,
+            metric=protocol.metric,
+            main=scored.main,
+            metrics=scored.metrics,
+            details=scored.details,
         )
         Evaluation.write(work.path, metrics, predicted, pairs=task.card.record == "pair")
         work.counts.update(records=len(gold), **{name: round(value, 6) for name, value in scored.metrics.items()})

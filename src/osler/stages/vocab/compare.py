@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, starmap
 from pathlib import Path
 
 from osler.artifacts.corpus import Corpus, CorpusText
@@ -110,18 +110,14 @@ def _compare(recipe: CompareRecipe, corpus: Corpus, loaded: Sequence[LoadedToken
 
         groups = count(documents())
     terms = counting.terms(recipe.min_documents)
-    cutters = [Cutter(item.tokenizer) for item in loaded]
-    cuts = [cutter.subwords(dict.fromkeys(term.spelling for term in terms)) for cutter in cutters]
+    spellings = dict.fromkeys(term.spelling for term in terms)
+    cuts = [item.cutter.subwords(spellings) for item in loaded]
     return TokenizerComparison(
         corpus_documents=corpus.documents,
         tokenizers=tuple(
-            _figures(item, cutter, groups, terms, cut, recipe.shown_terms)
-            for item, cutter, cut in zip(loaded, cutters, cuts, strict=True)
+            _figures(item, groups, terms, cut, recipe.shown_terms) for item, cut in zip(loaded, cuts, strict=True)
         ),
-        overlaps=tuple(
-            _overlap(loaded[one].name, cutters[one], loaded[other].name, cutters[other])
-            for one, other in combinations(range(len(loaded)), 2)
-        ),
+        overlaps=tuple(starmap(_overlap, combinations(loaded, 2))),
         terms=TermFacts(
             from_file=given is not None,
             given=None if given is None else len(given),
@@ -130,18 +126,14 @@ def _compare(recipe: CompareRecipe, corpus: Corpus, loaded: Sequence[LoadedToken
             occurrences=sum(term.occurrences for term in terms),
             min_documents=recipe.min_documents,
         ),
-        differences=_differences(cutters, terms, cuts, recipe.shown_terms),
+        differences=_differences([item.cutter for item in loaded], terms, cuts, recipe.shown_terms),
     )
 
 
 def _figures(
-    item: LoadedTokenizer,
-    cutter: Cutter,
-    groups: Mapping[Group, WordCounts],
-    terms: Sequence[Term],
-    cuts: Cuts,
-    shown: int,
+    item: LoadedTokenizer, groups: Mapping[Group, WordCounts], terms: Sequence[Term], cuts: Cuts, shown: int
 ) -> TokenizerFigures:
+    cutter = item.cutter
     found = measure_fertility(cutter, groups)
     return TokenizerFigures(
         name=item.name,
@@ -211,8 +203,8 @@ def _differences(
     )
 
 
-def _overlap(first_name: str, first: Cutter, second_name: str, second: Cutter) -> VocabularyOverlap:
-    one, other = first.vocabulary, second.vocabulary
+def _overlap(first: LoadedTokenizer, second: LoadedTokenizer) -> VocabularyOverlap:
+    one, other = first.cutter.vocabulary, second.cutter.vocabulary
     entries = [
         {
             (entry.begins, entry.text)
@@ -224,8 +216,8 @@ def _overlap(first_name: str, first: Cutter, second_name: str, second: Cutter) -
     ]
     shared = len(entries[0] & entries[1])
     return VocabularyOverlap(
-        first=first_name,
-        second=second_name,
+        first=first.name,
+        second=second.name,
         same_vocabulary=one.ids == other.ids,
         same_tokens=one.ids.keys() == other.ids.keys(),
         same_rules=all(one.description[part] == other.description[part] for part in _RULES),

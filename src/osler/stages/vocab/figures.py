@@ -16,8 +16,6 @@ from osler.text.words import words
 
 Group = tuple[str, str | None]
 """A source and a language."""
-NOT_STATED = "not stated"
-"""Language of documents for which the corpus names none."""
 
 
 @dataclass
@@ -30,7 +28,7 @@ class WordCounts:
 
     @cached_property
     def words(self) -> Counter[str]:
-        """Words with a letter. Punctuation is always one sub-word and would flatter every tokenizer."""
+        """Words with a letter. Punctuation is always one sub-word and would make every tokenizer look better."""
         found: Counter[str] = Counter()
         for string, count in self.strings.items():
             for start, end in words(string):
@@ -74,8 +72,7 @@ class Ratios(_Frozen):
     tokens_per_1000_characters: float
 
 
-@dataclass(frozen=True)
-class FertilityFigures:
+class FertilityFigures(_Frozen):
     """Figures over all documents, by source and by language."""
 
     total: Ratios
@@ -83,11 +80,7 @@ class FertilityFigures:
     languages: dict[str, Ratios]
 
     def plain(self) -> dict[str, Any]:
-        return {
-            **self.total.model_dump(),
-            "sources": {name: ratios.model_dump() for name, ratios in self.sources.items()},
-            "languages": {name: ratios.model_dump() for name, ratios in self.languages.items()},
-        }
+        return self.total.model_dump() | self.model_dump(exclude={"total"})
 
 
 def measure_fertility(cutter: Cutter, groups: Mapping[Group, WordCounts]) -> FertilityFigures:
@@ -106,12 +99,12 @@ def measure_fertility(cutter: Cutter, groups: Mapping[Group, WordCounts]) -> Fer
             here["whole"] += times * cut.whole
             here["unknown"] += times * cut.unknown
         here["tokens"] = sum(times * cuts[string].subwords for string, times in counts.strings.items())
-        for sums in (total, sources[source], languages[language or NOT_STATED]):
+        for sums in (total, sources[source], languages[language or "not stated"]):
             sums.update(here)
     return FertilityFigures(
-        _ratios(total),
-        {name: _ratios(sums) for name, sums in sources.items()},
-        {name: _ratios(sums) for name, sums in sorted(languages.items())},
+        total=_ratios(total),
+        sources={name: _ratios(sums) for name, sums in sources.items()},
+        languages={name: _ratios(sums) for name, sums in sorted(languages.items())},
     )
 
 
@@ -189,7 +182,7 @@ class TermFacts(_Frozen):
 
 
 class VocabularyOverlap(_Frozen):
-    """What two vocabularies share."""
+    """Overlap of two vocabularies."""
 
     first: str
     second: str
@@ -200,7 +193,7 @@ class VocabularyOverlap(_Frozen):
     same_rules: bool
     """Also the same model, normaliser and pre-tokenizer: both split every text the same way."""
     shared: int
-    """Shared entries without special tokens, compared by what they stand for and not by the marks of their algorithm."""
+    """Shared entries without special tokens, compared by text and position in a word, without marks such as `##`."""
     shared_first: float
     """Share of the first vocabulary."""
     shared_second: float

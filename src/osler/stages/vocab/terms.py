@@ -30,7 +30,7 @@ class Term:
     documents: int
     occurrences: int
     spelling: str
-    """Its most frequent capitalisation in the corpus. A term list may use another, but the corpus is what is tokenised."""
+    """Its most frequent capitalisation in the corpus. A term list may use another, but tokenizers see the corpus."""
 
     @property
     def words(self) -> int:
@@ -52,7 +52,6 @@ class TermCount:
             self._listed_terms.setdefault(parts[0], []).append((parts, term))
 
     def add(self, document: CorpusText) -> None:
-        """Count the terms of one document."""
         here = set()
         for term, spelling in self._listed(document) if self._has_list else self._medical(document):
             here.add(term)
@@ -78,10 +77,10 @@ class TermCount:
         """Terms of the list and their spelling, matched word by word in any capitalisation."""
         written = _words(unicodedata.normalize("NFC", document.text))
         lower = [word.lower() for word in written]
-        for place, word in enumerate(lower):
+        for index, word in enumerate(lower):
             for parts, term in self._listed_terms.get(word, ()):
-                if lower[place : place + len(parts)] == parts:
-                    yield term, _respelled(term, written[place : place + len(parts)])
+                if lower[index : index + len(parts)] == parts:
+                    yield term, _respelled(term, written[index : index + len(parts)])
 
     def _medical(self, document: CorpusText) -> Iterator[tuple[str, str]]:
         for string in document.text.split():
@@ -102,9 +101,11 @@ def read_terms(path: Path) -> list[str]:
     except FileNotFoundError:
         raise InputError("no such file", where=path, fix="Check --terms") from None
     except IsADirectoryError:
-        raise InputError("is a folder", where=path, fix="Give --terms a text file with one term per line") from None
+        raise InputError(
+            "this is a folder", where=path, fix="Give --terms a text file with one term per line"
+        ) from None
     except UnicodeDecodeError:
-        raise InputError("not UTF-8 text", where=path, fix="Save the list as UTF-8") from None
+        raise InputError("the file is not UTF-8 text", where=path, fix="Save the list as UTF-8") from None
     terms = [" ".join(unicodedata.normalize("NFC", line).split()) for line in lines]
     kept = list(dict.fromkeys(term for term in terms if term and not term.startswith("#")))
     if not kept:
@@ -124,7 +125,7 @@ def is_medical(word: str, language: str | None) -> bool:
 
 
 def _fold(word: str) -> str:
-    """Lower case without accents, so that `nefropatía` and `nefropatia` are the same."""
+    """Lower case without accents: `nefropatía` and `nefropatia` become the same."""
     decomposed = unicodedata.normalize("NFD", word.lower())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
@@ -151,7 +152,7 @@ def _rule(language: str | None) -> tuple[re.Pattern[str], frozenset[str]]:
 
 
 def _respelled(term: str, written: list[str]) -> str:
-    """A term with its words spelled as in the corpus; what is between them stays."""
+    """A term with its words spelled as in the corpus; the characters between them stay."""
     made, end = "", 0
     for (start, stop), word in zip(words(term), written, strict=True):
         made += term[end:start] + word

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,24 +40,28 @@ class LoadedTokenizer:
         """Hash of everything that decides how it splits text."""
         return hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
 
+    @cached_property
+    def cutter(self) -> Cutter:
+        return Cutter(self.tokenizer)
+
 
 def load_all(paths: Sequence[Path]) -> list[LoadedTokenizer]:
     """Load tokenizers and name each by the last parts of its path, as few as make the name unique."""
-    places = [path.expanduser().resolve() for path in paths]
-    places = [place.parent if place.name == TOKENIZER else place for place in places]
+    folders = [path.expanduser().resolve() for path in paths]
+    folders = [folder.parent if folder.name == TOKENIZER else folder for folder in folders]
     loaded = []
-    for number, (path, place) in enumerate(zip(paths, places, strict=True)):
-        if place in places[:number]:
+    for number, (path, folder) in enumerate(zip(paths, folders, strict=True)):
+        if folder in folders[:number]:
             raise RecipeError("the same tokenizer is given twice", where=path, fix="Give different tokenizers")
-        others = [other for other in places if other != place]
-        tails = ((_tail(place, n), {_tail(other, n) for other in others}) for n in range(1, len(place.parts)))
-        name = next((tail for tail, taken in tails if tail not in taken), str(place))
+        others = [other for other in folders if other != folder]
+        tails = ((_tail(folder, n), {_tail(other, n) for other in others}) for n in range(1, len(folder.parts)))
+        name = next((tail for tail, taken in tails if tail not in taken), str(folder))
         loaded.append(LoadedTokenizer(name, _load(path.expanduser())))
     return loaded
 
 
-def _tail(place: Path, length: int) -> str:
-    return "/".join(place.parts[-length:]).removesuffix(".json")
+def _tail(folder: Path, length: int) -> str:
+    return "/".join(folder.parts[-length:]).removesuffix(".json")
 
 
 def _load(path: Path) -> Tokenizer:
@@ -98,7 +103,7 @@ def _load(path: Path) -> Tokenizer:
 JOINT = "·"
 """Stands between two sub-words of one word."""
 # A word and a space in front of every word: some tokenizers treat the first word of a text differently, and some put a mark
-# before a text. After another word, all of them do what they do in running text.
+# before a text. After another word, all of them split as in running text.
 _LEAD = "a "
 _BATCH = 20_000
 
@@ -151,7 +156,6 @@ class Cutter:
         return found
 
     def subwords(self, words: Iterable[str]) -> dict[str, tuple[Subword, ...]]:
-        """Split every word into sub-words."""
         shift = len(_LEAD)
         return {
             word: tuple(
@@ -171,8 +175,8 @@ class Cutter:
         """Whether a tokenizer without an unknown token drops a letter, as BPE over characters does."""
         if self.unknown_id is not None:
             return False
-        covered = {place for start, end in encoding.offsets for place in range(start, end)}
-        return any(letter.isalpha() and place not in covered for place, letter in enumerate(word, len(_LEAD)))
+        covered = {offset for start, end in encoding.offsets for offset in range(start, end)}
+        return any(letter.isalpha() and offset not in covered for offset, letter in enumerate(word, len(_LEAD)))
 
     def readable(self, subwords: Sequence[Subword]) -> list[str]:
         """Show the sub-words of a word without the space before it.
@@ -180,19 +184,19 @@ class Cutter:
         Where a character's bytes are split, each side shows the character with the number of its part: `í₁`, `í₂`.
         """
         parts = [self.vocabulary.text(subword.token) for subword in subwords]
-        # A byte that is not part of a character becomes a lone surrogate, so that bytes can still be counted.
+        # A byte that is not part of a character becomes a lone surrogate, so bytes can still be counted.
         text = b"".join(parts).decode("utf-8", "surrogateescape")
         shown = [""] * len(parts)
         owner = [number for number, part in enumerate(parts) for _ in part]
-        place = 0
+        offset = 0
         for character in text:
             size = len(character.encode("utf-8", "surrogateescape"))
-            owners = list(dict.fromkeys(owner[place : place + size]))
+            owners = list(dict.fromkeys(owner[offset : offset + size]))
             code = ord(character)
             written = f"⟨{code - 0xDC00:02x}⟩" if 0xDC80 <= code <= 0xDCFF else character
             for number, part in enumerate(owners, 1):
                 shown[part] += written + (chr(0x2080 + number) if len(owners) > 1 else "")
-            place += size
+            offset += size
         return [part.lstrip(" ") or part.replace(" ", "▁") for part in shown]
 
     def shown(self, term: str, subwords: Sequence[Subword]) -> str:

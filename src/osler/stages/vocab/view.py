@@ -77,7 +77,7 @@ class _Group(NamedTuple):
 
 
 def _groups(found: TokenizerComparison) -> list[_Group]:
-    """Sources and languages, where there is more than one."""
+    """Sources if there are several, then languages if there are several."""
     first = found.tokenizers[0]
     sources = [_Group("source", name, [one.sources[name] for one in found.tokenizers]) for name in first.sources]
     languages = [

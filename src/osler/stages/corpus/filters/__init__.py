@@ -1,4 +1,4 @@
-"""Filters: each gives a reason to remove a document, or none.
+"""Filters: each returns a reason to remove a document, or None.
 
 To add one, write a module here with a `Filter` class and register it below. Its fields are its options in a recipe.
 A reason names the option that would have to change to keep the document.

@@ -72,19 +72,14 @@ def _opened(path: Path) -> Iterator[Any]:
 def _check_text_column(schema: Any, source: CorpusSource, path: Path) -> None:
     types = require("pyarrow", "corpus").types
     if source.text_field not in schema.names:
-        raise InputError(
-            f"the file has no column {source.text_field!r}",
-            where=path,
-            fix="Set the source's text_field to the column with the text",
-        )
-    kind = schema.field(source.text_field).type
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-        raise InputError(
-            f"column {source.text_field!r} holds {kind}, not strings",
-            where=path,
-            fix="Set the source's text_field to the column with the text",
-        )
+        problem = f"the file has no column {source.text_field!r}"
+    else:
+        kind = schema.field(source.text_field).type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+            return
+        problem = f"column {source.text_field!r} holds {kind}, not strings"
+    raise InputError(problem, where=path, fix="Set the source's text_field to the column with the text")
 
 
 READER = ParquetReader()
