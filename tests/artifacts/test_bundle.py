@@ -64,3 +64,5 @@ def test_missing_and_damaged_files_are_named(tmp_path):
     with pytest.raises(ArtifactError, match="damaged: overlap"):
         BundleSpec.load(tmp_path)
     assert Bundle.read_history(tmp_path) == []
+    with pytest.raises(ArtifactError, match=r"manifest\.json is missing"):
+        Bundle.read_counts(tmp_path)

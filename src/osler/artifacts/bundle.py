@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import Tokenizer
+from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import fingerprint, write_atomic
@@ -135,6 +136,11 @@ class Bundle:
         Tokenizer.open(tokenizer_from).copy_to(folder)
         write_atomic(folder / _HISTORY, json.dumps(list(history), indent=1) + "\n")
         write_atomic(folder / _CARD, card)
+
+    @staticmethod
+    def read_counts(folder: str | Path) -> dict[str, Any]:
+        """Counts of a finished bundle: steps, tokens, dev scores and others."""
+        return Artifact.open(Path(folder), kind="bundle").manifest.counts
 
     @staticmethod
     def read_history(folder: str | Path) -> list[dict[str, Any]]:
