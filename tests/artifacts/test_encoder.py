@@ -8,20 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from encoders import preset_lm
 
 from osler.artifacts.encoder import Encoder, EncoderWriter
 from osler.core.artifact import produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError
-from osler.nn.folders import model_digest
-from osler.nn.mlm import MaskedLM
 
 
 @pytest.fixture(scope="module")
 def folder(tokenizer_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model from elsewhere, with its tokenizer."""
     made = tmp_path_factory.mktemp("model")
-    MaskedLM.from_preset("tiny", vocab_size=300, pad_token_id=1, max_length=64, seed=1).save(made)
+    preset_lm("tiny", vocab_size=300, pad_token_id=1, max_length=64, seed=1).save(made)
     shutil.copy(tokenizer_folder / "tokenizer.json", made)
     return made
 
@@ -36,7 +35,6 @@ def test_a_model_from_elsewhere_has_no_manifest_and_no_history(folder):
 
 def test_the_digest_covers_weights_shape_and_vocabulary(folder, tmp_path):
     digest = Encoder.open(folder).digest
-    assert digest == model_digest(folder)
     bare = shutil.copytree(folder, tmp_path / "bare")
     assert Encoder.open(bare).digest == digest
     (bare / "tokenizer.json").unlink()

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from encoders import preset_lm, scores_at
 from torch.nn.functional import cross_entropy
 
 from osler.core.errors import ArtifactError, InputError
@@ -41,7 +42,7 @@ def test_logits_at_masked_positions_are_those_of_the_stock_model(tiny, stock):
     sequences = tiny.sequences(21, 4, 13)
     positions = torch.tensor([0, 20, 22, 37, 5])
     expected = stock_logits(stock, sequences)[positions]
-    found = MaskedLM(copy.deepcopy(stock)).logits(pack(sequences, pad_id=1, total=50), positions)
+    found = scores_at(MaskedLM(copy.deepcopy(stock)), pack(sequences, pad_id=1, total=50), positions)
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
     assert expected.std() > 0.05
 
@@ -79,12 +80,12 @@ def test_saved_model_is_a_stock_folder(tiny, stock, tmp_path):
     sequences = tiny.sequences(12, 5)
     batch, everywhere = pack(sequences, pad_id=1), torch.arange(17)
     model = MaskedLM(stock)
-    found = model.logits(batch, everywhere)
+    found = scores_at(model, batch, everywhere)
     model.save(tmp_path)
     assert "osler" not in (tmp_path / "config.json").read_text()
     again = AutoModelForMaskedLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
     torch.testing.assert_close(found, stock_logits(again, sequences), rtol=0, atol=TOLERANCE)
-    assert torch.equal(MaskedLM.load(tmp_path).logits(batch, everywhere), found)
+    assert torch.equal(scores_at(MaskedLM.load(tmp_path), batch, everywhere), found)
     torch.testing.assert_close(load_encoder(tmp_path)(batch), model.hidden(batch), rtol=0, atol=1e-6)
 
 
@@ -101,7 +102,7 @@ def test_an_unknown_head_is_refused(tiny):
 
 def test_a_preset_learns_and_depends_on_its_seed():
     def make(seed):
-        return MaskedLM.from_preset("tiny", vocab_size=60, pad_token_id=1, max_length=32, dropout=0.0, seed=seed)
+        return preset_lm("tiny", vocab_size=60, pad_token_id=1, max_length=32, dropout=0.0, seed=seed)
 
     model = make(3).train()
     assert (model.mode, model.max_length, model.vocab_size, model.hidden_size) == ("packed", 32, 60, 128)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from encoders import preset_lm, scores, scores_at
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models
 from torch.nn.functional import cross_entropy
@@ -20,7 +21,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
 def preset(vocab_size: int) -> MaskedLM:
-    return MaskedLM.from_preset("tiny", vocab_size=vocab_size, pad_token_id=1, max_length=32, dropout=0.0, seed=3)
+    return preset_lm("tiny", vocab_size=vocab_size, pad_token_id=1, max_length=32, dropout=0.0, seed=3)
 
 
 def unpadded(model: MaskedLM) -> MaskedLM:
@@ -63,7 +64,7 @@ def test_the_product_is_a_multiple_of_64_and_its_padding_has_no_probability():
     assert computed.shape == (7, 128)
     assert computed[:, 90:].eq(CLOSED).all()
     assert computed.softmax(-1)[:, 90:].eq(0).all()
-    assert torch.equal(model.head(hidden), computed[:, :90])
+    assert torch.equal(scores(model, hidden), computed[:, :90])
     with torch.autocast("cpu", torch.bfloat16):
         assert model.padded_head(hidden).softmax(-1)[:, 90:].eq(0).all()
 
@@ -101,10 +102,10 @@ def test_the_saved_folder_has_the_vocabulary_s_own_size_and_comes_back(tmp_path)
     expected = stock(input_ids=ids[None]).logits[0]
     assert expected.shape == (25, 90)
     batch, everywhere = pack([ids.tolist()], pad_id=1), torch.arange(25)
-    torch.testing.assert_close(model.logits(batch, everywhere), expected, rtol=0, atol=2e-5)
+    torch.testing.assert_close(scores_at(model, batch, everywhere), expected, rtol=0, atol=2e-5)
     again = MaskedLM.load(tmp_path)
     assert isinstance(again.model.decoder, PaddedDecoder)
-    assert torch.equal(again.logits(batch, everywhere), model.logits(batch, everywhere))
+    assert torch.equal(scores_at(again, batch, everywhere), scores_at(model, batch, everywhere))
 
 
 def test_the_padded_decoder_compiles_to_one_graph_without_breaks():
@@ -142,9 +143,9 @@ def test_a_vocabulary_in_another_order_gives_the_same_model(tiny, kind):
     swapped = with_vocabulary(stock, made, pad_id=int(order[pad]), begin_id=None, end_id=None)
     sequences = tiny.sequences(21, 4, 13)
     everywhere = torch.arange(38)
-    expected = MaskedLM(stock).logits(pack(sequences, pad_id=pad), everywhere)
+    expected = scores_at(MaskedLM(stock), pack(sequences, pad_id=pad), everywhere)
     moved = [order[torch.as_tensor(ids)].tolist() for ids in sequences]
-    found = MaskedLM(swapped).logits(pack(moved, pad_id=int(order[pad])), everywhere)
+    found = scores_at(MaskedLM(swapped), pack(moved, pad_id=int(order[pad])), everywhere)
     torch.testing.assert_close(found[:, order], expected, rtol=0, atol=2e-5)
     assert swapped.config.pad_token_id == int(order[pad])
     assert swapped.get_output_embeddings().weight is swapped.get_input_embeddings().weight

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from train_toys import Toy, ToySource, config, weights
 
 from osler.train.loop import train
-from osler.train.replay import Replay, repeatable, shape_of, tensors
+from osler.train.replay import Replay, shape_of, tensors
 from osler.train.source import Batch
 
 
@@ -64,11 +63,6 @@ def test_one_recording_serves_batches_that_differ_in_numbers_alone():
     ]
     assert len({shape_of(batch), *map(shape_of, others)}) == 5
     assert [tensor.shape[0] for tensor in tensors(batch)] == [8, 8, 2]
-
-
-def test_only_batches_that_say_so_are_recorded():
-    assert repeatable(Full(torch.zeros(1), torch.zeros(1), "a"))
-    assert not repeatable(SimpleNamespace(tokens=1))
 
 
 def _trained(folder, source, *, compile, **settings):

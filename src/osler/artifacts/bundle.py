@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
+from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe
@@ -151,9 +152,7 @@ class Bundle:
     @staticmethod
     def digest(folder: Path) -> str:
         """Digest of weights, vocabulary and heads."""
-        from osler.nn.folders import check, model_digest
-
-        return f"{model_digest(check(folder))}-{fingerprint([folder / 'heads.json', folder / _SPEC])}"
+        return f"{Encoder.open(folder).digest}-{fingerprint([folder / 'heads.json', folder / _SPEC])}"
 
     @cached_property
     def builders(self) -> dict[str, Builder]:

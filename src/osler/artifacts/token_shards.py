@@ -69,7 +69,7 @@ class TokenisedDocuments:
     def gather(self, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """Return the ids of some stretches, end to end. Each stretch must lie within one document."""
         shard = np.searchsorted(self._bases, starts, side="right") - 1
-        # Sorted by shard, so that each shard is read with one index operation.
+        # Sort by shard, to read each shard with one index operation.
         by_shard = np.argsort(shard, kind="stable")
         touched, first = np.unique(shard[by_shard], return_index=True)
         lengths = sizes[by_shard]
@@ -148,7 +148,7 @@ class TokenShards(Artifact):
         self.record_check()
 
     def record_check(self) -> None:
-        """Record that the files are as written, so that the next run need not check them."""
+        """Record that the files are as written. The next run then skips the check."""
         with suppress(OslerError):  # a shared folder that is read-only for this user: the next run checks again
             write_atomic(self.path / _VERIFIED, json.dumps(self._stamps()) + "\n")
 

@@ -48,7 +48,7 @@ class SoftTargets:
 
 
 def _with_rest(log_probabilities: Tensor) -> Tensor:
-    """Append the remaining probability, so that each row is a distribution again."""
+    """Append the remaining probability to make each row a distribution again."""
     rest = (1.0 - log_probabilities.exp().sum(-1, keepdim=True)).clamp(min=_LEAST_REST).log()
     return torch.cat([log_probabilities, rest], dim=-1)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from osler.nn import attention
-from osler.nn.folders import load_config, load_model, quiet, save_model, seeded, without_pooler
+from osler.nn.folders import load_config, load_model, quiet, saving, seeded, without_pooler
 from osler.nn.layers import use_fast_layers
 from osler.nn.packing import Packed, Padded, from_padded, pack, to_padded
 
@@ -79,24 +79,24 @@ class PackedModule(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write a folder that stock `transformers` loads."""
-        save_model(self.model, folder)
+        with saving(folder), quiet():
+            self.model.save_pretrained(folder)
 
 
 class PackedEncoder(PackedModule):
     """A Hugging Face base model without pooler."""
 
-    def forward(self, batch: Packed) -> Tensor:
-        return self.hidden(batch)
+    forward = PackedModule.hidden
 
 
-def load_encoder(source: str | Path, *, mode: Mode | None = None) -> PackedEncoder:
+def load_encoder(source: str | Path) -> PackedEncoder:
     """Load an encoder from a folder or by its hub name, in evaluation mode; for a masked language model, its encoder."""
     from transformers import AutoModel
 
-    return PackedEncoder(load_model(AutoModel, source), mode)
+    return PackedEncoder(load_model(AutoModel, source))
 
 
-def fresh_encoder(source: str | Path, *, seed: int, mode: Mode | None = None) -> PackedEncoder:
+def fresh_encoder(source: str | Path, *, seed: int) -> PackedEncoder:
     """Make an encoder of the same shape as another with random weights: the baseline that shows what pretraining adds."""
     from transformers import AutoModel
 
@@ -104,7 +104,7 @@ def fresh_encoder(source: str | Path, *, seed: int, mode: Mode | None = None) ->
     config = load_config(source)
     with seeded(seed, "encoder"), quiet():
         model = auto.from_config(config, dtype=torch.float32, **without_pooler(auto, config))
-    return PackedEncoder(model.eval(), mode)
+    return PackedEncoder(model.eval())
 
 
 @dataclass(frozen=True)
@@ -158,20 +158,18 @@ class Layout:
 
 
 def honours_registration(model: Any) -> bool:
-    """Whether this Hugging Face base model gives correct results packed; tried once per class."""
+    """Whether this Hugging Face base model gives correct results packed.
+
+    Two sequences run packed are compared with the same sequences run one by one, once per class.
+    """
     kind = type(model)
-    if kind not in _known:
-        _known[kind] = _probe(model)
-    return _known[kind]
-
-
-def _probe(model: Any) -> bool:
-    """Compare two sequences run packed with the same sequences run one by one."""
+    if kind in _known:
+        return _known[kind]
     # In half precision a leak could hide in the rounding.
     if next(model.parameters()).dtype != torch.float32:
         model = copy.deepcopy(model).float()
     layout = Layout.of(model)
-    # Longer than the local window, so that a window that is not passed on shows as well.
+    # Longer than the local window, to notice a model that does not pass its window on.
     window = getattr(model.config, "sliding_window", None) or 0
     lengths = (min(window + 9, layout.max_length), min(7, layout.max_length))
     tokens = torch.arange(sum(lengths)) * 7919 % min(model.config.vocab_size, 997)
@@ -182,22 +180,23 @@ def _probe(model: Any) -> bool:
     alone = [row[None].to(device) for row in tokens.split(lengths)]
 
     before, training = model.config._attn_implementation, model.training
+    same = False
     model.eval()
     attention.register()
     with torch.no_grad(), quiet():
         try:
             model.set_attn_implementation("eager")
-            # Without position ids, so that the reference also uses the model's own positions.
+            # Without position ids: the reference must use the model's own positions.
             expected = torch.cat([model(input_ids=row)[0].squeeze(0) for row in alone])
             model.set_attn_implementation(attention.NAME)
-            if model.config._attn_implementation != attention.NAME:
-                return False
-            found = model(**layout.packed_inputs(together))[0].squeeze(0)
+            if model.config._attn_implementation == attention.NAME:
+                found = model(**layout.packed_inputs(together))[0].squeeze(0)
+                scale = expected.abs().max().clamp(min=1.0)
+                same = bool((found - expected).abs().max() <= _TOLERANCE * scale)
         except (TypeError, ValueError, RuntimeError, NotImplementedError):
-            # Packing is an optimisation: a model that fails here runs padded, where a real fault would show again.
-            return False
+            pass  # packing is an optimisation: a model that fails here runs padded, where a real fault would show again
         finally:
             model.set_attn_implementation(before)
             model.train(training)
-    scale = expected.abs().max().clamp(min=1.0)
-    return bool((found - expected).abs().max() <= _TOLERANCE * scale)
+    _known[kind] = same
+    return same

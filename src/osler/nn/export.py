@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from osler.core.errors import InputError
 from osler.nn.encoder import Layout
-from osler.nn.folders import quiet, save_model, seeded
+from osler.nn.folders import quiet, saving, seeded
 from osler.nn.heads.base import Head
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
@@ -62,7 +62,8 @@ def to_hf(model: MultiHeadModel, head: str, labels: Sequence[str] | None, folder
     module = copy.deepcopy(module).cpu().float().eval()
     stock = _build(model.encoder.model, config, module)
     _verify(stock, module)
-    save_model(stock, folder)
+    with saving(folder), quiet():
+        stock.save_pretrained(folder)
 
 
 def _build(encoder: nn.Module, config: Any, head: Head) -> Any:

@@ -13,7 +13,6 @@ import torch
 from safetensors import SafetensorError
 
 from osler.core.errors import ArtifactError, InputError, writing
-from osler.core.files import fingerprint
 from osler.core.seeding import derive
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -62,11 +61,6 @@ def check(folder: Path, name: str | None = None) -> Path:
             "no model.safetensors here", where=where, fix="Give the complete folder of a Hugging Face model"
         )
     return folder
-
-
-def model_digest(folder: Path) -> str:
-    """Hash of a model: its weights, its configuration and its vocabulary."""
-    return fingerprint([*sorted(folder.glob("*.safetensors")), folder / "config.json", folder / "tokenizer.json"])
 
 
 def load_config(source: str | Path) -> Any:
@@ -121,13 +115,6 @@ def without_pooler(auto: Any, config: Any) -> dict[str, Any]:
     kind = auto._model_mapping[type(config)]
     kind = kind[0] if isinstance(kind, tuple | list) else kind
     return {"add_pooling_layer": False} if "add_pooling_layer" in inspect.signature(kind.__init__).parameters else {}
-
-
-def save_model(model: Any, folder: Path) -> None:
-    """Write config.json and model.safetensors as stock transformers does."""
-    with saving(folder), quiet():
-        folder.mkdir(parents=True, exist_ok=True)
-        model.save_pretrained(folder)
 
 
 @contextmanager

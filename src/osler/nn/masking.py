@@ -83,13 +83,14 @@ class MaskingVocabulary:
     def of(cls, tokens: SubwordTokenizer) -> MaskingVocabulary:
         """Read it from a tokenizer."""
         vocabulary = SubwordVocabulary(tokens.tokenizer)
+        prefix, suffix = map(tuple, tokens.frame)
         return cls(
             size=vocabulary.size,
             pad_id=_special(vocabulary, "<pad>", "[PAD]"),
             mask_id=_special(vocabulary, "<mask>", "[MASK]"),
             special_ids=vocabulary.special,
-            prefix=tuple(tokens.prefix),
-            suffix=tuple(tokens.suffix),
+            prefix=prefix,
+            suffix=suffix,
             unused_ids=vocabulary.unused,
             words=WordTable.of(vocabulary),
         )

@@ -15,7 +15,6 @@ from osler.nn.encoder import Mode, PackedModule
 from osler.nn.folders import load_model, quiet, seeded
 from osler.nn.masking import IGNORED
 from osler.nn.packing import Packed
-from osler.nn.presets import Preset, preset_config
 from osler.nn.vocabulary import pad_decoder, set_dropout
 
 # The modules of the language-model head in order, by their names in transformers. The first set that a model has applies.
@@ -60,24 +59,11 @@ class MaskedLM(PackedModule):
             model = auto.from_config(config)
         return cls(model.eval())
 
-    @classmethod
-    def from_preset(cls, shape: str | Preset, *, seed: int, **options: Any) -> MaskedLM:
-        """Make a model of a preset with random weights; `options` are those of `preset_config`."""
-        return cls.from_config(preset_config(shape, **options), seed=seed)
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """Return scores over the vocabulary [M, V] for hidden states [M, H]."""
-        return self.padded_head(hidden)[:, : self.vocab_size]
-
     def padded_head(self, hidden: Tensor) -> Tensor:
-        """Return scores [M, V rounded up]. Those of the padding are so low that their probability is 0."""
+        """Return scores [M, V rounded up] for hidden states [M, H]. Padding scores so low that its probability is 0."""
         for name in self._head:
             hidden = getattr(self.model, name)(hidden)
         return hidden
-
-    def logits(self, batch: Packed, positions: Tensor) -> Tensor:
-        """Return scores over the vocabulary at some positions of the batch."""
-        return self.head(self.hidden(batch).index_select(0, positions))
 
     def forward(self, batch: Packed, positions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss summed over the targets that are not -100, and their number."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import write_atomic, write_json
-from osler.nn.encoder import Mode, PackedEncoder, load_encoder
+from osler.nn.encoder import PackedEncoder, load_encoder
 from osler.nn.folders import seeded
 from osler.nn.heads import HEADS
 from osler.nn.heads.base import Head
@@ -93,15 +93,15 @@ class MultiHeadModel(nn.Module):
         self.encoder.save(folder)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         write_atomic(folder / "heads.safetensors", save(weights, metadata={"format": "pt"}))
-        # `settings` is never used; it stays in the file so that the digests of bundles do not change.
+        # `settings` is never used; it stays in the file to keep the digests of bundles.
         heads = {name: {**asdict(spec), "settings": {}} for name, spec in self.specs.items()}
         write_json(folder / "heads.json", {"format": _FORMAT, "heads": heads})
 
     @classmethod
-    def load(cls, folder: Path, *, mode: Mode | None = None) -> MultiHeadModel:
+    def load(cls, folder: Path) -> MultiHeadModel:
         """Read what `save` wrote, on the CPU in float32."""
         _read_specs(folder)  # fails faster than loading an encoder
-        model = cls(load_encoder(folder, mode=mode))
+        model = cls(load_encoder(folder))
         model.load_heads(folder)
         return model
 
@@ -143,7 +143,7 @@ def _read_specs(folder: Path) -> dict[str, HeadArguments]:
 def own_dropout(config: Any, kind: str) -> float:
     """Default dropout of a head: the architecture's own for token heads, 0.1 for sequence heads.
 
-    Sequence heads have a dense layer and often few examples: without dropout they did worse (docs/decisions.md).
+    Sequence heads have a dense layer and often few examples: without dropout they score lower (docs/decisions.md).
     """
     if HEADS.get(kind).level == "sequence":
         return 0.1

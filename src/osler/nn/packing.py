@@ -1,4 +1,4 @@
-"""Batches without padding: sequences laid end to end, with the place where each one starts.
+"""Batches without padding: sequences laid end to end, with the start of each one.
 
 `total` and `max_sequences` give a static shape for `torch.compile`: the tail is filled with padding tokens that form sequences of
 their own, so that no real sequence attends to them, and `cu_seqlens` is filled up by repeating its end. Keep `max_sequences` close to
@@ -49,13 +49,9 @@ class Packed:
         """Number of tokens of each real sequence."""
         return (self.cu_seqlens[1:] - self.cu_seqlens[:-1])[: self.num_sequences].long()
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Packed:
-        tensors: dict[str, Any] = {
-            name: value.to(device, non_blocking=non_blocking)
-            for name, value in vars(self).items()
-            if isinstance(value, Tensor)
-        }
-        return replace(self, **tensors)
+    def to(self, device: torch.device | str) -> Packed:
+        moved: dict[str, Any] = {n: value.to(device) for n, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **moved)
 
 
 def pack(

@@ -25,7 +25,7 @@ CLOSED = -1e4
 
 
 class PaddedDecoder(nn.Linear):
-    """A decoder that returns a multiple of 64 scores, of which the last are padding."""
+    """A decoder that returns a multiple of 64 scores; the last ones are padding."""
 
     def __init__(self, decoder: nn.Linear) -> None:
         super().__init__(decoder.in_features, decoder.out_features, bias=decoder.bias is not None, device="meta")

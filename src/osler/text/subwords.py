@@ -28,7 +28,8 @@ class SubwordTokenizer:
         tokenizer.no_padding()
 
     @cached_property
-    def _frame(self) -> tuple[list[int], list[int]]:
+    def frame(self) -> tuple[list[int], list[int]]:
+        """Special tokens before and after a single text."""
         # Look at a real token: an empty text shows the special tokens but not where the text goes.
         plain = self.tokenizer.encode("a", add_special_tokens=False).ids
         full = self.tokenizer.encode("a").ids
@@ -40,17 +41,12 @@ class SubwordTokenizer:
     @property
     def prefix(self) -> list[int]:
         """Special tokens before a single text."""
-        return self._frame[0]
-
-    @property
-    def suffix(self) -> list[int]:
-        """Special tokens after a single text."""
-        return self._frame[1]
+        return self.frame[0]
 
     @property
     def overhead(self) -> int:
         """Number of special tokens around a single text."""
-        return len(self.prefix) + len(self.suffix)
+        return self.tokenizer.num_special_tokens_to_add(is_pair=False)
 
     @property
     def size(self) -> int:
@@ -63,7 +59,8 @@ class SubwordTokenizer:
 
     def wrap(self, ids: Sequence[int]) -> Ids:
         """Put the special tokens of a single text around sub-words."""
-        return np.array([*self.prefix, *ids, *self.suffix], dtype=np.int32)
+        before, after = self.frame
+        return np.array([*before, *ids, *after], dtype=np.int32)
 
     def pair(self, first: Encoding, second: Encoding, max_length: int) -> tuple[Ids, Ids]:
         """Ids and segment ids of two texts in this order; the longer one is truncated until both fit."""

@@ -52,11 +52,26 @@ class Checkpoints:
         """Write a checkpoint completely or not at all, then drop the oldest ones."""
         target = self.folder / f"step-{checkpoint.step:010d}"
         partial = self.folder / f".{target.name}.partial"
+        parts = {
+            "model": checkpoint.model,
+            "optimizer": checkpoint.optimizer,
+            "rng": checkpoint.rng.tensors,
+            "best": checkpoint.best,
+        }
+        state = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.state, "rng": checkpoint.rng.plain}
         with saving(self.folder):
             try:
                 remove_tree(partial)
                 partial.mkdir(parents=True)
-                _write(partial, checkpoint)
+                for name, tensors in parts.items():
+                    if tensors is not None:
+                        own = {key: value.contiguous() for key, value in tensors.items()}
+                        save_file(own, partial / f"{name}.safetensors")
+                (partial / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
+                sums = {path.name: sha256(path) for path in sorted(partial.iterdir())}
+                (partial / _SUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
+                for path in [*partial.iterdir(), partial]:
+                    sync_folder(path)  # works for files, too
                 os.rename(partial, target)
                 sync_folder(self.folder)
             except BaseException:
@@ -106,29 +121,6 @@ class Checkpoints:
     def _drop_old(self) -> None:
         for old in self.paths()[:-KEPT]:
             remove_tree(old)
-
-
-def _write(folder: Path, checkpoint: Checkpoint) -> None:
-    parts = {
-        "model": checkpoint.model,
-        "optimizer": checkpoint.optimizer,
-        "rng": checkpoint.rng.tensors,
-        "best": checkpoint.best,
-    }
-    for name, tensors in parts.items():
-        if tensors is not None:
-            save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{name}.safetensors")
-    state = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.state, "rng": checkpoint.rng.plain}
-    (folder / "state.json").write_text(json.dumps(state) + "\n", encoding="utf-8")
-    sums = {path.name: sha256(path) for path in sorted(folder.iterdir())}
-    (folder / _SUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
-    for path in folder.iterdir():
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    sync_folder(folder)
 
 
 def _problem(path: Path) -> str | None:

@@ -177,7 +177,7 @@ class TrainingRun:
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, or start at step 0."""
         seed_everything(self._config.seed)
-        path = self._world.decide(self._checkpoints.newest)
+        path = self._world.broadcast(self._checkpoints.newest() if self._world.main else None)
         if path is not None:
             checkpoint = self._checkpoints.load(path)
             state = checkpoint.state
@@ -201,7 +201,7 @@ class TrainingRun:
             self._trackers = Trackers(self._folder, self.step)
 
     def after_step(self, evaluate: Evaluate | None) -> None:
-        """Log, evaluate and save if due, in this order: a checkpoint holds the other two."""
+        """Log, evaluate and save if due. The checkpoint comes last because it includes the results of the other two."""
         config, last = self._config, self._pace.over(self.step)
         if last or self.step % config.log_every == 0 or self._pace.looks_at(self.step):
             self._log()
@@ -215,7 +215,7 @@ class TrainingRun:
             self._save()
 
     def stop(self) -> None:
-        """Save on the way out. Several ranks may be at different steps: their last checkpoint must do."""
+        """Save before exiting. Several ranks may be at different steps, so they keep their last checkpoint."""
         if self._world.size == 1 and self._config.checkpoint_every and self._saved < self.step:
             self._save()
         self.writer.wait()
@@ -260,13 +260,13 @@ class TrainingRun:
             )
 
     def _evaluate(self, evaluate: Evaluate) -> None:
-        def measure() -> dict[str, float]:
-            with torch.no_grad(), self._autocast.context():
-                return {name: float(value) for name, value in evaluate(self._module, self.step).items()}
-
+        metrics: dict[str, float] = {}
         with self.meter.paused(), self.strategy.evaluating():
             self._module.eval()
-            metrics = self._world.decide(measure)
+            if self._world.main:
+                with torch.no_grad(), self._autocast.context():
+                    metrics = {name: float(value) for name, value in evaluate(self._module, self.step).items()}
+            metrics = self._world.broadcast(metrics)
             self._module.train()
         if self._trackers:
             self._trackers.record("eval", self.step, metrics, {})

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osler.core.errors import RecipeError, UnknownNameError, nearest
 from osler.core.seeding import generator
 
 Turn = tuple[str, int]
-
-_RULES = ("round-robin", "proportional", "temperature", "annealed")
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class Mix:
 
 
 def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0, epochs: int = 1) -> Mix:
-    """Mix tasks, given as their numbers of batches, by one of these rules:
+    """Mix tasks, given as their numbers of batches (at least one each), by one of these rules:
 
     * `round-robin`: each task in turn, equally often, until the one with most batches is complete; smaller ones start again.
     * `proportional`: every batch of every task once, shuffled: a task's share is its share of the data.
@@ -35,27 +32,13 @@ def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: f
     * `annealed`: as long as proportional, with shares n ** power, where the power falls from 1 in the first epoch to 0.2 in the last
       (Stickland and Murray, 2019). Epochs count from 0; those past the last planned one are mixed like it.
     """
-    if name not in _RULES:
-        raise UnknownNameError(f"unknown task mixing {name!r}", fix=f"Use {nearest(name, _RULES) or ', '.join(_RULES)}")
-    if not batches:
-        raise RecipeError("there is no task to mix", fix="Name at least one task")
-    empty = [task for task, count in batches.items() if count < 1]
-    if empty:
-        raise RecipeError(f"task {empty[0]!r} has no training batches", fix="Give it training data, or leave it out")
-
     if name == "round-robin":
         counts = dict.fromkeys(batches, max(batches.values()))
     elif name == "proportional":
         counts = dict(batches)
     elif name == "temperature":
-        if not heat >= 1:
-            raise RecipeError(
-                f"mixing temperature = {heat} is below 1", fix="Use 1 (proportional) or more (more equal)"
-            )
         counts = _apportion(batches, heat)
     else:
-        if epochs < 1:
-            raise RecipeError(f"annealed mixing over {epochs} epochs", fix="Plan at least one epoch")
         power = 1.0 - 0.8 * min(epoch, epochs - 1) / max(epochs - 1, 1)
         counts = _apportion(batches, 1.0 / power)
 

@@ -7,7 +7,7 @@ import copy
 import gc
 import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -77,12 +77,12 @@ class World:
             dist.all_gather_object(values, value)
         return values
 
-    def decide(self, function: Callable[[], T]) -> T:
-        """Run `function` on rank 0 and return its result on all ranks."""
-        answer = [function() if self.main else None]
+    def broadcast(self, value: T) -> T:
+        """Return rank 0's value on all ranks."""
+        values = [value]
         if self.size > 1:
-            dist.broadcast_object_list(answer, src=0)
-        return answer[0]  # type: ignore[return-value]
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
     def spread(self, tensors: Iterable[torch.Tensor]) -> None:
         """Copy rank 0's tensors to all ranks, in place."""

@@ -43,7 +43,7 @@ class Autocast:
                 "precision = 'bf16', but this CPU has no instructions for it and would be many times slower",
                 fix="Set precision to 'auto'",
             )
-        # On a CPU `auto` is fp32, so that a recipe gives the same numbers on every CPU.
+        # On a CPU `auto` is fp32: a recipe gives the same numbers on every CPU.
         self.enabled = config.precision == "bf16" or (
             config.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
         )

@@ -145,11 +145,6 @@ class Replay:
             torch._foreach_zero_(fresh)
 
 
-def repeatable(payload: Any) -> bool:
-    """Whether the data source marked this payload as one of few shapes."""
-    return bool(getattr(payload, "repeatable", False))
-
-
 def shape_of(payload: Any) -> Hashable:
     """A key that two payloads share if one recording serves both: everything but the values in their tensors."""
     if isinstance(payload, torch.Tensor):

@@ -162,7 +162,7 @@ class ClockPace(Pace):
 
     def observe(self, step: int, step_seconds: float) -> None:
         """Read the clock, on rank 0 for all ranks."""
-        spent, step_seconds = self._world.decide(lambda: (self._elapsed(), step_seconds))
+        spent, step_seconds = self._world.broadcast((self._elapsed(), step_seconds))
         if step - self._first == 1:
             self._lost += spent - self._spent
             step_seconds = 0.0

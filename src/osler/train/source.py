@@ -58,7 +58,7 @@ class BatchSource(Protocol):
 
 @runtime_checkable
 class CountedSource(Protocol):
-    """A source that knows the tokens of its steps, so that a budget of work can be turned into steps."""
+    """A source that knows the tokens of its steps and can turn a FLOP budget into steps."""
 
     def steps_for(self, tokens: float) -> int:
         """Number of steps for about this many tokens, at least one."""

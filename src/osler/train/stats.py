@@ -62,7 +62,7 @@ class StepSums:
         good = (~bad).to(torch.float64)
         loss_sum, weights, _, skipped, row, usual, count = self._sums.unbind()
         norm = norm.to(torch.float64)
-        # A skipped step still moves the usual norm a little, so that a lasting change is accepted in the end.
+        # A skipped step still moves the usual norm a little: a lasting change is accepted in the end.
         seen = torch.where(torch.isfinite(norm), torch.minimum(norm, _MAX_RATIO * usual.clamp(min=1e-30)), usual)
         seen = torch.where(count > 0, seen, norm.nan_to_num(0.0, 0.0, 0.0))
         share = (1 / (count + 1)).clamp(min=_MIN_SHARE)
@@ -121,7 +121,7 @@ class StepSums:
         return {"sums": self._sums.tolist(), "tokens": tokens, "logs": logs}
 
     def load_state(self, state: Mapping[str, Any], world: World) -> None:
-        """Load the result of `state`; rank 0 takes the sums over ranks, so that they count once."""
+        """Load the result of `state`; only rank 0 takes the sums over all ranks, to count them once."""
         self._sums = torch.tensor(state["sums"], dtype=torch.float64, device=self._device)
         if world.main:
             self._tokens = state["tokens"]

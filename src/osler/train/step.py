@@ -12,7 +12,7 @@ from osler.core.seeding import derive
 from osler.train.optim import Optimiser
 from osler.train.parallel import Strategy, World
 from osler.train.precision import Autocast
-from osler.train.replay import Replay, repeatable
+from osler.train.replay import Replay
 from osler.train.source import Batch, BatchSource, LossOutput, move, pin
 from osler.train.stats import StepSums
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedBatch:
-    """A micro-batch in memory, its place in the step, and whether it counts or only keeps a rank busy."""
+    """A micro-batch in memory, its index in the step, and whether it counts or only keeps a rank busy."""
 
     index: int
     batch: Batch
@@ -76,7 +76,7 @@ class Stepper:
             if self._device.type == "cuda":
                 torch.cuda.manual_seed(seed)
             payload, last = loaded.batch.payload, place == len(micro_batches) - 1
-            if self._replay is not None and repeatable(payload):
+            if self._replay is not None and getattr(payload, "repeatable", False):
                 output = self._replay(payload, scale)
             else:
                 output = self._pass(move(payload, self._device), scale if loaded.counts else 0.0, last=last)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from encoders import preset_lm
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
@@ -15,7 +16,6 @@ from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe, shipped_recipe, validate
 from osler.core.errors import ArtifactError, InputError, RecipeError
-from osler.nn.mlm import MaskedLM
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import run as stage
@@ -35,7 +35,7 @@ def folders(tokenizer_folder, tmp_path_factory) -> dict[str, Path]:
     made = {"corpus": corpus, "tokenizer": tokenizer_folder, "tokens": folder / "tokens"}
     for name, preset, seed in (("teacher", "small", 2), ("student", "tiny", 3)):
         made[name] = folder / name
-        MaskedLM.from_preset(
+        preset_lm(
             preset, vocab_size=400, pad_token_id=1, max_length=32, bos_token_id=0, eos_token_id=2, seed=seed
         ).save(made[name])
         shutil.copyfile(tokenizer_folder / "tokenizer.json", made[name] / "tokenizer.json")

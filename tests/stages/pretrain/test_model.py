@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from encoders import preset_lm, scores_at
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from osler.artifacts.tokenizer import Tokenizer as TokenizerFolder
@@ -134,7 +135,7 @@ def test_a_missing_checkpoint_is_told(tokenizer_folder, tmp_path):
 
 def test_rows_beyond_the_tokenizer_are_kept_and_saved(tokenizer_folder, checkpoint, tmp_path):
     size = TokenizerFolder.open(tokenizer_folder).tokenizer.get_vocab_size()
-    larger = MaskedLM.from_preset("tiny", vocab_size=size + 7, pad_token_id=1, max_length=64, seed=1)
+    larger = preset_lm("tiny", vocab_size=size + 7, pad_token_id=1, max_length=64, seed=1)
     larger.save(tmp_path / "larger")
     shutil.copy(tokenizer_folder / "tokenizer.json", tmp_path / "larger")
     model = made(recipe(tokenizer_folder, start_from=tmp_path / "larger"))
@@ -160,7 +161,7 @@ def test_a_swapped_vocabulary(checkpoint, tokenizer_folder, words, tmp_path, cap
     model.save(tmp_path)
     ids = [2, 5, 6, 8, 3]
     stock = AutoModelForMaskedLM.from_pretrained(tmp_path)(input_ids=torch.tensor([ids])).logits[0]
-    torch.testing.assert_close(model.logits(pack([ids], pad_id=0), torch.arange(5)), stock, rtol=0, atol=2e-5)
+    torch.testing.assert_close(scores_at(model, pack([ids], pad_id=0), torch.arange(5)), stock, rtol=0, atol=2e-5)
 
 
 def test_the_digest_changes_with_the_checkpoint_s_tokenizer(checkpoint, tokenizer_folder, tmp_path):

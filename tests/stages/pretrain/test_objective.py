@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from encoders import preset_lm, scores
 from torch.nn.functional import cosine_similarity, cross_entropy, kl_div, log_softmax
 
 from osler.nn.masking import MaskingVocabulary
@@ -21,7 +22,7 @@ VOCABULARY = MaskingVocabulary(SIZE, PAD, 4, frozenset(range(5)), (0,), (2,))
 
 
 def model(preset: str, seed: int, size: int = SIZE) -> MaskedLM:
-    made = MaskedLM.from_preset(
+    made = preset_lm(
         preset, vocab_size=size, pad_token_id=PAD, max_length=32, bos_token_id=0, eos_token_id=2, dropout=0.0, seed=seed
     )
     with torch.no_grad():  # far from uniform, so that a mistake shows
@@ -49,7 +50,7 @@ def test_the_loss_is_the_weighted_sum_of_the_three_means():
     places, targets = data.positions[:3], data.targets[:3]
     with torch.no_grad():
         hidden, seen = made.model.hidden(data.batch), made.teacher.hidden(data.batch)
-        ours, theirs = made.model.head(hidden[places]), made.teacher.head(seen[places])
+        ours, theirs = scores(made.model, hidden[places]), scores(made.teacher, seen[places])
         projected = made.projection(hidden)
     assert ours.shape == theirs.shape == (3, SIZE)
     mlm = cross_entropy(ours, targets)
@@ -85,8 +86,8 @@ def test_entries_that_only_the_teacher_has_are_no_part_of_its_distribution():
     made = objective(teacher=long)
     data = payload()
     places = data.positions[:3]
-    ours = made.model.head(made.model.hidden(data.batch)[places]).detach()
-    theirs = long.head(long.hidden(data.batch)[places])[:, :SIZE]
+    ours = scores(made.model, made.model.hidden(data.batch)[places]).detach()
+    theirs = scores(long, long.hidden(data.batch)[places])[:, :SIZE]
     kl = 4 * kl_div(log_softmax(ours / 2, -1), log_softmax(theirs / 2, -1), reduction="batchmean", log_target=True)
     assert float(made(data).logs["loss/kl"]) == pytest.approx(float(kl), rel=1e-5)
 

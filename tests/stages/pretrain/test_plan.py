@@ -7,6 +7,7 @@ import re
 import shutil
 
 import pytest
+from encoders import preset_lm
 from typer.testing import CliRunner
 
 from osler.artifacts.corpus import Corpus
@@ -192,10 +193,9 @@ def test_models_that_are_not_there_have_stand_ins(tmp_path):
 
 
 def test_a_checkpoint_and_a_teacher_count(tmp_path):
-    from osler.nn.mlm import MaskedLM
 
     for name, preset in (("checkpoint", "tiny"), ("teacher", "small")):
-        MaskedLM.from_preset(preset, vocab_size=300, pad_token_id=1, max_length=64, seed=1).save(tmp_path / name)
+        preset_lm(preset, vocab_size=300, pad_token_id=1, max_length=64, seed=1).save(tmp_path / name)
     taught = recipe(
         start_from=tmp_path / "checkpoint", distill=Distillation(teacher=tmp_path / "teacher"), train={"steps": 5}
     )
@@ -213,10 +213,10 @@ def test_a_checkpoint_and_a_teacher_count(tmp_path):
 
 
 def test_layers_of_a_teacher_bring_their_attention_along(tmp_path):
-    from osler.nn.mlm import MaskedLM, of_layers
+    from osler.nn.mlm import of_layers
 
     shape = find_preset("tiny").changed(layers=4, width=None, heads=None, inner=None)
-    teacher = MaskedLM.from_preset(shape, vocab_size=300, pad_token_id=1, max_length=512, seed=1)
+    teacher = preset_lm(shape, vocab_size=300, pad_token_id=1, max_length=512, seed=1)
     teacher.save(tmp_path / "teacher")
     assert len(set(teacher.config.layer_types)) == 2
     for layers in ((0, 1), (0, 3), (0, 2, 3)):
@@ -228,7 +228,7 @@ def test_layers_of_a_teacher_bring_their_attention_along(tmp_path):
 def test_a_plan_before_there_is_data(tmp_path):
     lines = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0))
     assert "50,265 entries, assumed" in lines
-    assert "CORPUS is not there" in lines
+    assert "CORPUS does not exist yet" in lines
     assert f"{7 * 512:,} in total" in lines
     sized = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0, vocab_size=1000))
     assert "1,000 entries, from --vocab-size" in sized

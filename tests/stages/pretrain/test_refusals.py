@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from encoders import preset_lm
 from tokenizers import Tokenizer
 
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe
 from osler.core.errors import ArtifactError, InputError, OutputError, RecipeError
-from osler.nn.mlm import MaskedLM
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import run as stage
@@ -78,7 +78,7 @@ def test_a_device_that_is_not_there_is_said_before_the_corpus_is_tokenised(corpu
 @pytest.mark.parametrize("role", ["start_from", "distill.teacher"])
 def test_weights_that_are_cut_short_are_named_before_the_corpus_is_tokenised(corpus, tokenizer_folder, tmp_path, role):
     model = tmp_path / "model"
-    MaskedLM.from_preset("tiny", vocab_size=400, pad_token_id=1, max_length=32, seed=1).save(model)
+    preset_lm("tiny", vocab_size=400, pad_token_id=1, max_length=32, seed=1).save(model)
     shutil.copyfile(tokenizer_folder / "tokenizer.json", model / "tokenizer.json")
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])

@@ -151,7 +151,7 @@ class TaskBatch:
     weights: Tensor | None = None
     """Weight of each target; 1 if missing."""
     repeatable: bool = False
-    """Whether the batch has one of few shapes, so that a recorded pass can be replayed on it."""
+    """Whether the batch has one of few shapes, for which a recorded pass can be replayed."""
 
 
 class InstanceStream(TaskStream):

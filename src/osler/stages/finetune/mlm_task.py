@@ -8,7 +8,7 @@ ended, so a large corpus does not make epochs longer. Raw text has no part in ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from osler.stages.finetune.batches import TaskStream
 from osler.stages.finetune.config import MLM, FinetuneRecipe
 from osler.tasks.leakage import HeldOut
 from osler.text.document import Document
-from osler.text.subwords import SubwordTokenizer
 
 log = get_logger("osler.finetune")
 
@@ -42,10 +41,6 @@ class MaskedText:
     positions: torch.Tensor
     targets: torch.Tensor
     scale: torch.Tensor
-
-    def to(self, device: torch.device) -> MaskedText:
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in ("positions", "targets", "scale")}
-        return replace(self, batch=self.batch.to(device, non_blocking=True), **moved)
 
 
 @dataclass(frozen=True)
@@ -61,22 +56,12 @@ class RawText:
 def text_stream(
     recipe: FinetuneRecipe, bundle: Bundle, streams: Mapping[str, TaskStream], held_out: HeldOut
 ) -> TextStream:
-    """Read as much raw text as training needs and make its batches."""
+    """Read row groups of the corpus in random order until training has enough windows, and make its batches."""
     assert recipe.mlm is not None
-    max_length = bundle.spec.max_length
+    tokens, max_length = bundle.tokens, bundle.spec.max_length
     batches = recipe.mlm.batches or max(len(stream.cut(0)) for stream in streams.values())
     size = min(recipe.mixing.batch_sizes.get(MLM, recipe.batch_size), recipe.batch_tokens // max_length)
     size = max(1, size)
-    text = _read_text(recipe, bundle.tokens, max_length, held_out, recipe.epochs * batches * size)
-    types = getattr(bundle.model.encoder.config, "type_vocab_size", 1) > 1
-    return TextStream(recipe, text, MaskingVocabulary.of(bundle.tokens), batches, size, types=types)
-
-
-def _read_text(
-    recipe: FinetuneRecipe, tokens: SubwordTokenizer, max_length: int, held_out: HeldOut, wanted: int
-) -> RawText:
-    """Read row groups of the corpus in random order until there are enough windows, or all of them."""
-    assert recipe.mlm is not None
     windows: list[np.ndarray] = []
     documents = leaked = 0
     room = max_length - tokens.overhead
@@ -89,7 +74,7 @@ def _read_text(
             ids = encoding.ids
             documents += bool(ids)
             windows += [tokens.wrap(ids[start : start + room]) for start in range(0, len(ids), room)]
-        if len(windows) >= wanted:
+        if len(windows) >= recipe.epochs * batches * size:
             break
     if not windows:
         raise RecipeError(
@@ -98,7 +83,9 @@ def _read_text(
             fix="Give mlm.corpus documents that the tasks do not hold out",
         )
     log.event("finetune.mlm", documents=documents, windows=len(windows), leaked_removed=leaked)
-    return RawText(windows, documents, leaked)
+    text = RawText(windows, documents, leaked)
+    types = getattr(bundle.model.encoder.config, "type_vocab_size", 1) > 1
+    return TextStream(recipe, text, MaskingVocabulary.of(tokens), batches, size, types=types)
 
 
 class TextStream(TaskStream):

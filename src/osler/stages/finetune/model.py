@@ -118,7 +118,7 @@ def add_adapters(encoder: PackedEncoder, settings: Lora, seed: int) -> int:
 
 
 def merge_adapters(encoder: PackedEncoder) -> None:
-    """Merge every adapter into the weights it adapts, so that the encoder is a plain one again."""
+    """Merge every adapter into its weights, which makes the encoder a plain one again."""
     tuners: Any = require("peft.tuners.tuners_utils", "peft")
     for name, part in list(encoder.model.named_modules()):
         if isinstance(part, tuners.BaseTunerLayer):

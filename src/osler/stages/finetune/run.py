@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-
 from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.encoder import Encoder
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
@@ -18,7 +17,6 @@ from osler.core.errors import RecipeError
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token
 from osler.nn.encoder import fresh_encoder, load_encoder
-from osler.nn.folders import model_digest, resolve
 from osler.nn.mlm import MaskedLM
 from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
 from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
@@ -73,11 +71,11 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
     parents: dict[str, str | Artifact] = {}
     if recipe.add_to:
         parents["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
-    folder = resolve(recipe.model)
+    encoder = Encoder.open(recipe.model)
     tasks = [TaskFolder.open(path) for path in recipe.tasks]
     rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
     check(recipe, tasks, rehearsed)
-    parents["model"] = model_digest(folder)
+    parents["model"] = encoder.digest
     parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
     parents |= {f"rehearsed:{task.card.name}": task.artifact for task in rehearsed}
     for number, path in enumerate(recipe.keep_out):
@@ -89,7 +87,7 @@ def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
 
     def build(work: Workspace) -> None:
         if not work.training_is_finished():
-            _finetune(recipe, folder, prepare(recipe, folder, tasks, rehearsed), work)
+            _finetune(recipe, encoder.path, prepare(recipe, encoder.path, tasks, rehearsed), work)
 
     return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
 
@@ -126,19 +124,35 @@ def prepare(
 ) -> FinetuneData:
     """Load encoder and heads, read the tasks without leaks, and make the batches."""
     bundle, language = _load_model(recipe, folder, [task.card for task in tasks])
-    tasks = [*rehearsed, *tasks]
-    records = _read_records(recipe, bundle.spec, tasks)
-    instances = {task.card.name: _instances(recipe, bundle, task.card, records.train) for task in tasks}
-    dev = {task.card.name: _dev_set(bundle, task) for task in tasks if "dev" not in records.splits[task.card.name]}
+    by_name = {task.card.name: task for task in [*rehearsed, *tasks]}
+    trained = bundle.spec.tasks
+    splits = {name: task.card.protocol_named(trained[name].protocol).train_on for name, task in by_name.items()}
+    # No task may train on a document that another one holds out for dev or test.
+    held_out = HeldOut(
+        {
+            **{name: task.held_out(splits[name]) for name, task in by_name.items()},
+            **{f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out},
+        }
+    )
+    records = {name: [r for split in splits[name] for r in task.read(split)] for name, task in by_name.items()}
+    kept, leaked = without_leaks(records, held_out)
+    train_records = {name: share(found, recipe.fraction, recipe.train.seed) for name, found in kept.items()}
+    instances = {name: _instances(recipe, bundle, task.card, train_records[name]) for name, task in by_name.items()}
+    dev: dict[str, DevSet] = {}
+    for name, task in by_name.items():
+        if "dev" not in splits[name]:
+            head, protocol = trained[name]
+            gold = task.read("dev")
+            built = bundle.builders[head].build(gold, gold=False).instances
+            dev[name] = DevSet(task.card, task.card.protocol_named(protocol), head, gold, built)
     if recipe.teacher:
-        instances = with_soft_labels(recipe, bundle, instances, records.train)
+        instances = with_soft_labels(recipe, bundle, instances, train_records)
     streams: dict[str, TaskStream] = {
         name: InstanceStream(name, data, recipe, bundle.model) for name, data in instances.items()
     }
-    documents = {name: len(found) for name, found in records.train.items()}
-    leaked = dict(records.leaked)
+    documents = {name: len(found) for name, found in train_records.items()}
     if recipe.mlm:
-        raw = text_stream(recipe, bundle, streams, records.held_out)
+        raw = text_stream(recipe, bundle, streams, held_out)
         streams[MLM], documents[MLM], leaked[MLM] = raw, raw.text.documents, raw.text.leaked
     return FinetuneData(bundle, language, instances, TaskBatches(recipe, streams), dev, documents, leaked)
 
@@ -176,33 +190,7 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
     return bundle, language
 
 
-@dataclass(frozen=True)
-class _TrainingRecords:
-    splits: dict[str, tuple[str, ...]]
-    """Splits that each task trains on."""
-    train: dict[str, list[Record]]
-    held_out: HeldOut
-    leaked: dict[str, int]
-
-
-def _read_records(recipe: FinetuneRecipe, spec: BundleSpec, tasks: Sequence[TaskFolder]) -> _TrainingRecords:
-    """Read training records, without documents that any task holds out for dev or test."""
-    splits = {task.card.name: task.card.protocol_named(spec.tasks[task.card.name].protocol).train_on for task in tasks}
-    held_out = HeldOut(
-        {
-            **{task.card.name: task.held_out(splits[task.card.name]) for task in tasks},
-            **{f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out},
-        }
-    )
-    records = {task.card.name: [r for split in splits[task.card.name] for r in task.read(split)] for task in tasks}
-    kept, leaked = without_leaks(records, held_out)
-    train = {name: share(found, recipe.fraction, recipe.train.seed) for name, found in kept.items()}
-    return _TrainingRecords(splits, train, held_out, leaked)
-
-
-def _instances(
-    recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: Mapping[str, Sequence[Record]]
-) -> TaskInstances:
+def _instances(recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: Sequence[Record]) -> TaskInstances:
     spec = bundle.spec
     head, protocol = spec.tasks[card.name]
     builder, partial = bundle.builders[head], None
@@ -210,33 +198,26 @@ def _instances(
         joint_tags, options = builder.outputs, spec.heads[head].options
         builder = make_builder(card, protocol, bundle.tokens, spec.max_length, spec.overlap, options)
         partial = Partial.of(builder.outputs, joint_tags)
-    built = builder.build(records[card.name], gold=True)
+    built = builder.build(records, gold=True)
     if not built.instances:
         raise RecipeError(f"task {card.name} has no training instances", fix="Prepare it with more data")
     weights = balanced(built.instances, len(builder.outputs)) if recipe.class_weights == "balanced" else None
     return TaskInstances(builder, built.instances, built.unexpressed, head, partial, weights)
 
 
-def _dev_set(bundle: Bundle, task: TaskFolder) -> DevSet:
-    head, protocol = bundle.spec.tasks[task.card.name]
-    records = task.read("dev")
-    instances = bundle.builders[head].build(records, gold=False).instances
-    return DevSet(task.card, task.card.protocol_named(protocol), head, records, instances)
-
-
 def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
-    """Dev score of every task that does not train on dev; for a joint head, on the task's own entity types."""
+    """Dev score of each task, and their mean; a task of a joint head is scored on its own entity types."""
     scores = {}
     for name, data in dev.items():
         predicted = bundle.predict(data.head, data.records, task=data.card, instances=data.instances)
         scores[name] = score(data.card, data.protocol, data.records, predicted, main_only=True).main
-    return scores
+    return {**scores, "mean": sum(scores.values()) / len(scores)}
 
 
 def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Workspace) -> None:
     bundle, batches, dev = data.bundle, data.batches, data.dev
     source = batches.source()
-    total_steps = len(source)  # reads every epoch, so that all counts are known
+    total_steps = len(source)  # reads every epoch, which fills `batches.counts`
     epochs = [batches.counts[epoch] for epoch in range(recipe.epochs)]
     for number, counts in enumerate(epochs, 1):
         for name, count in counts.items():
@@ -245,10 +226,6 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
     if config.eval_every is None:
         config = config.changed(eval_every=max(1, total_steps // recipe.epochs))
     token_flops = flops_per_token(bundle.model.encoder.config, length=bundle.spec.max_length)
-
-    def evaluate(module: nn.Module, step: int) -> Mapping[str, float]:
-        scores = dev_scores(bundle, dev)
-        return {**scores, "mean": sum(scores.values()) / len(scores)}
 
     with progress("finetune", config.steps or total_steps) as bar:
 
@@ -260,7 +237,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
             source,
             config,
             folder=work.path,
-            evaluate=evaluate if dev else None,
+            evaluate=(lambda module, step: dev_scores(bundle, dev)) if dev else None,
             best=BestOf("mean") if dev else None,
             flops_per_token=token_flops,
             on_step=show,
@@ -269,6 +246,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         return
     if recipe.lora:
         merge_adapters(bundle.model.encoder)
+    scores = dev_scores(bundle, dev) if dev else {}
     trained = Counter(ref.task for step in range(result.step) for ref in source.step(step))
     work.counts.update(
         heads=len(bundle.spec.heads),
@@ -278,7 +256,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         flops=result.tokens * token_flops,
         best_step=result.best_step if dev else result.step,
         dev_mean=round(float(result.best_value), 6) if result.best_value is not None else None,
-        dev={name: round(value, 6) for name, value in dev_scores(bundle, dev).items()},
+        dev={name: round(scores[name], 6) for name in dev},
         trained_on=data.documents,
         batches_an_epoch=epochs[0],
         batches_by_epoch=epochs,

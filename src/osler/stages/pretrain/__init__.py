@@ -1,1 +1,1 @@
-"""A corpus and a vocabulary to an encoder."""
+"""Pretrain an encoder on a corpus."""

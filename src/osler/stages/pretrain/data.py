@@ -93,7 +93,7 @@ class Sequences(NamedTuple):
 
 
 def _masked_batch(sequences: Sequences, masker: Masker, rng: np.random.Generator, max_length: int, slots: int) -> Batch:
-    """Mask and pack sequences. `cu_seqlens` has room for a multiple of `slots`, so that shapes rarely change."""
+    """Mask and pack sequences. `cu_seqlens` has room for a multiple of `slots`, so shapes rarely change."""
     ids, lengths = sequences
     count = len(lengths)
     ends = np.full(-(-count // slots) * slots + 1, len(ids), dtype=np.int32)
@@ -247,7 +247,7 @@ class Repetition:
     """How often each document is read in each epoch: a weight of 2.5 means 2, 3, 2, 3, … times.
 
     Document d has been read floor(phase_d + n · weight_d) times after n epochs, which is always within one of n · weight_d.
-    The phases of a source are evenly spaced and shuffled by the seed, so that every epoch draws a random sample of the right
+    The phases of a source are evenly spaced and shuffled by the seed, so every epoch draws a random sample of the right
     size from the source. There is no state: any epoch can be computed directly.
     """
 

@@ -1,4 +1,4 @@
-"""What a run will do and cost: a few lines before every run, all of it for a dry run."""
+"""Plan a run: a short description before every run, and all costs for a dry run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def full_plan(
     sections = {
         "encoder": [describe_shape(size.config), f"vocabulary of {vocabulary.size:,} entries{origin}"],
         "parameters": [f"{size.parameters:,}, of which {size.parameters - size.embeddings:,} are not embeddings"],
-        "corpus": [str(corpus) if corpus else f"{missing} is not there yet: planned without it"],
+        "corpus": [str(corpus) if corpus else f"{missing} does not exist yet: planned without it"],
         "tokens": costs.tokens_lines(),
         "work": [f"{flop_count(size.flops_per_token)} per token (forward and backward, full context){work}"],
         "memory": costs.memory_lines(gpus),
@@ -104,12 +104,12 @@ def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
     """Replace models that are missing, because a plan comes before the data. Returns the recipe and notes about it."""
     notes = []
     if recipe.distill and not recipe.distill.teacher.exists():
-        notes.append(f"the teacher {recipe.distill.teacher} is not there: its forward pass is not counted")
+        notes.append(f"the teacher {recipe.distill.teacher} does not exist: its forward pass is not counted")
         recipe = recipe.changed(distill=None)
     if recipe.start_from and not recipe.start_from.exists():
         name = recipe.start_from.name.lower()
         preset = next((preset for preset in PRESETS if preset in name), recipe.preset)
-        notes.append(f"the checkpoint {recipe.start_from} is not there: planned with a new {preset} encoder")
+        notes.append(f"the checkpoint {recipe.start_from} does not exist: planned with a new {preset} encoder")
         recipe = recipe.changed(start_from=None, swap_vocabulary=False, preset=preset)
     return recipe, notes
 
@@ -123,7 +123,7 @@ def _vocabulary(recipe: PretrainRecipe, size: int | None) -> tuple[MaskingVocabu
         for model in (recipe.start_from, recipe.distill.teacher if recipe.distill else None):
             if model and Encoder(model).tokenizer:
                 return load_vocabulary(model), f", those of {model}"
-        size, origin = VOCABULARY, f", assumed because the tokenizer {recipe.tokenizer} is not there"
+        size, origin = VOCABULARY, f", assumed because the tokenizer {recipe.tokenizer} does not exist"
         if recipe.start_from and recipe.start_from.exists():
             size, origin = int(Encoder.open(recipe.start_from).config.vocab_size), ", those of the checkpoint"
     specials = frozenset(range(5))  # RoBERTa's

@@ -1,4 +1,4 @@
-"""Measure what this machine does with a recipe: a few seconds of real training on random tokens."""
+"""Measure the speed of a recipe on this machine with a few seconds of training on random tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOOK = 0.5  # seconds between two synchronisations with a GPU
 
 @dataclass(frozen=True)
 class Probe:
-    """The measurements."""
+    """Measured speed and memory."""
 
     device: str
     tokens_per_second: float

@@ -19,7 +19,7 @@ log = get_logger("osler.pretrain")
 
 _NEAR = 0.06  # relative distance from the entropy that counts as stuck at it
 _FLAT = 0.01  # relative fall of the mean loss below which it counts as flat
-_STEPS = 200  # length of the window of training that is looked at, longer if losses are logged rarely
+_STEPS = 200  # steps in the window to look at, more if losses are logged rarely
 _LOSSES = 8  # smallest number of losses in the window
 
 

@@ -129,7 +129,7 @@ def report_page(finished: FinishedPretraining) -> Page:
 
     page.heading("Loss")
     terms = {label: points for name, label in _TERMS.items() if (points := finished.series("train", name))}
-    # With a teacher the training loss is a weighted sum, of which only the masked tokens compare with validation.
+    # With a teacher the training loss is a weighted sum. Only its term for masked tokens compares with validation.
     training = terms.get(_TERMS["loss/mlm"]) or finished.series("train", "loss")
     both = {"training": training, "validation": finished.series("eval", "validation_loss")}
     plot("Loss", both, f"Cross-entropy of masked tokens. Training masks {recipe.masking.rate:.0%}, validation 15%.")

@@ -24,20 +24,20 @@ from osler.core.processes import run_all
 from osler.stages.pretrain.config import PretrainRecipe
 
 SLICE_BYTES = 8 << 20
-"""About how much text one shard holds. A worker keeps that much in memory, and a kill loses at most that much work."""
+"""Approximate text per shard. A worker holds this much in memory, and a killed run loses at most this much work."""
 _ROWS = 32
 
 
 class TokensRecipe(Recipe):
-    """What decides the content of the shards, apart from the corpus and the tokenizer."""
+    """Settings that determine the shards, with the corpus and the tokenizer."""
 
     validation_share: float
     layout: int = 2
-    """Version of the file layout. Raise it with every change, so that older folders are not reused."""
+    """Version of the file layout. Raise it with every change: older folders must not be reused."""
 
 
 def tokens_folder(recipe: PretrainRecipe, out: Path) -> Path:
-    """Where the tokenised corpus of a run is kept: next to the run, unless the recipe says otherwise."""
+    """Folder of the tokenised corpus: next to the run unless the recipe names one."""
     return recipe.tokens or out.with_name(f"{out.name}.tokens")
 
 
@@ -156,12 +156,12 @@ def write_slice(task: CorpusSlice) -> None:
 
 
 def hash_share(text: str) -> float:
-    """A number in [0, 1) from the text alone, so that a document keeps its split when the corpus changes."""
+    """Hash a text to a number in [0, 1). A document keeps its split when other documents change."""
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") / 2**64
 
 
 @lru_cache(maxsize=1)
 def _load_tokenizer(folder: Path, digest: str) -> tokenizers.Tokenizer:
-    """Load the tokenizer once per process; with its digest, so that a changed file is loaded again."""
+    """Load the tokenizer once per process. The digest is part of the key: a changed file is loaded again."""
     return Tokenizer.open(folder).tokenizer

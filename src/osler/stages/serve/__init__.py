@@ -1,1 +1,1 @@
-"""Raw text to annotations."""
+"""Annotate text with a bundle, and export its heads."""

@@ -38,15 +38,9 @@ def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
 
     def build(work: Workspace) -> None:
         found: Counter[str] = Counter()
-
-        def counted() -> Iterator[Document]:
-            for document in _annotated(recipe):
-                found.update(documents=1, entities=len(document.spans), relations=len(document.relations))
-                yield document
-
         target = work.path / ("annotations.jsonl" if recipe.format == "jsonl" else "brat")
         remove_tree(target)  # from an interrupted run
-        loss = get_format(recipe.format).write(counted(), target)
+        loss = get_format(recipe.format).write(_annotated(recipe, found), target)
         work.counts.update(found)
         if loss:
             write_json(work.path / "loss.json", dict(loss.counts))
@@ -56,21 +50,23 @@ def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 def stream(recipe: AnnotateRecipe, target: TextIO) -> int:
     """Write one JSON object per document as soon as its batch is done; returns the number of documents."""
-    count = 0
-    for document in _annotated(recipe):
+    found: Counter[str] = Counter()
+    for document in _annotated(recipe, found):
         target.write(json.dumps(as_json(document), ensure_ascii=False) + "\n")
-        count += 1
-    return count
+    return found["documents"]
 
 
-def _annotated(recipe: AnnotateRecipe) -> Iterator[Document]:
+def _annotated(recipe: AnnotateRecipe, found: Counter[str]) -> Iterator[Document]:
+    """Annotate the files batch by batch, counting documents, entities and relations in `found`."""
     bundle = Bundle.load(recipe.bundle, recipe.device)
     heads = bundle.spec.document_heads(recipe.heads, recipe.language)
     reader = _documents(input_files(recipe.files))
     with progress("annotate") as bar:
         while batch := list(islice(reader, recipe.batch)):
             for document in bundle.annotate(batch, heads):
-                yield _above(recipe.min_score, document)
+                kept = _above(recipe.min_score, document)
+                found.update(documents=1, entities=len(kept.spans), relations=len(kept.relations))
+                yield kept
             bar.advance(len(batch))
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from osler.artifacts.encoder import Encoder
 from osler.artifacts.run import Run, RunSpec, RunStatus, holding, is_trained
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
@@ -63,9 +64,7 @@ class DeviceUse:
 
 def identify(model: str) -> str:
     """The digest of a model's weights, configuration and vocabulary."""
-    from osler.nn.folders import model_digest, resolve
-
-    return model_digest(resolve(model))
+    return Encoder.open(model).digest
 
 
 def check(spec: RunSpec, where: str) -> tuple[str, ...]:
