@@ -28,7 +28,8 @@ from interleave import Meeting, Side, interleave
 
 from osler.artifacts.token_shards import TokenShards
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact, Workspace, produce
+from osler.artifacts.corpus import Corpus
+from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator
 from osler.stages.pretrain.data import ChunkStream
@@ -92,7 +93,7 @@ def document_lengths(rows: str, tokens: int) -> np.ndarray:
     return np.array(np.clip(drawn, 8, 20_000), dtype=int)
 
 
-def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
+def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Corpus:
     """Make a corpus whose documents have exactly the drawn number of tokens: every word is one token, drawn by Zipf's law."""
 
     def build(work: Workspace) -> None:
@@ -111,7 +112,7 @@ def make_corpus(out: Path, recipe: GeneratedText, words: list[str]) -> Artifact:
         pq.write_table(pa.table(columns), work.path / "shards" / "00000.parquet", compression="zstd")
         work.counts.update(documents=count, words=int(lengths.sum()))
 
-    return produce(out, kind="corpus", recipe=recipe, parents={}, build=build)
+    return Corpus.open(produce(out, kind="corpus", recipe=recipe, parents={}, build=build).path)
 
 
 def prepare(folder: Path, options: argparse.Namespace) -> None:
