@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from interleave import Meeting, Side, interleave
 
+from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import TokenShards
 from osler.artifacts.tokenizer import Tokenizer
-from osler.artifacts.corpus import Corpus
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.seeding import generator

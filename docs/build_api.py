@@ -20,6 +20,7 @@ ARTIFACTS = {
     "encoder": "Encoder",
     "task_folder": "TaskFolder",
     "bundle": "Bundle",
+    "evaluation": "Evaluation",
     "run": "Run",
 }
 RECIPES = {

@@ -128,3 +128,17 @@ def test_the_base_install_has_no_torch_and_says_which_extra_to_install(root, tmp
         done = osler(*arguments, python=base, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
         assert 'pip install "osler[train]"' in done.stderr
+
+
+@pytest.mark.parametrize("command", ["corpus build", "vocab train", "vocab compare", "pretrain", "distill", "finetune",
+    "evaluate", "annotate", "export", "convert", "tasks prepare", "tasks new", "tasks synthesize"])  # fmt: skip
+def test_every_option_that_comes_from_a_recipe_has_a_help_text(command):
+    import typer
+
+    from osler.cli import main
+
+    found = typer.main.get_command(main.app)
+    for name in command.split():
+        found = found.get_command(None, name)
+    for parameter in found.params:
+        assert len(getattr(parameter, "help", "") or "") > 5, parameter.name

@@ -125,6 +125,7 @@ def _parameter(kind: type[Recipe], key: str, name: str, flags: list[str] | None,
 
     annotation, description = find_field(kind, key)
     text = text or description.partition(". ")[0].removesuffix(".") + "."
+    text = text[:1].upper() + text[1:]
     made = typer.Option(*flags, help=text) if flags else typer.Argument(help=text)
     return inspect.Parameter(
         name,

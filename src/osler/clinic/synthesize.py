@@ -34,7 +34,7 @@ class SynthesizeRecipe(Recipe):
     n: int = Field(50, ge=4)
     """Training records (documents, sentences or pairs); other splits keep their proportion in the real release. Fewer
     than four cannot fill every official folder."""
-    seed: int = 0
+    seed: int = Field(0, description="another seed gives other records")
     archives: bool = False
     """Pack the files as they are officially shipped; otherwise leave plain folders."""
 

@@ -17,11 +17,13 @@ from osler.text.subwords import SubwordTokenizer, SubwordVocabulary
 class Masking(Recipe):
     """Masking during training. Validation always masks 15 % of the sub-words."""
 
-    rate: float = Field(0.15, gt=0.0, lt=1.0)
+    rate: float = Field(0.15, gt=0.0, lt=1.0, description="fraction of the sub-words to predict")
     unit: Literal["subword", "word"] = "subword"
     """Mask single sub-words, or all sub-words of a word together."""
-    mask_share: float = Field(0.8, ge=0.0, le=1.0)
-    random_share: float = Field(0.1, ge=0.0, le=1.0)
+    mask_share: float = Field(0.8, ge=0.0, le=1.0, description="fraction of those replaced by the mask token")
+    random_share: float = Field(
+        0.1, ge=0.0, le=1.0, description="fraction replaced by a random sub-word; the rest stay"
+    )
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,12 @@ class TrainConfig(Recipe):
     budget: str | None = Field(
         None, description="instead of steps: a time such as 25m or 1h30m, or work such as 1e18flop"
     )
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, description="seed of new weights, the order of batches and dropout")
 
     lr: float = Field(5e-5, gt=0, description="peak learning rate")
-    schedule: Literal["linear", "constant", "wsd"] = "linear"
+    schedule: Literal["linear", "constant", "wsd"] = Field(
+        "linear", description="after the warm-up; wsd is flat, then falls"
+    )
     warmup: int | float = Field(0, ge=0, description="a number of steps, or a fraction of the run below 1.0")
     decay: float = Field(
         0.1, ge=0, le=1, description="wsd: the last fraction of the run, where the learning rate falls"
@@ -63,18 +65,18 @@ class TrainConfig(Recipe):
     layer_decay: float = Field(1.0, gt=0, le=1, description="learning rate of a layer relative to the one above it")
     head_lr: float = Field(1.0, gt=0, description="learning rate of task heads, relative to the encoder's")
 
-    optimizer: Literal["adamw", "adamax", "muon"] = "adamw"
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
+    optimizer: Literal["adamw", "adamax", "muon"] = Field("adamw", description="all use decoupled weight decay")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="decay rates of Adam's two moving averages")
+    eps: float = Field(1e-8, gt=0, description="added to Adam's denominator")
+    weight_decay: float = Field(0.01, ge=0, description="per step, times the learning rate")
     decay_vectors: bool = Field(False, description="decay biases and norms too, as fairseq does; matrices always are")
     clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: no clipping")
     spike: float = Field(0.0, ge=0, description="skip a step if its gradient norm is this many times the usual; 0: off")
 
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    compile: Literal["auto", "on", "off"] = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bf16 on a GPU, fp32 on a CPU")
+    compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; auto: where it pays")
 
-    log_every: int = Field(10, ge=1)
+    log_every: int = Field(10, ge=1, description="steps between log lines")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations; only at the end when left out")
     patience: int | None = Field(None, ge=1, description="stop after this many evaluations without a better one")
     checkpoint_every: int = runtime(500, ge=0, description="steps between checkpoints; 0: none")
@@ -82,7 +84,7 @@ class TrainConfig(Recipe):
     parallel: Literal["ddp", "fsdp"] = runtime(
         "ddp", description="several GPUs: ddp keeps a full copy on each, fsdp shards weights and optimiser state"
     )
-    device: str = runtime("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: str = runtime("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
     threads: int | None = runtime(None, ge=1, description="CPU threads; torch's choice when left out")
 
     @model_validator(mode="before")

@@ -27,7 +27,7 @@ class EvaluateRecipe(Recipe):
     """Also write the errors: a page with document text, and a list and counts without."""
     error_documents: int = Field(200, ge=1)
     """Maximum number of documents on the error page."""
-    device: str = runtime("auto")
+    device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
 
     def identity(self) -> dict[str, Any]:
         """Identity without the error settings if no errors are written."""

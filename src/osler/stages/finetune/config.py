@@ -19,6 +19,7 @@ class Mixing(Recipe):
     """How the batches of several tasks are mixed."""
 
     order: Literal["round-robin", "proportional", "temperature", "annealed"] = "round-robin"
+    """How tasks take turns: round-robin, proportional, temperature or annealed."""
     temperature: float = Field(2.0, ge=1.0)
     """For order = "temperature": 1 mixes tasks by size, higher values mix them more equally."""
     loss_weights: dict[str, Annotated[float, Field(gt=0.0)]] = Field(default_factory=dict)
@@ -30,19 +31,19 @@ class Mixing(Recipe):
 class Lora(Recipe):
     """Low-rank adapters on a frozen encoder (needs the extra `peft`), merged into its weights when the bundle is saved."""
 
-    rank: int = Field(8, ge=1)
-    alpha: float = Field(16.0, gt=0)
-    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    rank: int = Field(8, ge=1, description="rank of the adapters")
+    alpha: float = Field(16.0, gt=0, description="adapters are scaled by alpha / rank")
+    dropout: float = Field(0.0, ge=0.0, lt=1.0, description="dropout before the adapters")
 
 
 class LanguageModelTask(Recipe):
     """Masked language modelling on raw text as an additional task."""
 
     corpus: Path = runtime()
-    """A corpus artifact."""
+    """A corpus whose raw text is one more task (masked language modelling)."""
     weight: float = Field(1.0, gt=0.0)
     """Loss weight."""
-    rate: float = Field(0.15, gt=0.0, lt=1.0)
+    rate: float = Field(0.15, gt=0.0, lt=1.0, description="fraction of the sub-words to predict")
     """Fraction of tokens to mask."""
     batches: int | None = Field(None, ge=1)
     """Batches per epoch, spread evenly. By default raw text is mixed like a task with as many batches as the largest."""
@@ -81,14 +82,14 @@ class FinetuneRecipe(Recipe):
     """Protocol by task, where it is not the task's default."""
     reinitialise: bool = False
     """Keep the architecture and vocabulary but not the weights: a baseline without pretraining."""
-    max_length: int = Field(512, ge=16)
-    overlap: int = Field(64, ge=0)
-    epochs: int = Field(10, ge=1)
+    max_length: int = Field(512, ge=16, description="tokens per window")
+    overlap: int = Field(64, ge=0, description="tokens that neighbouring windows share")
+    epochs: int = Field(10, ge=1, description="passes over the largest task")
     batch_size: int = Field(32, ge=1)
     """Maximum number of sequences per batch."""
     batch_tokens: int = Field(16_384, ge=64)
     """Maximum number of tokens per batch, with padding where the encoder needs it."""
-    accumulate: int = Field(1, ge=1)
+    accumulate: int = Field(1, ge=1, description="batches per step")
     dropout: float | None = Field(None, ge=0.0, lt=1.0)
     """Dropout of the heads. Default: 0.1, and for tagging the encoder's own value (0 for ModernBERT)."""
     fraction: float = Field(1.0, gt=0.0, le=1.0)

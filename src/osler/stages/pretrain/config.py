@@ -54,11 +54,11 @@ class StepBatches:
 class Shape(Recipe):
     """Changes to the preset's shape. Missing values keep the preset's."""
 
-    layers: int | None = Field(None, ge=1)
-    width: int | None = Field(None, ge=8)
-    heads: int | None = Field(None, ge=1)
-    inner: int | None = Field(None, ge=8)
-    dropout: float | None = Field(None, ge=0.0, lt=1.0)
+    layers: int | None = Field(None, ge=1, description="number of layers")
+    width: int | None = Field(None, ge=8, description="hidden size")
+    heads: int | None = Field(None, ge=1, description="attention heads")
+    inner: int | None = Field(None, ge=8, description="size of the feed-forward layer")
+    dropout: float | None = Field(None, ge=0.0, lt=1.0, description="dropout in all layers")
 
 
 class Distillation(Recipe):
@@ -70,7 +70,7 @@ class Distillation(Recipe):
     """Weight of the cross-entropy with the masked tokens."""
     kl: float = Field(2.0, ge=0.0)
     """Weight of the KL divergence from the teacher's distribution at the masked positions."""
-    temperature: float = Field(2.0, gt=0.0)
+    temperature: float = Field(2.0, gt=0.0, description="softens both distributions")
     cosine: float = Field(0.0, ge=0.0)
     """Weight of the cosine distance between last hidden states. Different widths are matched by a trained projection."""
     top_k: int | None = Field(None, ge=1)
@@ -96,10 +96,12 @@ class PretrainSettings(TrainConfig):
     """Training settings with the defaults of pretraining."""
 
     lr: float = Field(5e-4, gt=0, description="peak learning rate")
-    schedule: Literal["linear", "constant", "wsd"] = "wsd"
+    schedule: Literal["linear", "constant", "wsd"] = Field(
+        "wsd", description="after the warm-up; wsd is flat, then falls"
+    )
     warmup: int | float = Field(0.06, ge=0, description="a whole number of steps, or a fraction of the run below 1.0")
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = Field(1e-6, gt=0)
+    betas: tuple[float, float] = Field((0.9, 0.98), description="decay rates of Adam's two moving averages")
+    eps: float = Field(1e-6, gt=0, description="added to Adam's denominator")
     spike: float = Field(
         10.0, ge=0, description="skip a step whose gradient norm is this many times the usual; 0 skips none"
     )
@@ -123,7 +125,7 @@ class PretrainRecipe(Recipe):
     preset: str = "compact"
     """Size of a new encoder; see osler.nn.presets."""
     shape: Shape = Shape()
-    max_length: int = Field(512, ge=8)
+    max_length: int = Field(512, ge=8, description="longest sequence, in tokens")
     batch_tokens: int = Field(32_768, ge=64)
     """Tokens per micro-batch, none of them padding."""
     accumulate: int = Field(1, ge=1)

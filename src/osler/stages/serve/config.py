@@ -25,7 +25,7 @@ class AnnotateRecipe(Recipe):
     """jsonl or brat."""
     batch: int = runtime(64, ge=1)
     """Documents per batch."""
-    device: str = runtime("auto")
+    device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
     min_score: float = Field(0.0, ge=0.0, le=1.0)
     """Leave out entities and relations with a lower score."""
 

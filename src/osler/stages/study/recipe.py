@@ -41,13 +41,13 @@ class StudyRecipe(Recipe):
 
     retired: ClassVar = {"resamples": 2000}
 
-    title: str = "Study"
+    title: str = Field("Study", description="title of the report")
     models: dict[str, StudyModel] = Field(min_length=1)
     tasks: tuple[Path, ...] = runtime(())
     """Task folders, one per column."""
     folds: dict[str, tuple[Path, ...]] = runtime(default_factory=dict)
     """Cross-validated columns: a name and the task folders of its folds. The column is the mean over folds."""
-    seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1)
+    seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1, description="one run per seed")
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     """Settings to try, by dotted name: `"train.lr" = [1e-5, 3e-5]`, quoted or not. All combinations are run."""
     choose: Literal["settings", "run"] = "settings"
@@ -77,12 +77,12 @@ class StudyRecipe(Recipe):
     """By mode: settings of its runs, on top of `finetune`."""
     task_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By column: settings of the runs on this task alone, on top of `finetune` and `mode_settings`."""
-    split: str = "test"
+    split: str = Field("test", description="the split to score")
     layout: Literal["plain", "carrino2022", "lewis2020", "mulyar2020", "peng2020", "wada2020"] = "plain"
     """The layout of the main table."""
     store: Path | None = runtime(None)
     """Folder of finished runs, which several studies may share; by default OUT.runs."""
-    engine: Literal["local", "ray"] = runtime("local")
+    engine: Literal["local", "ray"] = runtime("local", description="this machine, or a Ray cluster (RAY_ADDRESS)")
     workers: int = runtime(0, ge=0)
     """Runs at the same time. 1: one after the other in this process; 0: chosen by cores and GPU memory."""
     processes: int = runtime(1, ge=1)
