@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -110,7 +110,7 @@ class BundleSpec(Recipe):
 class Bundle:
     """An encoder with its heads, ready to predict."""
 
-    model: MultiHeadModel
+    model: MultiHeadModel = field(repr=False)
     tokens: SubwordTokenizer
     spec: BundleSpec
 

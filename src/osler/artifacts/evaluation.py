@@ -29,7 +29,7 @@ class EvaluationMetrics:
     main: float
     metrics: Mapping[str, float]
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Scores per label and the like, as the metric has them."""
+    """Further scores, such as those per label."""
 
 
 @dataclass(frozen=True)
