@@ -90,6 +90,22 @@ def test_load_annotates_one_text_and_many(bundle, folder):
     assert [found.id for found in many] == [str(number) for number in range(1, 8)]
 
 
+@pytest.mark.usefixtures("bundle")
+def test_load_takes_a_hub_id(folder, monkeypatch):
+    def snapshot(name, allow_patterns):
+        assert name == "someone/clinical-bundle"
+        assert "heads.safetensors" in allow_patterns
+        return str(folder / "bundle")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    assert osler.load("someone/clinical-bundle").heads == ["clinic-phi-en"]
+
+
+def test_load_names_a_folder_that_is_no_bundle(tmp_path):
+    with pytest.raises(osler.OslerError, match=r"bundle\.json"):
+        osler.load(tmp_path)
+
+
 def test_a_section_changes_one_value_and_a_recipe_object_works(encoder, folder):
     recipe = FinetuneRecipe(model=str(encoder.path), tasks=(folder / "task",), epochs=1, train={"lr": 1e-3})
     made = osler.finetune(recipe, out=folder / "bundle")  # the same recipe and inputs: reused

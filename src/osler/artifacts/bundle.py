@@ -116,12 +116,13 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Bundle:
-        """Load a bundle folder onto a device."""
+        """Load a bundle onto a device: a folder, or a hub id where there is a network."""
         import torch
 
+        from osler.nn.folders import resolve
         from osler.nn.multihead import MultiHeadModel
 
-        folder = Path(folder)
+        folder = Path(folder) if Path(folder).is_dir() else resolve(folder)
         spec = BundleSpec.load(folder)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"

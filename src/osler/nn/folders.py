@@ -34,7 +34,7 @@ def resolve(source: str | Path) -> Path:
 
     try:
         # Neither code nor pickles are downloaded.
-        fetched = snapshot_download(name, allow_patterns=["*.json", "model*.safetensors"])
+        fetched = snapshot_download(name, allow_patterns=["*.json", "model*.safetensors", "heads.safetensors"])
     except (OSError, ValueError) as error:
         raise InputError(
             "no such folder, and no such model in the local cache or on the hub",
