@@ -34,33 +34,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Annotator",
-    "Document",
-    "OslerError",
-    "Relation",
-    "Span",
-    "TextPair",
-    "__version__",
-    "annotate",
-    "convert",
-    "corpus",
-    "distill",
-    "evaluate",
-    "export",
-    "finetune",
-    "load",
-    "pretrain",
-    "study",
-    "study_pairwise",
-    "tasks_check",
-    "tasks_info",
-    "tasks_list",
-    "tasks_new",
-    "tasks_prepare",
-    "tasks_synthesize",
-    "vocab",
-    "vocab_compare",
-]
+    "Annotator", "Document", "OslerError", "Relation", "Span", "TextPair", "__version__", "annotate",
+    "convert", "corpus", "distill", "evaluate", "export", "finetune", "load", "pretrain", "study",
+    "study_pairwise", "tasks_check", "tasks_info", "tasks_list", "tasks_new", "tasks_prepare",
+    "tasks_synthesize", "vocab", "vocab_compare",
+]  # fmt: skip
 
 _ELSEWHERE = {
     "OslerError": "osler.core.errors",

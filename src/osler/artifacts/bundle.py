@@ -157,7 +157,6 @@ class Bundle:
 
     @cached_property
     def builders(self) -> dict[str, Builder]:
-        """Builder of each head."""
         length, overlap = self.spec.max_length, self.spec.overlap
         return {
             name: make_builder(head.card, head.protocol, self.tokens, length, overlap, head.options)

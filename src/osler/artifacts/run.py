@@ -307,7 +307,6 @@ class Run:
         return self.folder / "bundle"
 
     def evaluation(self, column: str) -> Path:
-        """The evaluation artifact of one column."""
         return self.folder / "evaluation" / column
 
     @cached_property

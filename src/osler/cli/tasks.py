@@ -66,15 +66,6 @@ def info(
         typer.echo(describe(card))
 
 
-@app.command("docs", hidden=True)
-def docs() -> None:
-    """Print the documentation page of all tasks in Markdown."""
-    from osler.tasks.catalogue import all_cards
-    from osler.tasks.describe import page
-
-    typer.echo(page(all_cards()), nl=False)
-
-
 @app.command("prepare")
 @recipe_command(PrepareRecipe, out="runs/task", argument="task", options={"source": "--from", "fold": ""})
 def prepare(

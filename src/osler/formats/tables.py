@@ -73,7 +73,6 @@ class TableFormat(Format):
                     reading.report("malformed-line", "the value is not a number", name, number)
 
     def _roles(self, header: list[str], where: str) -> dict[str, str]:
-        """Return the column of each role."""
         lower = {column.lower().strip(): column for column in header}
         roles = {}
         for role, usual in _KNOWN.items():

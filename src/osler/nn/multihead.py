@@ -70,7 +70,6 @@ class MultiHeadModel(nn.Module):
         return head
 
     def head(self, name: str) -> Head:
-        """Return the head of this name."""
         if name not in self.heads:
             close = nearest(name, self.heads)
             hint = f"Did you mean {close!r}? " if close else ""

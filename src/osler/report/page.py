@@ -108,7 +108,6 @@ class Page:
         )
 
     def write(self, path: Path) -> Path:
-        """Write the page and return its path."""
         write_atomic(path, self.render() + "\n")
         return path
 

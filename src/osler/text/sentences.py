@@ -189,7 +189,6 @@ class _Splitter:
         return border if self._is_deliberate(end, following) and (short or not lower) else None
 
     def _at_stop_and_line_end(self, match: re.Match[str]) -> Range | None:
-        """Border at a stop that ends its line."""
         text, end, following = self.text, match.end("close"), match.end()
         border = (end, following)
         if _line_breaks(match["gap"]) > 1 or _BULLET.match(text, following) or _ITEM.match(text, following):

@@ -90,7 +90,6 @@ class Pace(ABC):
         """Take note that `step` steps are complete now, at `step_seconds` per step."""
 
     def state(self, step: int) -> dict[str, Any]:
-        """State for a checkpoint at `step`."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:  # noqa: B027

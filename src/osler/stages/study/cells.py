@@ -103,7 +103,6 @@ class StudyCell:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seed of each score."""
         return tuple(seed for seed, _ in by_seed(self.chosen))
 
     @property

@@ -68,7 +68,6 @@ class TextBuilder(Builder):
         """Return the record with its prediction."""
 
     def label_index(self, label: str, number: int) -> int:
-        """Output number of a label."""
         try:
             return self.card.labels.index(label)
         except ValueError:

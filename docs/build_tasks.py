@@ -1,0 +1,85 @@
+"""Write docs/tasks.md from the task cards: python docs/build_tasks.py"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from osler.tasks.card import Kind, TaskCard
+from osler.tasks.catalogue import all_cards
+from osler.tasks.describe import labels_text, split_lines
+
+_KINDS = {
+    Kind.TAGGING: "Tagging",
+    Kind.RELATION: "Relations",
+    Kind.CLASSIFICATION: "Classification and entailment",
+    Kind.MULTILABEL: "Multi-label classification",
+    Kind.REGRESSION: "Regression and similarity",
+}
+
+
+def page() -> str:
+    """Return the Markdown page of all tasks."""
+    return "\n".join(_page(list(all_cards()))) + "\n"
+
+
+def _page(cards: Sequence[TaskCard]) -> Iterator[str]:
+    yield "# Tasks"
+    yield ""
+    yield "<!-- Generated from the task cards by docs/build_tasks.py; do not edit. -->"
+    yield ""
+    yield (
+        "All tasks that ship with osler. `osler tasks info NAME` shows one task and the files it needs, "
+        "`osler tasks prepare NAME --from DIR --out DIR` reads the official files, and `osler tasks check DIR` compares "
+        "the result with the counts below. Scores are always printed with their protocol, `task/protocol@version`."
+    )
+    grouped: dict[Kind, list[TaskCard]] = defaultdict(list)
+    for card in cards:
+        grouped[card.kind].append(card)
+    for kind, title in _KINDS.items():
+        yield from ("", f"## {title}", "")
+        yield "| task | description | language | records (train / dev / test) | protocols | access |"
+        yield "|---|---|---|---|---|---|"
+        for card in grouped[kind]:
+            name = f"[{card.name}](#{card.name})"
+            protocols = ", ".join(f"`{p}`" for p in card.protocols)
+            yield f"| {name} | {card.title} | {card.language} | {_sizes(card)} | {protocols} | {_access(card)} |"
+    yield from ("", "## Cards")
+    for card in cards:
+        yield from ("", f"### {card.name}", "", card.title + ".", "")
+        yield f"- Labels: {labels_text(card) or 'a number'}"
+        yield f"- Licence: {card.licence}. {card.access}"
+        yield f"- Citation: {card.citation}"
+        for line in split_lines(card):
+            yield f"- {line}"
+        if card.paper:
+            yield f"- Published counts: {card.paper.source}"
+            for place, reason in card.paper.differences.items():
+                yield f"  - {place}: {reason}"
+        for note in card.notes:
+            yield f"- {note}"
+        yield "- Protocols:"
+        for name, protocol in card.protocols.items():
+            default = " (default)" if name == card.protocol else ""
+            yield f"  - `{card.protocol_id(name)}`{default}, {protocol.metric}: {protocol.description}"
+
+
+def _sizes(card: TaskCard) -> str:
+    if card.folds:
+        return f"{card.folds} folds"
+    sizes = []
+    for split in ("train", "dev", "test"):
+        counts = card.counts.get(split) or (card.paper.splits.get(split) if card.paper else None)
+        sizes.append("-" if counts is None or counts.documents is None else f"{counts.documents:,}")
+    return " / ".join(sizes)
+
+
+def _access(card: TaskCard) -> str:
+    if card.source.reader == "clinic":
+        return "built in"
+    return "free" if card.access.startswith("Free") else "on application"
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "tasks.md").write_text(page(), encoding="utf-8")
