@@ -20,6 +20,7 @@ from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
+from osler.core.extras import require
 from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, HeadOptions, Instance, document_windows, make_builder
@@ -117,7 +118,7 @@ class Bundle:
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Bundle:
         """Load a bundle onto a device: a folder, or a hub id where there is a network."""
-        import torch
+        torch = require("torch", "train")
 
         from osler.nn.folders import resolve
         from osler.nn.multihead import MultiHeadModel
