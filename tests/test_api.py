@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import osler
+from osler import api
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder
@@ -18,6 +19,7 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.clinic import raw_texts
 from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.study.recipe import StudyRecipe
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SIZES = {"train": 12, "dev": 4, "test": 4}
@@ -164,3 +166,26 @@ def test_the_front_door_is_light():
 def test_the_api_page_is_current():
     made = runpy.run_path(str(DOCS / "build_api.py"))["page"]()
     assert made == (DOCS / "api.md").read_text(encoding="utf-8"), "run: python docs/build_api.py"
+
+
+def test_settings_change_single_values_of_a_recipe_object(folder):
+    base = FinetuneRecipe(model="m", tasks=(folder,), train={"lr": 1e-3, "seed": 7})
+    changed = api._resolve(FinetuneRecipe, base, {"train": {"lr": 1e-4}, "epochs": None})
+    assert (changed.train.lr, changed.train.seed, changed.epochs) == (1e-4, 7, 10)
+
+
+def test_a_name_with_a_dot_is_one_name():
+    models = {"roberta-1.5": {"model": "m"}}
+    assert list(api._resolve(StudyRecipe, None, {"models": models, "tasks": ["t"]}).models) == ["roberta-1.5"]
+
+
+def test_distilling_keeps_the_tokenizer_of_the_recipe_and_needs_a_teacher(folder, monkeypatch):
+    given = {}
+    monkeypatch.setattr(api, "pretrain", lambda recipe, **settings: given.update(settings))
+    (folder / "named.toml").write_text('tokenizer = "mine"\n', encoding="utf-8")
+    osler.distill(folder / "named.toml", teacher="t", corpus="c", out="o")
+    assert (given["tokenizer"], given["distill"]) == ("mine", {"teacher": "t"})
+    osler.distill(teacher="t", corpus="c", out="o")
+    assert given["tokenizer"] == "t"
+    with pytest.raises(osler.OslerError, match="no teacher is named"):
+        osler.distill(corpus="c", out="o")

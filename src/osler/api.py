@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from osler.core.config import Recipe, find_recipe, load_recipe
+from osler.core.config import Recipe, find_recipe, merged, read_toml, validate
 
 if TYPE_CHECKING:
     from osler.artifacts.bundle import Bundle
@@ -71,11 +71,10 @@ def load(bundle: AnyPath, *, device: str = "auto", heads: Sequence[str] = (), la
 
 def corpus(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Corpus:
     """Build a clean corpus from raw files, as `osler corpus build` does. Settings: `CorpusRecipe`."""
-    from osler.artifacts.corpus import Corpus
     from osler.stages.corpus.config import CorpusRecipe
     from osler.stages.corpus.run import run
 
-    return Corpus.open(run(_resolve(CorpusRecipe, recipe, settings), Path(out), force=force).path)
+    return run(_resolve(CorpusRecipe, recipe, settings), Path(out), force=force)
 
 
 def vocab(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Tokenizer:
@@ -108,9 +107,14 @@ def distill(
     recipe: AnyRecipe = None, *, teacher: AnyPath | None = None, out: AnyPath, force: bool = False, **settings: Any
 ) -> Encoder:
     """Distil a teacher into a smaller encoder, as `osler distill` does: `pretrain` with a teacher. Settings: `PretrainRecipe`."""
+    from osler.core.errors import RecipeError
+
     if teacher is not None:
-        settings["distill"] = {**settings.get("distill", {}), "teacher": teacher}
-        settings.setdefault("tokenizer", teacher)
+        settings = merged(settings, {"distill": {"teacher": teacher}})
+    values = merged(_values(recipe), settings)
+    if "teacher" not in values.get("distill", {}):
+        raise RecipeError("no teacher is named", fix="Give teacher=FOLDER, or set distill.teacher in the recipe")
+    settings["tokenizer"] = values.get("tokenizer") or teacher
     return pretrain(recipe, out=out, force=force, **settings)
 
 
@@ -130,13 +134,11 @@ def tasks_info(task: AnyPath) -> TaskCard:
 
 def tasks_new(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> TaskCard:
     """Write a card for your own data, as `osler tasks new` does. Settings: `DiscoverRecipe`."""
-    from osler.core.errors import OutputError
     from osler.core.files import write_atomic
     from osler.stages.prepare.config import DiscoverRecipe
-    from osler.stages.prepare.discover import discover
+    from osler.stages.prepare.discover import check_card_path, discover
 
-    if Path(out).exists() and not force:
-        raise OutputError("the file exists", where=out, fix="Choose another `out`, or replace it with force=True")
+    check_card_path(Path(out), force=force)
     found = discover(_resolve(DiscoverRecipe, recipe, settings))
     write_atomic(Path(out), found.text)
     return found.card
@@ -192,7 +194,6 @@ def evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
 
     if "task" in settings:
         [settings["task"]] = task_folders([settings["task"]])
-
     return Evaluation.open(run(_resolve(EvaluateRecipe, recipe, settings), Path(out), force=force).path)
 
 
@@ -237,19 +238,14 @@ def convert(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **se
 
 
 def _resolve(kind: type[R], recipe: AnyRecipe, settings: Mapping[str, Any]) -> R:
-    """The recipe behind a call, validated as the command line validates it."""
+    """The recipe behind a call, validated as the command line validates it. A setting that is None is not given."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    where = str(recipe) if isinstance(recipe, str | Path) else "recipe"
+    return validate(kind, merged(_values(recipe), given), where=where)
+
+
+def _values(recipe: AnyRecipe) -> dict[str, Any]:
+    """The values that a recipe sets itself."""
     if isinstance(recipe, Recipe):
-        base = recipe.model_dump(exclude_unset=True)
-        return load_recipe(kind, options=_flat({**base, **settings}))
-    return load_recipe(kind, find_recipe(recipe) if recipe else None, options=_flat(settings))
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Sections as dotted keys, so that `train={"lr": 1e-4}` changes one value of a recipe's section and keeps the others."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
+        return recipe.model_dump(exclude_unset=True)
+    return read_toml(find_recipe(recipe)) if recipe else {}

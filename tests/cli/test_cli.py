@@ -142,3 +142,15 @@ def test_every_option_that_comes_from_a_recipe_has_a_help_text(command):
         found = found.get_command(None, name)
     for parameter in found.params:
         assert len(getattr(parameter, "help", "") or "") > 5, parameter.name
+
+
+def test_a_negative_flag_overrides_the_recipe(tmp_path):
+    from typer.testing import CliRunner
+
+    from osler.cli.main import app
+
+    (tmp_path / "packed.toml").write_text('task = "i2b2-2010"\nn = 8\narchives = true\n', encoding="utf-8")
+    command = ["tasks", "synthesize", "-r", str(tmp_path / "packed.toml"), "--folders", "--out", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert not list((tmp_path / "out").rglob("*.tar.gz"))
+    assert not list((tmp_path / "out").rglob("*.zip"))

@@ -105,8 +105,8 @@ def recipe_command(
 
         def command(**given: Any) -> None:
             values = {key: given.pop(name) for name, key in keys.items()}
-            # An empty list and a flag that is not set mean that the option was not given.
-            values = {key: None if value == [] or value is False else value for key, value in values.items()}
+            # An empty list means that the option was not given; False is a flag such as --folders.
+            values = {key: None if value == [] else value for key, value in values.items()}
             common = {name: given.pop(name) for name in shared}
             sets, place = common.pop("sets") or (), common.pop("out") or Path()
             function(Invocation(kind=kind, sets=sets, options=values, out=place, **common), **given)

@@ -11,7 +11,7 @@ import typer
 from osler.cli import tasks_check, tasks_show
 from osler.cli.common import Invocation, announce, recipe_command
 from osler.clinic.synthesize import SynthesizeRecipe
-from osler.core.errors import OutputError, RecipeError
+from osler.core.errors import RecipeError
 from osler.stages.prepare.config import DiscoverRecipe, PrepareRecipe
 
 if TYPE_CHECKING:
@@ -140,14 +140,11 @@ def new(call: Invocation) -> None:
     The card goes to --out, or to NAME.toml.
     """
     from osler.core.files import write_atomic
-    from osler.stages.prepare.discover import discover
+    from osler.stages.prepare.discover import check_card_path, discover
 
     recipe = call.resolve()
     path = Path(f"{recipe.name}.toml") if call.out == Path() else call.out
-    if path.suffix != ".toml":
-        raise OutputError("a card must be a .toml file", where=path, fix="Give --out a name that ends in .toml")
-    if path.exists() and not call.force:
-        raise OutputError("the file exists", where=path, fix="Choose another --out, or replace it with --force")
+    check_card_path(path, force=call.force)
     announce([f"read {recipe.source} and write the card {path}"], dry_run=call.dry_run)
     if call.dry_run:
         return

@@ -110,6 +110,15 @@ def load_recipe(
     return validate(kind, values, where=str(path) if path else "recipe")
 
 
+def merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others on top, section by section."""
+    result = dict(common)
+    for key, value in own.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
 def _parse_value(text: str) -> Any:
     if not text:
         return LEFT_OUT

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import tomli_w
 
 from osler.core.config import validate
-from osler.core.errors import InputError, RecipeError
+from osler.core.errors import InputError, OutputError, RecipeError
 from osler.formats.base import Defect, Problems, configure
 from osler.formats.registry import detect_format, get_format
 from osler.formats.sources import SourceTree
@@ -51,6 +51,14 @@ class Discovery:
     survey: Survey
     counts: dict[str, dict[str, Any]]
     problems: dict[str, dict[str, int]]
+
+
+def check_card_path(path: Path, *, force: bool) -> None:
+    """Reject a place where a card cannot be written."""
+    if path.suffix != ".toml":
+        raise OutputError("a card must be a .toml file", where=path, fix="Give --out a name that ends in .toml")
+    if path.exists() and not force:
+        raise OutputError("the file exists", where=path, fix="Choose another --out, or replace it with --force")
 
 
 def discover(recipe: DiscoverRecipe) -> Discovery:

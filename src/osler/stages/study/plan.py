@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from osler.artifacts.run import Mode, RunSettings, RunSpec, absolute_paths
 from osler.artifacts.task_folder import TaskFolder
+from osler.core.config import merged
 from osler.core.errors import RecipeError
 from osler.stages.study import runner
 from osler.stages.study.checks import (
@@ -96,15 +97,6 @@ def _columns(recipe: StudyRecipe) -> dict[str, tuple[TaskFolder, ...]]:
     return columns
 
 
-def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others on top, section by section."""
-    result = dict(common)
-    for key, value in own.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = _merged(result[key], value) if both else value
-    return result
-
-
 @dataclass(frozen=True)
 class _Start:
     """What all runs of a row, fraction and seed start from."""
@@ -169,7 +161,7 @@ class _Expansion:
                 yield from (_Part("pair", pair) for names in groups for pair in itertools.combinations(names, 2))
 
     def _refinement(self, start: _Start, refine: Refinement) -> PlannedRun:
-        settings = reduce(_merged, (self.recipe.finetune, start.model.settings, refine.settings))
+        settings = reduce(merged, (self.recipe.finetune, start.model.settings, refine.settings))
         where = f"settings of the refinement of {start.row}"
         planned = self._planned(start, _Part("refine", refine.tasks), settings, {}, where)
         return replace(planned, spec=replace(planned.spec, only_start=not refine.score))
@@ -184,7 +176,7 @@ class _Expansion:
             start.model.settings,
             start.model.task_settings.get(task, {}),
         ]
-        settings = reduce(_merged, layers)
+        settings = reduce(merged, layers)
         where = f"settings of {start.row} on {'+'.join(part.columns)}"
         try:
             return self._planned(start, part, settings, point, "grid" if point else where)
@@ -216,9 +208,9 @@ class _Expansion:
             if name in self.recipe.protocols
         }
         others = {task.card.name for found in self.columns.values() for task in found} - {t.card.name for t in tasks}
-        values = _merged(without_tasks(settings, others), {"protocols": protocols} if protocols else {})
+        values = merged(without_tasks(settings, others), {"protocols": protocols} if protocols else {})
         for name, value in point.items():
-            values = _merged(values, nested(name, value))
+            values = merged(values, nested(name, value))
         check_settings(values, where)
         if start.after:
             values.pop("reinitialise", None)  # it was for the refinement; here it would undo it
