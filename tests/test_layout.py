@@ -57,7 +57,7 @@ def test_no_file_is_too_long():
 
 
 def test_there_are_not_too_many_modules():
-    assert len(FILES) <= 260
+    assert len(FILES) <= 275
 
 
 def test_public_class_names_are_unique():
