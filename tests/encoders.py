@@ -14,7 +14,7 @@ from osler.nn.packing import Packed
 from osler.nn.presets import Preset, preset_config
 
 
-def preset_encoder(name: str, *, vocab_size: int, pad_token_id: int, seed: int, **shape: Any) -> PackedEncoder:
+def preset_encoder(name: str | Preset, *, vocab_size: int, pad_token_id: int, seed: int, **shape: Any) -> PackedEncoder:
     """An encoder of a preset size, in evaluation mode like a loaded one."""
     auto: Any = AutoModel
     config = preset_config(name, vocab_size=vocab_size, pad_token_id=pad_token_id, **shape)

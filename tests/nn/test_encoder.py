@@ -14,6 +14,7 @@ from osler.core.errors import ArtifactError, InputError
 from osler.nn import encoder as probe
 from osler.nn.encoder import PackedEncoder, fresh_encoder, honours_registration, load_encoder
 from osler.nn.packing import pack
+from osler.nn.presets import Preset
 
 PACKED = ["bert", "roberta", "xlm-roberta", "camembert", "electra", "modernbert", "distilbert", "albert"]
 PADDED = ["deberta-v2", "mpnet"]
@@ -207,7 +208,7 @@ def test_a_fresh_encoder_has_the_shape_and_none_of_the_weights(tiny, tmp_path):
 def broken(folder, how):
     folder.mkdir()
     weights = folder / "model.safetensors"
-    PackedEncoder(preset_encoder("small", vocab_size=50, pad_token_id=1, seed=0).model).save(folder)
+    PackedEncoder(preset_encoder(Preset(4, 256, 4, 1024), vocab_size=50, pad_token_id=1, seed=0).model).save(folder)
     if how == "no config":
         (folder / "config.json").unlink()
     elif how == "config is not JSON":

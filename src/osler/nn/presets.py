@@ -36,10 +36,10 @@ class Preset:
 
 
 PRESETS: dict[str, Preset] = {
-    # At this size ModernBERT's architecture trains well; RoBERTa's stays at the unigram entropy (docs/decisions.md).
+    # For short runs on little text ModernBERT's architecture trains well; RoBERTa's stays at the unigram entropy (docs/decisions.md).
     "tiny": Preset(layers=2, width=128, heads=2, inner=192, modern=True),
-    "small": Preset(layers=4, width=256, heads=4, inner=1024),
-    "compact": Preset(layers=12, width=384, heads=6, inner=1536),
+    "small": Preset(layers=4, width=256, heads=4, inner=640, modern=True),
+    "compact": Preset(layers=12, width=384, heads=6, inner=896, modern=True),
     # Exactly as in Liu et al. 2019, carrino2022 (table 3) and lewis2020.
     "roberta-base": Preset(layers=12, width=768, heads=12, inner=3072),
     "roberta-large": Preset(layers=24, width=1024, heads=16, inner=4096),

@@ -16,6 +16,7 @@ from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe, shipped_recipe, validate
 from osler.core.errors import ArtifactError, InputError, RecipeError
+from osler.nn.presets import Preset
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import run as stage
@@ -33,7 +34,7 @@ def folders(tokenizer_folder, tmp_path_factory) -> dict[str, Path]:
     (folder / "raw.jsonl").write_text("".join(json.dumps(record) + "\n" for record in raw_texts(60, "en", 1)))
     corpus = build_corpus(CorpusRecipe(sources=[{"files": [str(folder / "raw.jsonl")]}]), folder / "corpus").path
     made = {"corpus": corpus, "tokenizer": tokenizer_folder, "tokens": folder / "tokens"}
-    for name, preset, seed in (("teacher", "small", 2), ("student", "tiny", 3)):
+    for name, preset, seed in (("teacher", Preset(4, 256, 4, 1024), 2), ("student", "tiny", 3)):
         made[name] = folder / name
         preset_lm(
             preset, vocab_size=400, pad_token_id=1, max_length=32, bos_token_id=0, eos_token_id=2, seed=seed

@@ -71,7 +71,7 @@ def test_a_new_model_has_the_preset_s_shape_but_for_what_the_recipe_changes(toke
     shape = {"layers": 1, "width": 64, "heads": 4, "inner": 96, "dropout": 0.2}
     config = made(recipe(tokenizer_folder, preset="small", shape=shape)).config
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (1, 64, 4)
-    assert (config.intermediate_size, config.hidden_dropout_prob) == (96, 0.2)
+    assert (config.intermediate_size, config.mlp_dropout) == (96, 0.2)
     assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (1, 0, 2)
     assert made(recipe(tokenizer_folder, preset="small", shape={"layers": 1})).config.hidden_size == 256
 
