@@ -15,7 +15,7 @@ def _group() -> None: ...
 
 
 @app.command("build")
-@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources", argument_help="Files, folders or glob patterns.")
+@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources")
 def build(call: Invocation) -> None:
     """Read, repair, filter and deduplicate text into a corpus."""
     from osler.stages.corpus.run import plan, run
