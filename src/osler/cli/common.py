@@ -117,9 +117,9 @@ def recipe_command(
             shown[key] = flags[0].partition("/")[0] if flags else f"the argument {key.upper()}"
             text = argument_help if key == argument else None
             parameters.append(_parameter(kind, key, name, flags, text))
-        place = OutOption if out else Annotated[Path | None, *get_args(OutOption)[1:]]
+        where = Annotated[Path | None, typer.Option("--out", "-o", help="The file or folder to make.")]
         shared = {
-            "out": place,
+            "out": OutOption if out else where,
             "recipe": RecipeOption,
             "sets": SetOption,
             "force": ForceOption,

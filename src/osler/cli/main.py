@@ -76,7 +76,7 @@ EXAMPLES = {
     ),
     "tasks new": (
         "osler tasks new my-task --from my-data/",
-        "osler tasks new triage --format csv --from visits.csv --set options.text=report",
+        "osler tasks new triage --from visits.csv --set options.text=report",
     ),
     "tasks synthesize": ("osler tasks synthesize i2b2-2010 --out fake",),
     "tasks check": ("osler tasks check tasks", "osler tasks check tasks/phi --strict --json -"),
