@@ -241,3 +241,53 @@ def test_a_dry_run_fails_where_the_run_would(osler, tmp_path):
         assert dry[1].splitlines()[-1] == real[1].splitlines()[-1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "taken"]
     assert osler("corpus", "build", source, "--out", str(tmp_path / "taken"), "--force", "--dry-run")[0] == 0
+
+
+def test_settings_of_files_named_on_the_command_line(osler, tmp_path):
+    (tmp_path / "notas.txt").write_bytes("Dolor de cabeza desde hace años, sin fiebre ni tos.\n".encode("latin-1") * 2)
+    command = ["corpus", "build", str(tmp_path / "notas.txt"), "--out", str(tmp_path / "corpus"), "--set", "workers=1"]
+    code, error = osler(*command)
+    assert code == 2
+    assert "notas.txt:1: byte 29 of this line is not valid utf-8" in error
+    assert "--encoding latin-1" in error
+    code, error = osler(*command, "--encoding", "latin-1", "--language", "es", "--unit", "line")
+    assert code == 0
+    assert "documents 1 " in error  # the other line is a copy
+    assert osler(*command, "--language", "Spanish") == (
+        2, "error: --language must be a language code such as en or es, not 'Spanish'.\n"
+    )  # fmt: skip
+    assert osler(*command, "--unit", "page")[1] == "error: --unit must be 'file', 'line' or 'block', not 'page'.\n"
+    assert osler("corpus", "build", "--language", "es")[1].startswith("error: --language is for files named on the")
+
+
+BLOCKED = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocker())
+sys.argv = ["osler", *{arguments!r}]
+from osler.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "arguments"),
+    [
+        ("pyarrow", "corpus", ["corpus", "build", __file__, "--reader", "text"]),
+        ("ftfy", "corpus", ["corpus", "build", __file__, "--reader", "text", "--set", "workers=1"]),
+        ("pyarrow", "corpus", ["vocab", "train", "corpus"]),
+        ("pyarrow", "train", ["tasks", "prepare", "clinic-phi-en"]),
+        ("torch", "train", ["finetune", "task", "--model", "encoder"]),
+        ("torch", "train", ["annotate", __file__, "--bundle", "bundle"]),
+    ],
+)
+def test_a_missing_package_names_the_extra_that_has_it(tmp_path, module, extra, arguments):
+    code = BLOCKED.format(module=module, arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2, done.stderr
+    assert f'pip install "osler[{extra}]"' in done.stderr
+    assert f"'{module}'" in done.stderr
+    assert "Traceback" not in done.stderr

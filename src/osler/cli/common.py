@@ -73,16 +73,14 @@ class Invocation:
     def perform(
         self, plan: Callable[..., Sequence[str]], run: Callable[..., Artifact], *, out: Path | None = None
     ) -> Artifact | None:
-        """Resolve the recipe, print the plan, run it, and print one line about the result.
-
-        What stops the run before it starts also stops a dry run.
-        """
+        """Resolve the recipe, print the plan, run it, and print one line about the result."""
         from osler.core.artifact import is_free
 
         recipe, out = self.resolve(), out or self.out
-        if self.dry_run and not self.force:
-            is_free(out)
-        announce(plan(recipe, out), dry_run=self.dry_run)
+        # What stops the run before it starts also stops a dry run.
+        taken = self.dry_run and not self.force and not is_free(out)
+        reused = [f"{out} is there already: reused if recipe and inputs are the same, else replaced only with --force"]
+        announce([*plan(recipe, out), *(reused if taken else [])], dry_run=self.dry_run)
         if self.dry_run:
             return None
         artifact = run(recipe, out, force=self.force)

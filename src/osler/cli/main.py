@@ -40,7 +40,7 @@ EXAMPLES = {
     ),
     "corpus": ("osler corpus build notes/ --out corpus",),
     "corpus build": (
-        "osler corpus build notes/ --out corpus --dry-run",
+        "osler corpus build notes/ --language es --out corpus --dry-run",
         "osler corpus build 'notes/*.txt' abstracts.jsonl.gz --out corpus",
         "osler corpus build notes/ --set filters.length.min_words=20 --out corpus",
     ),
@@ -76,7 +76,7 @@ EXAMPLES = {
     ),
     "tasks new": (
         "osler tasks new my-task --from my-data/",
-        "osler tasks new triage --from visits.csv --set options.text=report",
+        "osler tasks new triage --format csv --from t.csv --set options.text=note",
     ),
     "tasks synthesize": ("osler tasks synthesize i2b2-2010 --out fake",),
     "tasks check": ("osler tasks check tasks", "osler tasks check tasks/phi --strict --json -"),
@@ -258,11 +258,15 @@ def _explain_usage(error: Any) -> str:
     from osler.core.mistakes import mistakes
 
     hint = f" Run `{error.ctx.command_path} --help` for the options and examples." if error.ctx else ""
-    parameter = getattr(error, "param", None)
+    parameter: Any = getattr(error, "param", None)
     name = _flag(parameter) if parameter is not None else ""
-    possible = getattr(error, "possibilities", None)
-    if possible:
-        return f"no such option: {error.option_name}. Did you mean {' or '.join(sorted(possible))}?{hint}"
+    close = (
+        nearest(error.option_name, getattr(error, "possibilities", None) or ())
+        if hasattr(error, "option_name")
+        else None
+    )
+    if close:
+        return f"no such option: {error.option_name}. Did you mean {close}?{hint}"
     if type(error).__name__ == "MissingParameter" and name:
         return f"{name} is required.{hint}"
     if isinstance(error.__cause__, ValidationError) and name:

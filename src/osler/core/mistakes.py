@@ -232,7 +232,8 @@ def _walk(kind: Any, location: tuple[str | int, ...], *, tags: bool = True) -> t
 
     With `tags`, the location is pydantic's: after a field with several types comes the name of the type that was tried.
     """
-    annotation, container, key = kind, Any, []
+    annotation, container = kind, Any
+    key: list[str] = []
     for index, part in enumerate(location):
         members = _members(annotation)
         if tags and len(members) > 1:

@@ -182,7 +182,8 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
             hint = f"Did you mean {close!r}?" if close else f"Known options: {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=hint)
     lists = {f.name for f in own if isinstance(getattr(format_, f.name), tuple)}
-    return replace(format_, **{name: _list(value) if name in lists else value for name, value in options.items()})
+    values: dict[str, Any] = {name: _list(value) if name in lists else value for name, value in options.items()}
+    return replace(format_, **values)
 
 
 def _list(value: Any) -> tuple[str, ...]:

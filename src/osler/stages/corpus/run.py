@@ -161,11 +161,9 @@ def _empty(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
     if not card.read:
         return InputError("the input has no documents", where=where, fix="Give files with text")
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in card.removed.items())
-    return InputError(
-        f"all {card.read:,} documents were removed: {reasons}",
-        where=where,
-        fix="Relax the option that each reason names, or give other files",
-    )
+    limits = " and ".join(f"filters.{reason}" for reason in card.removed if reason != "empty")
+    relax = f"Relax {limits} with --set, or give" if limits else "Give"
+    return InputError(f"all {card.read:,} documents were removed: {reasons}", where=where, fix=f"{relax} other files")
 
 
 @dataclass(frozen=True)
