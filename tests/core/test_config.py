@@ -149,11 +149,9 @@ def test_a_mistake_is_named_as_the_user_wrote_it(tmp_path):
     assert refused(path, [], {"bundle": "b"}, FLAGS) == (
         f"{path}: 'epochs' must be a whole number, not 'three'. Correct the file, or override it with --epochs."
     )
-    assert refused(path, ["epochs=2"], {}, FLAGS) == (
-        f"{path}: key 'bundle' is missing. Add it to the file, or give --bundle."
-    )
+    assert refused(path, ["epochs=2"], {}, FLAGS) == (f"{path}: key 'bundle' is missing (add it, or give --bundle).")
     both = refused(path, ["train.stesp=1"], {}, FLAGS)
-    assert f"{path}: key 'bundle' is missing; 'epochs' must be a whole number" in both
+    assert f"{path}: key 'bundle' is missing (add it, or give --bundle); 'epochs' must be a whole number" in both
     assert "--set: unknown key 'train.stesp', did you mean 'train.steps'?" in both
 
 

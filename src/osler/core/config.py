@@ -232,7 +232,7 @@ def _explain(
     key = mistake.key
     if mistake.kind == "missing":
         if in_file or ask is None:
-            return f"key {key!r} is missing", f"Add it to the file, or give {ask(key)}" if ask else ""
+            return f"key {key!r} is missing" + (f" (add it, or give {ask(key)})" if ask else ""), ""
         about = find_field(kind, key)[1].partition(". ")[0].rstrip(".")
         return f"{ask(key)} is required" + (f": {about[:1].lower()}{about[1:]}" if about else ""), ""
     if mistake.kind == "unknown":
