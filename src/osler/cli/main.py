@@ -260,11 +260,7 @@ def _explain_usage(error: Any) -> str:
     hint = f" Run `{error.ctx.command_path} --help` for the options and examples." if error.ctx else ""
     parameter: Any = getattr(error, "param", None)
     name = _flag(parameter) if parameter is not None else ""
-    close = (
-        nearest(error.option_name, getattr(error, "possibilities", None) or ())
-        if hasattr(error, "option_name")
-        else None
-    )
+    close = nearest(getattr(error, "option_name", ""), getattr(error, "possibilities", None) or ())
     if close:
         return f"no such option: {error.option_name}. Did you mean {close}?{hint}"
     if type(error).__name__ == "MissingParameter" and name:
@@ -291,9 +287,10 @@ def _explain(error: Exception) -> tuple[str, int]:
     if known is not None:
         return str(known), known.exit_code
     # The message of an unexpected error may quote a document (a parser's, for example), so it is not shown.
-    command = " ".join(name for name in sys.argv[1:3] if name in {*COMMANDS, *" ".join(EXAMPLES).split()})
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    command = next((name for name in (" ".join(words[:2]), *words[:1]) if name in EXAMPLES), "no command")
     return (
-        f"internal error. Please report it with this line: osler {__version__}, {command or 'no command'}, "
+        f"internal error. Please report it with this line: osler {__version__}, {command}, "
         f"{type(error).__name__} at {_place(error)}. The error's own message is hidden because it may quote a document; "
         "OSLER_DEBUG=1 shows it.",
         1,
