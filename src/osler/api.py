@@ -240,8 +240,9 @@ def convert(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **se
 def _resolve(kind: type[R], recipe: AnyRecipe, settings: Mapping[str, Any]) -> R:
     """The recipe behind a call, validated as the command line validates it. A setting that is None is not given."""
     given = {name: value for name, value in settings.items() if value is not None}
-    where = str(recipe) if isinstance(recipe, str | Path) else "recipe"
-    return validate(kind, merged(_values(recipe), given), where=where)
+    where = str(recipe) if isinstance(recipe, str | Path) else None
+    names = {name: f"{name}=" for name in given}
+    return validate(kind, merged(_values(recipe), given), where=where, given=names, ask=lambda key: f"{key}=")
 
 
 def _values(recipe: AnyRecipe) -> dict[str, Any]:

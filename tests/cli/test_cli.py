@@ -73,11 +73,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path):
         (["tasks", "prepare", "clinic-phi-en", "--recipe", "missing.toml"], ["missing.toml", "no such recipe"]),
         (["finetune", "nothing-here", "--model", "no-model"], ["no-model"]),
         (["pretrain", "no-corpus", "--tokenizer", "no-tokenizer", "--steps", "5"], ["no-corpus", "osler corpus"]),
-        (["pretrain", "c", "-t", "t", "--set", "train.steps=many"], ["'train.steps'", "valid integer"]),
+        (
+            ["pretrain", "c", "-t", "t", "--set", "train.steps=many"],
+            ["--set train.steps must be a whole number, not 'many'"],
+        ),
         (["annotate", "missing.txt", "--bundle", "b"], ["missing.txt", "no such file"]),
         (["corpus", "build", "missing.txt"], ["missing.txt"]),
         (["evaluate", "no-bundle", "--task", "t"], ["no-bundle"]),
-        (["study", "run", "demo/studdy"], ["Did you mean 'demo/study'"]),
+        (["study", "run", "demo/studdy"], ["Did you mean demo/study?"]),
     ],
 )
 def test_bad_input_is_one_clear_error_with_exit_code_two(tmp_path, arguments, pieces):
@@ -89,19 +92,6 @@ def test_bad_input_is_one_clear_error_with_exit_code_two(tmp_path, arguments, pi
         assert piece in message[0], message[0]
     assert "Traceback" not in done.stderr
     assert not any(path.name == "manifest.json" for path in tmp_path.rglob("*"))
-
-
-def test_an_unforeseen_error_hides_its_message():
-    code = """
-from osler.cli import main
-def app(): raise KeyError("CANARY John Smith")
-main.app = app
-main.main()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "CANARY" not in done.stderr + done.stdout
-    assert "KeyError" in done.stderr
 
 
 @pytest.mark.e2e

@@ -270,7 +270,7 @@ def test_an_unclear_format_lists_the_candidates(tmp_path: Path) -> None:
     ("arguments", "kind", "piece"),
     [
         (["--from", "brat", "--to", "biocc", "--out", "o"], UnknownNameError, "Did you mean 'bioc'"),
-        (["--from", "brat", "--out", "o"], RecipeError, "to_format"),
+        (["--from", "brat", "--out", "o"], RecipeError, "--to is required"),
         (["--from", "brat", "--to", "bioc"], RecipeError, "--out"),
         (["--to", "conll", "--out", "o", "--set", "write.schem=BIO"], RecipeError, "Did you mean 'scheme'"),
         (["--from", "pubtator", "--to", "jsonl", "--out", "o"], InputError, "title line"),

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
+from pydantic import Field
 
 from osler.core.config import LEFT_OUT, Recipe, find_recipe, load_recipe, runtime, validate
 from osler.core.errors import RecipeError
@@ -60,12 +61,15 @@ def test_override_values_are_toml_or_plain_text(override, expected):
     ("text", "pieces"),
     [
         ("tilte = 'x'", ["unknown key 'tilte'", "did you mean 'title'"]),
-        ("[train]\nstpes = 1", ["unknown key 'train.stpes'", "did you mean 'steps'"]),
-        ("[[items]]\nnmae = 'x'", ["unknown key 'items.0.nmae'", "did you mean 'name'", "'items.0.name' is missing"]),
-        ("[optional]\nrtae = 1", ["did you mean 'rate'"]),
-        ("[train]\nsteps = 'many'", ["'train.steps'", "valid integer"]),
-        ("zzzzz = 1\nyyyyy = 2", ["unknown key 'zzzzz'; unknown key 'yyyyy'; valid keys: title"]),
-        ("zzzzz = 1", ["valid keys: title"]),
+        ("[train]\nstpes = 1", ["unknown key 'train.stpes'", "did you mean 'train.steps'"]),
+        (
+            "[[items]]\nnmae = 'x'",
+            ["unknown key 'items.0.nmae'", "did you mean 'items.0.name'", "key 'items.0.name' is missing"],
+        ),
+        ("[optional]\nrtae = 1", ["did you mean 'optional.rate'"]),
+        ("[train]\nsteps = 'many'", ["'train.steps' must be a whole number, not 'many'"]),
+        ("zzzzz = 1\nyyyyy = 2", ["unknown key 'zzzzz'; unknown key 'yyyyy'. Known keys: title"]),
+        ("zzzzz = 1", ["Known keys: title"]),
     ],
 )
 def test_every_mistake_is_listed_with_its_key(tmp_path, text, pieces):
@@ -83,19 +87,114 @@ def test_a_malformed_override_is_refused(override):
         load_recipe(Outer, None, ["train.steps=1", override])
 
 
-def test_broken_toml_names_file_and_line(tmp_path):
-    path = write(tmp_path, "title = 'x'\nsteps = = 2\n")
-    with pytest.raises(RecipeError, match="line 2") as caught:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"title = 'x'\nsteps = = 2\n", r"recipe\.toml:2:9: not valid TOML: invalid value\. Correct the line"),
+        (b"title = 'x", r"recipe\.toml:?\S* not valid TOML"),
+        (b"# fine\ntitle = '\xe9'\n", r"recipe\.toml:2: the file is not UTF-8\. Save it as UTF-8"),
+    ],
+)
+def test_a_broken_file_names_its_line(tmp_path, content, message):
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(content)
+    with pytest.raises(RecipeError, match=message):
         load_recipe(Outer, path)
-    assert str(path) in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(b"\xef\xbb\xbftitle = 'windows'\n")
+    assert load_recipe(Outer, path).title == "windows"
 
 
 def test_a_missing_file_names_the_nearest_one(tmp_path):
     write(tmp_path, "")
+    with pytest.raises(RecipeError, match=r"no such recipe. Did you mean .*recipe\.toml\?"):
+        find_recipe(tmp_path / "recipes.toml")
     with pytest.raises(RecipeError, match=r"Did you mean .*recipe\.toml"):
         load_recipe(Outer, tmp_path / "recipes.toml")
     with pytest.raises(RecipeError, match="folder"):
         load_recipe(Outer, tmp_path)
+
+
+class Wanting(Recipe):
+    bundle: Path
+    """A bundle folder. Made by finetune."""
+    epochs: int = 1
+    seeds: tuple[int, ...] = (1,)
+    names: tuple[str, ...] = ()
+    layers: tuple[int, ...] | Literal["even"] = "even"
+    betas: tuple[float, float] = (0.9, 0.98)
+    free: dict[str, Any] = Field(default_factory=dict)
+    patterns: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    text: str = ""
+    train: Inner = Inner()
+
+
+FLAGS = {"bundle": "--bundle", "epochs": "--epochs"}
+
+
+def refused(*arguments, **options):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(Wanting, *arguments, **options)
+    return str(caught.value)
+
+
+def test_a_mistake_is_named_as_the_user_wrote_it(tmp_path):
+    path = write(tmp_path, "epochs = 'three'\n")
+    assert refused(None, [], {}, FLAGS) == "--bundle is required: a bundle folder."
+    assert refused(None, [], {"bundle": "b", "epochs": "x"}, FLAGS) == "--epochs must be a whole number, not 'x'."
+    assert refused(None, ["epochs=x"], {"bundle": "b"}, FLAGS) == "--set epochs must be a whole number, not 'x'."
+    assert refused(path, [], {"bundle": "b"}, FLAGS) == (
+        f"{path}: 'epochs' must be a whole number, not 'three'. Correct the file, or override it with --epochs."
+    )
+    assert refused(path, ["epochs=2"], {}, FLAGS) == (f"{path}: key 'bundle' is missing (add it, or give --bundle).")
+    both = refused(path, ["train.stesp=1"], {}, FLAGS)
+    assert f"{path}: key 'bundle' is missing (add it, or give --bundle); 'epochs' must be a whole number" in both
+    assert "--set: unknown key 'train.stesp', did you mean 'train.steps'?" in both
+
+
+def test_python_settings_are_named_as_keywords():
+    with pytest.raises(RecipeError, match=r"^bundle= is required: a bundle folder\.$"):
+        validate(Wanting, {}, where=None, ask=lambda key: f"{key}=")
+    with pytest.raises(RecipeError, match=r"^epochs= must be a whole number, not 'x'\.$"):
+        validate(Wanting, {"bundle": "b", "epochs": "x"}, where=None, given={"epochs": "epochs="})
+
+
+def test_a_changed_recipe_is_validated_in_plain_words():
+    with pytest.raises(RecipeError, match="'epochs' must be a whole number, not 'x'"):
+        Wanting(bundle="b").changed(epochs="x")
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("seeds=1,2,3", (1, 2, 3)),
+        ("seeds=[1, 2]", (1, 2)),
+        ("seeds=7", (7,)),
+        ("names=a,b, c", ("a", "b", "c")),
+        ("names=[a, b]", ("a", "b")),
+        ('names=["a", "b,c"]', ("a", "b,c")),
+        ("names=one", ("one",)),
+        ("names='a,b'", ("a,b",)),
+        ("names=3", ("3",)),
+        ("names=2020,b", ("2020", "b")),
+        ("layers=even", "even"),
+        ("layers=0,2,4", (0, 2, 4)),
+        ("betas=0.8,0.9", (0.8, 0.9)),
+        ("patterns.train=a*,b*", {"train": ("a*", "b*")}),
+        ("free.columns=a,b,c", {"columns": "a,b,c"}),
+        ("free.columns=[a, b]", {"columns": ["a", "b"]}),
+        ('free={"a": [1, null]}', {"a": [1, None]}),
+        ("text=[a-z]", "[a-z]"),
+        ("text=a,b", "a,b"),
+        ("text=2020", "2020"),
+    ],
+)
+def test_lists_after_set(override, expected):
+    recipe = load_recipe(Wanting, None, [override], {"bundle": "b"})
+    assert getattr(recipe, override.partition("=")[0].split(".")[0]) == expected
 
 
 def test_identity_leaves_out_runtime_fields_and_the_resolved_recipe_is_toml():

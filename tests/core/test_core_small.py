@@ -5,12 +5,23 @@ from __future__ import annotations
 import errno
 import logging
 import random
+import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from osler.core.errors import MissingExtraError, OslerError, OutputError, UnknownNameError, nearest, writing
-from osler.core.extras import available, explain_missing, require
+from osler.core.errors import (
+    MissingExtraError,
+    OslerError,
+    OutputError,
+    UnknownNameError,
+    explain_system_error,
+    nearest,
+    writing,
+)
+from osler.core.extras import _EXTRA_OF, available, explain_missing, require
 from osler.core.files import fingerprint, write_atomic
 from osler.core.logs import get_logger
 from osler.core.registry import Registry
@@ -78,10 +89,31 @@ def test_fingerprint_depends_on_content_and_order(tmp_path):
     assert fingerprint([a, b]) != fingerprint([b, a])
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EFBIG])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EFBIG, errno.EIO])
 def test_refused_writes_become_one_clear_error(tmp_path, number):
     with pytest.raises(OutputError, match="cannot write"), writing(tmp_path):
         raise OSError(number, "x")
+
+
+@pytest.mark.parametrize("name", ["out", "out/deep/file", "out.partial/file", ".out.lock", "."])
+def test_an_impossible_folder_is_a_problem_of_the_output(tmp_path, name):
+    with pytest.raises(OutputError, match="files cannot be created here"), writing(tmp_path / "out"):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(tmp_path / name))
+
+
+def test_an_unreadable_input_is_no_problem_of_the_output(tmp_path):
+    with pytest.raises(PermissionError) as caught, writing(tmp_path / "out"):
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "notes.txt"))
+    explained = explain_system_error(caught.value)
+    assert str(explained) == f"{tmp_path}/notes.txt: permission denied. Check the path and its permissions."
+
+
+def test_system_errors_are_explained_and_others_are_not():
+    full = explain_system_error(OSError(errno.ENOSPC, "No space left on device"))
+    assert str(full) == "the disk is full. Free some space and run again."
+    assert "memory ran out" in str(explain_system_error(MemoryError()))
+    assert explain_system_error(OSError("a parser's own words")) is None
+    assert explain_system_error(KeyError("John Smith")) is None
 
 
 def test_other_system_errors_pass_through(tmp_path):
@@ -101,8 +133,8 @@ def test_logs_refuse_text(caplog):
 
 
 def test_missing_extras_name_the_extra_to_install():
-    with pytest.raises(MissingExtraError, match=r'pip install "osler\[serve\]"'):
-        require("no_such_package_at_all", "serve")
+    with pytest.raises(MissingExtraError, match=r'pip install "osler\[peft\]"'):
+        require("no_such_package_at_all", "peft")
     assert require("json", "base").dumps([]) == "[]"
     assert available("json")
     assert not available("no_such_package_at_all")
@@ -110,6 +142,41 @@ def test_missing_extras_name_the_extra_to_install():
     assert error is not None
     assert "osler[train]" in str(error)
     assert explain_missing(ModuleNotFoundError("x", name="left_pad")) is None
+
+
+def extras(root: Path) -> dict[str, set[str]]:
+    """The packages that each extra of osler installs, extras of extras included."""
+    listed = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    def packages(extra: str) -> set[str]:
+        found: set[str] = set()
+        for requirement in listed[extra]:
+            if inner := re.match(r"osler\[(.*)\]", requirement):
+                found |= set().union(*(packages(name) for name in inner[1].split(",")))
+            else:
+                found.add(re.split(r"[><=]", requirement)[0])
+        return found
+
+    return {extra: packages(extra) for extra in listed}
+
+
+def test_every_extra_that_is_named_exists_and_has_the_module(root):
+    known = extras(root)
+    source = [path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py")]
+    pages = [path.read_text(encoding="utf-8") for path in [root / "README.md", *(root / "docs").rglob("*.md")]]
+    named = {extra for text in [*source, *pages] for extra in re.findall(r"osler\[(\w+)\]", text)}
+    assert named <= known.keys()
+    required = {pair for text in source for pair in re.findall(r'require\("([\w.]+)", "(\w+)"\)', text)}
+    assert len(required) > 10
+    for module, extra in {*required, *_EXTRA_OF.items()}:
+        top = {"markupsafe": "jinja2"}.get(module.split(".")[0], module.split(".")[0])  # jinja2 brings it
+        assert top in known[extra], (module, extra)
+
+
+def test_the_train_extra_runs_the_whole_flow(root):
+    known = extras(root)
+    assert known["corpus"] | known["formats"] | known["report"] | known["study"] <= known["train"]
+    assert known["train"] | known["peft"] | known["ray"] == known["all"]
 
 
 def test_errors_say_where_what_and_how():

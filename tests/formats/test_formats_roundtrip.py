@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.formats.base import Format
+from osler.formats.base import Format, configure
 from osler.formats.registry import FORMATS, get_format
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
@@ -321,3 +321,10 @@ def test_i2b2_2010_says_when_a_relation_could_mean_either_of_two_concepts() -> N
     with tempfile.TemporaryDirectory() as folder:
         loss, _ = written("i2b2_2010", [document], folder)
     assert loss == {"relations to one of several concepts at a place": 1}
+
+
+@pytest.mark.parametrize("columns", ["id,text,label", ["id", "text", "label"], "id, text, label"])
+def test_a_table_without_a_header_takes_its_columns_from_an_option(columns, tmp_path):
+    (tmp_path / "rows.csv").write_text("7,Aspirin helps.,yes\n")
+    [record] = configure(get_format("csv"), {"columns": columns}).read(tmp_path / "rows.csv")
+    assert (record.id, record.text, record.labels) == ("7", "Aspirin helps.", ("yes",))

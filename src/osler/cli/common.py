@@ -16,13 +16,31 @@ if TYPE_CHECKING:
     from osler.core.artifact import Artifact
     from osler.core.config import Recipe
 
+
+def _recipe_names(incomplete: str) -> list[str]:
+    """Shipped recipes, for shell completion."""
+    from osler.core.config import shipped_recipes
+
+    return [name for name in shipped_recipes() if name.startswith(incomplete)]
+
+
 RecipeOption = Annotated[
-    str | None, typer.Option("--recipe", "-r", help="A TOML recipe: a path, or a shipped one such as demo/pretrain.")
+    str | None,
+    typer.Option(
+        "--recipe",
+        "-r",
+        metavar="RECIPE",
+        autocompletion=_recipe_names,
+        help="A TOML recipe: a path, or a shipped one such as demo/pretrain.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Override one value of the recipe: a.b=c. With nothing after =, drop the value. Repeat."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override one value of the recipe: train.lr=3e-5. A list is written a,b,c. With nothing after =, drop the "
+        "value. Repeat for several.",
     ),
 ]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")]
@@ -39,6 +57,8 @@ class Invocation:
     sets: Sequence[str]
     options: dict[str, Any]
     """Values by recipe key; None where the option was not given."""
+    flags: dict[str, str]
+    """How the command line calls a recipe key: `--bundle`, `the argument FILES`."""
     out: Path
     force: bool
     dry_run: bool
@@ -47,14 +67,20 @@ class Invocation:
         """The recipe: its file, then options, then --set."""
         from osler.core.config import find_recipe, load_recipe
 
-        return load_recipe(self.kind, find_recipe(self.recipe) if self.recipe else None, self.sets, self.options)
+        path = find_recipe(self.recipe) if self.recipe else None
+        return load_recipe(self.kind, path, self.sets, self.options, self.flags)
 
     def perform(
         self, plan: Callable[..., Sequence[str]], run: Callable[..., Artifact], *, out: Path | None = None
     ) -> Artifact | None:
         """Resolve the recipe, print the plan, run it, and print one line about the result."""
+        from osler.core.artifact import is_free
+
         recipe, out = self.resolve(), out or self.out
-        announce(plan(recipe, out), dry_run=self.dry_run)
+        # What stops the run before it starts also stops a dry run.
+        taken = self.dry_run and not self.force and not is_free(out)
+        reused = [f"{out} is there already: reused if recipe and inputs are the same, else replaced only with --force"]
+        announce([*plan(recipe, out), *(reused if taken else [])], dry_run=self.dry_run)
         if self.dry_run:
             return None
         artifact = run(recipe, out, force=self.force)
@@ -79,17 +105,19 @@ def recipe_command(
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         keys: dict[str, str] = {}
+        shown: dict[str, str] = {}
         parameters = []
         for key in [argument, *options] if argument else options:
             keys[name := key.replace(".", "__")] = key
             flags = (
                 None if key == argument else options[key].split() or [f"--{key.rpartition('.')[2].replace('_', '-')}"]
             )
+            shown[key] = flags[0].partition("/")[0] if flags else f"the argument {key.upper()}"
             text = argument_help if key == argument else None
             parameters.append(_parameter(kind, key, name, flags, text))
-        place = OutOption if out else Annotated[Path | None, typer.Option("--out", "-o", help="The folder to make.")]
+        where = Annotated[Path | None, typer.Option("--out", "-o", help="The file or folder to make.")]
         shared = {
-            "out": place,
+            "out": OutOption if out else where,
             "recipe": RecipeOption,
             "sets": SetOption,
             "force": ForceOption,
@@ -109,7 +137,7 @@ def recipe_command(
             values = {key: None if value == [] else value for key, value in values.items()}
             common = {name: given.pop(name) for name in shared}
             sets, place = common.pop("sets") or (), common.pop("out") or Path()
-            function(Invocation(kind=kind, sets=sets, options=values, out=place, **common), **given)
+            function(Invocation(kind=kind, sets=sets, options=values, flags={**shown}, out=place, **common), **given)
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -126,13 +154,20 @@ def _parameter(kind: type[Recipe], key: str, name: str, flags: list[str] | None,
     annotation, description = find_field(kind, key)
     text = text or description.partition(". ")[0].removesuffix(".") + "."
     text = text[:1].upper() + text[1:]
-    made = typer.Option(*flags, help=text) if flags else typer.Argument(help=text)
+    type_ = _option_type(annotation)
+    made = typer.Option(*flags, help=text) if flags else typer.Argument(help=text, metavar=key.upper())
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[_option_type(annotation) | None, made],
+        annotation=Annotated[type_ | None, made],
     )
+
+
+def metavar(type_: Any) -> str | None:
+    """What the help calls the value of an option; None for typer's own word."""
+    item = get_args(type_)[0] if get_origin(type_) is list else type_
+    return {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}.get(item)
 
 
 def _option_type(annotation: Any) -> Any:
@@ -150,8 +185,10 @@ def _option_type(annotation: Any) -> Any:
 
 def announce(lines: Sequence[str], *, dry_run: bool) -> None:
     """Print the plan."""
-    from osler.core.console import console
+    from osler.core.console import console, quiet
 
+    if quiet() and not dry_run:
+        return
     for line in lines:
         console().print(f"  {line}", style="dim", markup=False)
     if dry_run:

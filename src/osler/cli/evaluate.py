@@ -34,6 +34,7 @@ def evaluate(
     from osler.stages.evaluate.run import plan, run
     from osler.stages.prepare.run import task_folders
 
+    call.flags["task"] = "--task"
     show = partial(announce, dry_run=call.dry_run)
     folders: list[Path | None] = [*task_folders(tasks, dry_run=call.dry_run, show=show)] if tasks else [None]
     names = [folder.resolve().name for folder in folders if folder]

@@ -7,13 +7,14 @@ import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from osler import __version__
-from osler.core.errors import OslerError
+from osler.cli.common import metavar
+from osler.core.errors import OslerError, explain_system_error, nearest
 
 COMMANDS = {
     "corpus": "Raw text to a clean corpus.",
@@ -31,6 +32,101 @@ COMMANDS = {
 }
 """Every command in the order of the flow, with its line in the help; `osler.cli.NAME` holds its `app`."""
 
+EXAMPLES = {
+    "": (
+        "osler demo --fast",
+        "osler corpus build notes/ --out corpus",
+        "osler annotate note.txt --bundle demo/fast/bundle --language en",
+    ),
+    "corpus": ("osler corpus build notes/ --out corpus",),
+    "corpus build": (
+        "osler corpus build notes/ --language es --out corpus --dry-run",
+        "osler corpus build 'notes/*.txt' abstracts.jsonl.gz --out corpus",
+        "osler corpus build notes/ --set filters.length.min_words=20 --out corpus",
+    ),
+    "vocab": ("osler vocab train corpus --out tokenizer",),
+    "vocab train": (
+        "osler vocab train corpus --size 16000 --out tokenizer",
+        "osler vocab train corpus --algorithm wordpiece --out tokenizer",
+    ),
+    "vocab compare": (
+        "osler vocab compare tokenizer other-tokenizer --on corpus",
+        "osler vocab compare tokenizer other-tokenizer --on corpus --out figures",
+    ),
+    "pretrain": (
+        "osler pretrain corpus -t tokenizer --preset tiny --budget 30m --dry-run",
+        "osler pretrain corpus -t tokenizer --preset tiny --budget 30m --out encoder",
+        "osler pretrain corpus -t tokenizer --steps 1000 --set train.lr=5e-4",
+    ),
+    "distill": (
+        "osler distill corpus --teacher encoder --layers even --steps 1000",
+        "osler distill corpus --teacher encoder --preset tiny --budget 30m --dry-run",
+    ),
+    "tasks": (
+        "osler tasks list --language es",
+        "osler tasks prepare clinic-phi-en --out tasks/phi",
+        "osler tasks new my-task --from my-data/",
+    ),
+    "tasks list": ("osler tasks list", "osler tasks list --language es --kind tagging"),
+    "tasks info": ("osler tasks info ncbi-disease", "osler tasks info ncbi-disease --toml"),
+    "tasks prepare": (
+        "osler tasks prepare clinic-phi-en --out tasks/phi",
+        "osler tasks prepare ncbi-disease --from downloads/ --out tasks/ncbi",
+        "osler tasks prepare --all --from downloads/ --out tasks",
+    ),
+    "tasks new": (
+        "osler tasks new my-task --from my-data/",
+        "osler tasks new triage --format csv --from t.csv --set options.text=note",
+    ),
+    "tasks synthesize": ("osler tasks synthesize i2b2-2010 --out fake",),
+    "tasks check": ("osler tasks check tasks", "osler tasks check tasks/phi --strict --json -"),
+    "tasks show": (
+        "osler tasks show clinic-phi-en -n 2",
+        "osler tasks show tasks/phi --split dev --label DATE --html examples.html",
+    ),
+    "finetune": (
+        "osler finetune tasks/phi --model encoder --out bundle --dry-run",
+        "osler finetune tasks/phi tasks/ncbi --model encoder --out bundle",
+        "osler finetune tasks/phi --model encoder --epochs 5 --lr 1e-4",
+    ),
+    "evaluate": (
+        "osler evaluate bundle --task tasks/phi --out scores",
+        "osler evaluate bundle --task tasks/phi --split dev --errors --out scores",
+    ),
+    "study": (
+        "osler study run my-study.toml --out study --dry-run",
+        "osler study run my-study.toml --out study",
+        "osler study status study",
+    ),
+    "study run": (
+        "osler study run my-study.toml --out study --dry-run",
+        "osler study run my-study.toml --set seeds=1,2,3 --out study",
+    ),
+    "study resume": ("osler study resume study", "osler study resume study --retry-failed"),
+    "study status": ("osler study status study",),
+    "study report": ("osler study report study",),
+    "study pairwise": ("osler study pairwise my-study.toml --out pairs",),
+    "annotate": (
+        "osler annotate note.txt --bundle bundle > annotations.jsonl",
+        "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
+        "osler annotate note.txt --bundle bundle --head clinic-phi-en",
+    ),
+    "export": ("osler export bundle --head clinic-phi-en --out hf-model",),
+    "convert": (
+        "osler convert notes/ --from brat --to conll --out notes.conll",
+        "osler convert table.csv --to jsonl --set read.text=note --out table.jsonl",
+        "osler convert --list",
+    ),
+    "demo": ("osler demo --fast", "osler demo --out my-demo"),
+}
+"""Examples at the end of each command's help."""
+
+
+class _Stopped(OslerError):
+    """Ctrl-C. Typer would end without a word."""
+
+    exit_code = 130
+
 
 class _Commands(TyperGroup):
     """Imports a command's module only when the command is asked for, so that none pays for another's imports."""
@@ -40,25 +136,64 @@ class _Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
+    def get_params(self, ctx: Any) -> Any:
+        return _name_values(super().get_params(ctx))
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.listing = True
         super().format_help(ctx, formatter)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        self.listing = True
+        return super().shell_complete(ctx, incomplete)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
-            return None
+            if ctx is None or ctx.resilient_parsing:
+                return None
+            close = nearest(cmd_name, COMMANDS)
+            ctx.fail(f"No such command {cmd_name!r}. " + (f"Did you mean {close!r}?" if close else ""))
         if self.listing:
             return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
         command = typer.main.get_command(import_module(f"osler.cli.{cmd_name}").app)
         command.name = cmd_name
-        return command
+        return _dress(command, cmd_name, ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Stopped("stopped", fix="Run the same command again to continue") from None
+
+
+def _dress(command: Any, name: str, ctx: Any) -> Any:
+    """Complete the help of a command and its subcommands: examples, and what an option's value is called."""
+    command.epilog = _examples(name)
+    _name_values(command.get_params(ctx) if ctx else command.params)
+    for child, inner in getattr(command, "commands", {}).items():
+        _dress(inner, f"{name} {child}", ctx)
+    return command
+
+
+def _name_values(parameters: Any) -> Any:
+    """Leave out the type of flags, and write PATH for typer's `list[Path]`."""
+    for parameter in parameters:
+        if parameter.param_type_name == "option" and parameter.metavar is None:
+            type_ = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+            parameter.metavar = "" if getattr(parameter, "is_flag", False) else metavar(type_)
+    return parameters
+
+
+def _examples(name: str) -> str | None:
+    lines = "\n".join(f"  {line}" for line in EXAMPLES.get(name, ()))
+    return f"Examples:\n{lines}" if lines else None
 
 
 app = typer.Typer(
     name="osler",
     cls=_Commands,
-    add_completion=False,
     help="Raw biomedical and clinical text to a language model you can evaluate, publish and serve.",
+    epilog=_examples(""),
     no_args_is_help=True,
     # Typer's own tracebacks print local variables, which hold documents.
     pretty_exceptions_enable=False,
@@ -80,40 +215,99 @@ def _global(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log events to standard error (never document text).")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No plan and no progress: only results, warnings and errors.")
+    ] = False,
 ) -> None:
     from osler.core.logs import configure
 
+    if quiet:
+        os.environ["OSLER_QUIET"] = "1"
     configure(verbose)
+
+
+_UsageError: Any = typer.BadParameter.__base__  # from click or typer's copy of it, depending on typer's version
 
 
 def main() -> None:
     """Run the command line; every failure ends in one clear message that never quotes a document."""
     try:
-        app()
+        code = app(prog_name="osler", standalone_mode=False)
     except OslerError as error:
         _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("stopped. Run the same command again to continue.", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help is already printed
+            sys.exit(error.exit_code)
+        _fail(_explain_usage(error), error.exit_code)
+    except typer.Abort:
+        _fail("stopped", 130)
     except Exception as error:
-        from osler.core.extras import explain_missing
-
-        missing = explain_missing(error) if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None:
-            _fail(str(missing), missing.exit_code)
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
         if os.environ.get("OSLER_DEBUG"):
             raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        # The message of an unexpected error may quote a document (a parser's, for example), so it is not shown.
-        _fail(
-            f"internal error ({type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}). "
-            "Its message is hidden because it may quote a document. Set OSLER_DEBUG=1 to see it, and please report it.",
-            1,
-        )
+        _fail(*_explain(error))
+    sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, code: int) -> None:
+def _explain_usage(error: Any) -> str:
+    """A wrong command, option or value, in one line."""
+    from pydantic import ValidationError
+
+    from osler.core.mistakes import mistakes
+
+    hint = f" Run `{error.ctx.command_path} --help` for the options and examples." if error.ctx else ""
+    parameter: Any = getattr(error, "param", None)
+    name = _flag(parameter) if parameter is not None else ""
+    close = nearest(getattr(error, "option_name", ""), getattr(error, "possibilities", None) or ())
+    if close:
+        return f"no such option: {error.option_name}. Did you mean {close}?{hint}"
+    if type(error).__name__ == "MissingParameter" and name:
+        return f"{name} is required.{hint}"
+    if isinstance(error.__cause__, ValidationError) and name:
+        wrong = mistakes(parameter.type_descriptor.annotation, error.__cause__)
+        return f"{name} {wrong[0].text}.{hint}"
+    message = error.format_message().strip()
+    message = f"{message[:1].lower()}{message[1:]}"
+    return message + ("" if message.endswith((".", "?")) else ".") + hint
+
+
+def _flag(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"the argument {(parameter.metavar or parameter.name).upper().removesuffix('...')}"
+    return str(max(parameter.opts, key=len))
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """The message and exit code for an error that is not osler's own."""
+    from osler.core.extras import explain_missing
+
+    known = explain_missing(error) if isinstance(error, ModuleNotFoundError) else explain_system_error(error)
+    if known is not None:
+        return str(known), known.exit_code
+    # The message of an unexpected error may quote a document (a parser's, for example), so it is not shown.
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    command = next((name for name in (" ".join(words[:2]), *words[:1]) if name in EXAMPLES), "no command")
+    return (
+        f"internal error. Please report it with this line: osler {__version__}, {command}, "
+        f"{type(error).__name__} at {_place(error)}. The error's own message is hidden because it may quote a document; "
+        "OSLER_DEBUG=1 shows it.",
+        1,
+    )
+
+
+def _place(error: Exception) -> str:
+    """Where an error was raised: the last line of osler, and the line in a library that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = Path(__file__).parents[1]
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(package)]
+    places = [f"{Path(own[-1].filename).relative_to(package).as_posix()}:{own[-1].lineno}"] if own else []
+    if frames and (not own or frames[-1] is not own[-1]):
+        places.append(f"{Path(frames[-1].filename).name}:{frames[-1].lineno}")
+    return ", ".join(places) or "an unknown place"
+
+
+def _fail(message: str, code: int) -> NoReturn:
     typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
     sys.exit(code)

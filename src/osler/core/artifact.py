@@ -26,6 +26,7 @@ MANIFEST = "manifest.json"
 LOGS = "logs"
 _IDENTITY = "identity.json"
 _TRAINED = "export.json"
+_OCCUPIED = "Choose another --out, or replace it with --force"
 _COMMANDS = {
     "corpus": "corpus",
     "tokenizer": "vocab",
@@ -230,16 +231,24 @@ def _follow(
 
 def _reusable(out: Path, kind: str, identity: str) -> Artifact | None:
     """The artifact at `out` if this recipe made it, None if `out` is free; anything else is an error."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if is_free(out):
         return None
-    fix = "Choose another --out, or replace it with --force"
-    if not (out / MANIFEST).is_file():
-        raise OutputError("this exists and is not a finished osler artifact", where=out, fix=fix)
     manifest = Artifact.open(out).manifest
     if manifest.kind != kind or manifest.identity != identity:
         found = _with_article(manifest.kind)
-        raise OutputError(f"this folder holds {found} made from another recipe or other inputs", where=out, fix=fix)
+        raise OutputError(
+            f"this folder holds {found} made from another recipe or other inputs", where=out, fix=_OCCUPIED
+        )
     return Artifact(out, manifest, reused=True)
+
+
+def is_free(out: Path) -> bool:
+    """Whether nothing is at `out` yet; False if an artifact is there, and an error if it is anything else."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return True
+    if not (out / MANIFEST).is_file():
+        raise OutputError("this exists and is not a finished osler artifact", where=out, fix=_OCCUPIED)
+    return False
 
 
 def _finished_partial(partial: Path, identity: str) -> Manifest | None:

@@ -11,17 +11,18 @@ import inspect
 import json
 import textwrap
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
-from osler.core.errors import RecipeError, nearest
+from osler.core.errors import OslerError, RecipeError, nearest
+from osler.core.mistakes import Mistake, find_annotation, find_model, is_list, is_text, list_types, mistakes
 
 
 class Recipe(BaseModel):
@@ -61,7 +62,7 @@ class Recipe(BaseModel):
     def changed(self, **values: Any) -> Self:
         """A copy with some fields replaced, validated again."""
         merged = {name: getattr(self, name) for name in self.model_fields_set} | values
-        return type(self).model_validate(merged)
+        return validate(type(self), merged, where=None)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.resolved())
@@ -90,24 +91,33 @@ LEFT_OUT: Final = object()
 
 
 def load_recipe(
-    kind: type[R], path: Path | None = None, sets: Sequence[str] = (), options: Mapping[str, Any] | None = None
+    kind: type[R],
+    path: Path | None = None,
+    sets: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    flags: Mapping[str, str] | None = None,
 ) -> R:
     """Read a recipe: its file, then the command-line options that are not None, then `--set` overrides.
 
-    An option with the value `LEFT_OUT`, or `--set key=` without a value, removes the key.
+    An option with the value `LEFT_OUT`, or `--set key=` without a value, removes the key. `flags` says how the command line
+    calls a key, such as `--bundle`.
     """
     values = read_toml(path) if path else {}
+    given: dict[str, str] = {}
     for key, value in (options or {}).items():
         if value is not None:
             _override(values, key, value, where="the command line")
+            given[key] = (flags or {}).get(key, key)
     for assignment in sets:
-        key, equals, text = assignment.partition("=")
-        if not equals or not key.strip():
+        key, equals, text = (part.strip() for part in assignment.partition("="))
+        if not equals or not key:
             raise RecipeError(
-                f"override {assignment!r} is not of the form key=value", where="--set", fix="Write --set a.b=c"
+                f"{assignment!r} is not of the form key=value", where="--set", fix="Write --set key=value"
             )
-        _override(values, key.strip(), _parse_value(text.strip()), where="--set")
-    return validate(kind, values, where=str(path) if path else "recipe")
+        _override(values, key, parse_value(text, find_annotation(kind, key)), where="--set")
+        given[key] = f"--set {key}"
+    ask = None if flags is None else lambda key: flags.get(key, f"--set {key}=VALUE")
+    return validate(kind, values, where=str(path) if path else None, given=given, ask=ask)
 
 
 def merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,12 +129,34 @@ def merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _parse_value(text: str) -> Any:
+def parse_value(text: str, annotation: Any) -> Any:
+    """The value after `--set key=`: TOML, JSON or plain text. `a,b` is a list if the field is one."""
     if not text:
         return LEFT_OUT
+    value = _parse(text, annotation)
+    if isinstance(value, list | dict):
+        return value
+    if isinstance(value, str) and value != text:  # a text in quotes
+        return [value] if is_list(annotation) else value
+    lists = list_types(annotation)
+    bracketed = text.startswith("[") and text.endswith("]") and not is_text(annotation)
+    if bracketed or (lists and ("," in text or is_list(annotation))):
+        item_type = get_args(lists[0])[0] if lists else Any
+        items = (text[1:-1] if bracketed else text).split(",")
+        return [_parse(item.strip(), item_type) for item in items if item.strip()]
+    return value
+
+
+def _parse(text: str, annotation: Any) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
+        # A text field holds 2020 as text, without quotes around it.
+        return text if is_text(annotation) and not isinstance(value, str) else value
     except tomllib.TOMLDecodeError:
+        pass
+    try:
+        return json.loads(text) if text[:1] in "[{" else text
+    except json.JSONDecodeError:
         return text
 
 
@@ -145,65 +177,103 @@ def _override(values: dict[str, Any], key: str, value: Any, *, where: str) -> No
         values[name] = value
 
 
-def validate(kind: type[R], values: Mapping[str, Any], *, where: str) -> R:
-    """Build a recipe from plain values; one RecipeError lists every mistake."""
+def validate(
+    kind: type[R],
+    values: Mapping[str, Any],
+    *,
+    where: str | None,
+    given: Mapping[str, str] = MappingProxyType({}),
+    ask: Callable[[str], str] | None = None,
+) -> R:
+    """Build a recipe from plain values; one RecipeError lists every mistake and names it as the user wrote it.
+
+    `where` is the file or section with the values; `given` names those that came from elsewhere, such as `--epochs`. `ask` says
+    how to give a key that is missing.
+    """
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        lines = [_explain(kind, details) for details in error.errors()]
-        # A recipe of another kind has many unknown keys: list the valid ones once.
-        hints = dict.fromkeys(hint for _, hint in lines if hint)
-        problem = "; ".join([*dict.fromkeys(line for line, _ in lines), *hints])
-        raise RecipeError(problem, where=where, fix="Correct the recipe, or override with --set key=value") from None
+        found = mistakes(kind, error)
+    except OslerError as error:  # from a section that is validated on its own
+        raise type(error)(
+            error.problem, where=": ".join(filter(None, (where, error.where))) or None, fix=error.fix
+        ) from None
+    # By place: the values of a file have one, those of the command line name themselves.
+    places: dict[str | None, list[str]] = {}
+    fixes: set[str] = set()
+    for mistake in found:
+        name = _given_name(mistake.key, given)
+        place = None if name or (ask and mistake.kind == "missing" and not where) else where
+        text, fix = _explain(kind, mistake, name, ask, in_file=place is not None)
+        places.setdefault(place, []).append(text)
+        fixes |= {fix} if fix else set()
+    listed = {place: "; ".join(dict.fromkeys(texts)) for place, texts in places.items()}
+    fix = "Correct the file" if where and len(fixes) > 1 else ". ".join(sorted(fixes))
+    if len(listed) == 1:
+        [(place, problem)] = listed.items()
+        raise RecipeError(problem, where=place, fix=fix)
+    raise RecipeError("; ".join(f"{place}: {text}" if place else text for place, text in listed.items()), fix=fix)
+
+
+def _given_name(key: str, given: Mapping[str, str]) -> str | None:
+    """How the user gave a key, or the list or section around it; None if it came from the file."""
+    for name, written in given.items():
+        if key == name:
+            return written
+        if key.startswith(f"{name}."):
+            return f"{written}: {key!r}"
+    return None
+
+
+def _explain(
+    kind: type[Recipe], mistake: Mistake, name: str | None, ask: Callable[[str], str] | None, *, in_file: bool
+) -> tuple[str, str]:
+    """One mistake in words, and what to do about it."""
+    key = mistake.key
+    if mistake.kind == "missing":
+        if in_file or ask is None:
+            return f"key {key!r} is missing" + (f" (add it, or give {ask(key)})" if ask else ""), ""
+        about = find_field(kind, key)[1].partition(". ")[0].rstrip(".")
+        return f"{ask(key)} is required" + (f": {about[:1].lower()}{about[1:]}" if about else ""), ""
+    if mistake.kind == "unknown":
+        prefix = "--set: " if name and name.startswith("--set") else ""
+        if mistake.suggestions:
+            return f"{prefix}unknown key {key!r}, did you mean {' or '.join(map(repr, mistake.suggestions))}?", ""
+        return f"{prefix}unknown key {key!r}", f"Known keys: {', '.join(mistake.known) or 'none'}"
+    override = f"Correct the file, or override it with {ask(key)}" if in_file and ask and key else ""
+    if mistake.kind == "message":
+        subject = name or (repr(key) if key else "")
+        return f"{subject}: {mistake.text}" if subject else mistake.text, override
+    lists = "Write a list as a,b,c" if mistake.text.startswith("must be a list") and name and "--set" in name else ""
+    return f"{name or repr(key)} {mistake.text}", lists or override
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, with an error that names file, line and column."""
+    """Read a TOML file, with an error that names file and line."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        siblings = [str(item) for item in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-        close = nearest(str(path), siblings)
-        raise RecipeError(
-            "no such file", where=path, fix=f"Did you mean {close}?" if close else "Check the path"
-        ) from None
+        raise _no_recipe(path, [str(item) for item in path.parent.glob("*.toml")]) from None
     except IsADirectoryError:
-        raise RecipeError("this is a folder, not a recipe", where=path, fix="Give a .toml file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"not valid TOML: {error}", where=path, fix="Correct the file") from None
-
-
-def _explain(kind: type[BaseModel], details: ErrorDetails) -> tuple[str, str]:
-    """Describe one mistake, and give a hint that several mistakes may share."""
-    location = details["loc"]
-    key = ".".join(str(part) for part in location) or "recipe"
-    if details["type"] == "extra_forbidden":
-        owner = _owner(kind, location[:-1])
-        close = nearest(str(location[-1]), owner.model_fields) if owner else None
-        if close:
-            return f"unknown key {key!r}, did you mean {close!r}?", ""
-        return f"unknown key {key!r}", f"valid keys: {', '.join(owner.model_fields) if owner else 'none'}"
-    if details["type"] == "missing":
-        return f"{key!r} is missing", ""
-    message = details["msg"].removeprefix("Value error, ")
-    # A message about the complete recipe needs no location.
-    return (message if not location else f"{key!r}: {message[:1].lower()}{message[1:]}"), ""
-
-
-def _owner(kind: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
-    """The model at a location, found by following field annotations."""
-    owner: type[BaseModel] | None = kind
-    for part in location:
-        if owner is None or part not in owner.model_fields:
-            continue  # a list index, a mapping key or a union tag
-        owner = _model_in(owner.model_fields[str(part)].annotation)
-    return owner
+        raise RecipeError("this is a folder, not a TOML file", where=path, fix="Give a .toml file") from None
+    except OSError as error:
+        problem = f"cannot be read: {(error.strerror or 'unknown error').lower()}"
+        raise RecipeError(problem, where=path, fix="Check the file and its permissions") from None
+    except UnicodeDecodeError as error:
+        number = error.object[: error.start].count(b"\n") + 1
+        raise RecipeError("the file is not UTF-8", where=f"{path}:{number}", fix="Save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        reason, _, place = str(error).removesuffix(")").partition(" (at ")
+        line, _, column = place.removeprefix("line ").partition(", column ")
+        where = f"{path}:{line}:{column}" if column else path
+        fix = "Correct the line: text needs quotes, a list needs brackets" if column else "Correct the end of the file"
+        raise RecipeError(f"not valid TOML: {reason[:1].lower()}{reason[1:]}", where=where, fix=fix) from None
 
 
 def find_field(kind: type[BaseModel], key: str) -> tuple[Any, str]:
     """The annotation of a field by its dotted key, and its description: `Field(description=…)` or the docstring below it."""
-    *sections, name = key.split(".")
-    owner = _owner(kind, sections)
+    section, _, name = key.rpartition(".")
+    owner = find_model(kind, section)
     assert owner is not None, key
     field = owner.model_fields[name]
     docs = (_attribute_docs(base).get(name) for base in owner.__mro__ if issubclass(base, Recipe))
@@ -224,16 +294,6 @@ def _attribute_docs(kind: type[BaseModel]) -> dict[str, str]:
     return docs
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in get_args(annotation):
-        found = _model_in(argument)
-        if found:
-            return found
-    return None
-
-
 @cache
 def recipes_folder() -> Path:
     """The folder with the shipped recipes."""
@@ -244,9 +304,18 @@ def recipes_folder() -> Path:
     raise RecipeError("the shipped recipes are missing from this installation", fix="Install osler again")
 
 
+def shipped_recipes() -> list[str]:
+    """Names of all shipped recipes."""
+    folder = recipes_folder()
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
+
+
 def find_recipe(name: str | Path) -> Path:
     """A recipe by its path, or a shipped recipe by its name (`demo/pretrain` or `demo/pretrain.toml`)."""
-    return Path(name) if Path(name).is_file() else shipped_recipe(name)
+    path = Path(name)
+    if path.is_file() or (path.is_dir() and path.suffix == ".toml"):
+        return path
+    return shipped_recipe(name)
 
 
 def shipped_recipe(name: str | Path) -> Path:
@@ -255,7 +324,12 @@ def shipped_recipe(name: str | Path) -> Path:
     shipped = recipes_folder() / path.with_suffix(".toml")
     if shipped.is_file():
         return shipped
-    known = [item.relative_to(recipes_folder()).with_suffix("").as_posix() for item in recipes_folder().rglob("*.toml")]
-    close = nearest(str(path.with_suffix("")), known)
-    fix = f"Did you mean {close!r}?" if close else "Give a path, or a shipped recipe such as 'demo/pretrain'"
-    raise RecipeError("no such recipe", where=path, fix=fix)
+    raise _no_recipe(path, [*(str(item) for item in path.parent.glob("*.toml")), *shipped_recipes()])
+
+
+def _no_recipe(path: Path, known: Sequence[str]) -> RecipeError:
+    """The error for a recipe that does not exist, with the nearest one that does."""
+    close = nearest(str(path), known) or nearest(str(path.with_suffix("")), known)
+    close = close or next((name for name in known if Path(name).stem == path.stem), None)
+    fix = f"Did you mean {close}?" if close else "Give a path, or a shipped recipe such as demo/pretrain"
+    return RecipeError("no such recipe", where=path, fix=fix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -39,38 +39,103 @@ class ProgressBar:
         self._progress.update(self._task, completed=completed, total=total, **fields)  # type: ignore[arg-type]
 
 
-class _NotebookLine(ProgressBar):
-    """A line of progress in a notebook cell, updated in place. rich's own bars need ipywidgets there."""
+class _Lines(ProgressBar):
+    """Progress as lines of text, one each time `_due` says so."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
-        from IPython.display import display
-
+    def __init__(self, progress: Progress, task: TaskID, clock: Callable[[], float]) -> None:
         super().__init__(progress, task)
-        self._shown = time.monotonic()
-        self._handle = display(self._line(), raw=True, display_id=True)
+        self._clock = clock
+        self._began = self._shown = clock()
 
     def advance(self, amount: float = 1) -> None:
         super().advance(amount)
-        self._show()
+        self._show_if_due()
 
     def update(self, completed: float | None = None, status: str | None = None, total: float | None = None) -> None:
         super().update(completed, status, total)
-        self._show()
+        self._show_if_due()
 
-    def _line(self) -> dict[str, str]:
+    def _show_if_due(self) -> None:
+        if self._due():
+            self._shown = self._clock()
+            self._show()
+
+    def _counts(self) -> str:
         task = self._progress.tasks[0]
         total = "" if task.total is None else f"/{task.total:,.0f}"
-        return {"text/plain": f"{task.description} {task.completed:,.0f}{total}  {task.fields['status']}"}
+        return f"{task.description} {task.completed:,.0f}{total}"
+
+    def _status(self) -> str:
+        return str(self._progress.tasks[0].fields["status"])
+
+    def _due(self) -> bool:
+        raise NotImplementedError
 
     def _show(self) -> None:
-        if time.monotonic() - self._shown > 0.25 or self._progress.finished:
-            self._shown = time.monotonic()
-            self._handle.update(self._line(), raw=True)
+        raise NotImplementedError
+
+
+class _NotebookLine(_Lines):
+    """A line of progress in a notebook cell, updated in place. rich's own bars need ipywidgets there."""
+
+    def __init__(self, progress: Progress, task: TaskID, clock: Callable[[], float]) -> None:
+        from IPython.display import display
+
+        super().__init__(progress, task, clock)
+        self._handle = display(self._line(), raw=True, display_id=True)
+
+    def _line(self) -> dict[str, str]:
+        return {"text/plain": f"{self._counts()}  {self._status()}"}
+
+    def _due(self) -> bool:
+        return self._clock() - self._shown > 0.25 or self._progress.finished
+
+    def _show(self) -> None:
+        self._handle.update(self._line(), raw=True)
+
+
+class _LogLines(_Lines):
+    """A line of progress now and then in a log file or a pipe: counts, speed and time left.
+
+    The first comes after 30 seconds, so short work prints none. Later ones are a twentieth of the time so far apart, 10 minutes
+    at most, so the log of a long run stays short.
+    """
+
+    def _due(self) -> bool:
+        now = self._clock()
+        return now - self._shown >= min(600.0, max(30.0, (now - self._began) / 20))
+
+    def _show(self) -> None:
+        console().print(self._line(), markup=False)
+
+    def _line(self) -> str:
+        task, seconds = self._progress.tasks[0], self._clock() - self._began
+        parts = [self._counts()]
+        if task.total:
+            parts[0] += f" ({task.completed / task.total:.0%})"
+        # The status of a training run has speed and time left already.
+        if "left" not in self._status() and task.completed:
+            rate = task.completed / seconds
+            parts.append(f"{rate:,.3g}/s" if rate >= 1 else f"{1 / rate:,.3g} s each")
+            if task.total is not None:
+                parts.append(f"{duration(max(0.0, task.total - task.completed) / rate)} left")
+        return "  ".join([*parts, self._status()]).rstrip()
+
+
+def quiet() -> bool:
+    """Whether only results, warnings and errors are printed (`osler --quiet`, or OSLER_QUIET=1)."""
+    return os.environ.get("OSLER_QUIET", "0") not in ("", "0")
 
 
 @contextmanager
-def progress(description: str, total: float | None = None, *, training: bool = False) -> Iterator[ProgressBar]:
-    """Show a progress bar with the time left: in a terminal, and as a line in a notebook. Nothing anywhere else.
+def progress(
+    description: str,
+    total: float | None = None,
+    *,
+    training: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[ProgressBar]:
+    """Show a progress bar with the time left: a bar in a terminal, a line in a notebook, a line now and then in a log file.
 
     A `training` bar is shorter to leave room for its status (see `training_status`), which has the time left.
     """
@@ -96,9 +161,13 @@ def progress(description: str, total: float | None = None, *, training: bool = F
     )
     short = (TextColumn("{task.description}"), BarColumn(bar_width=16), MofNCompleteColumn(), status)
     columns = short if training else everything
-    with Progress(*columns, console=console(), transient=True, disable=not console().is_terminal) as bars:
-        kind = _NotebookLine if console().is_jupyter else ProgressBar
-        yield kind(bars, bars.add_task(description, total=total, status=""))
+    terminal = console().is_terminal and not console().is_jupyter
+    with Progress(*columns, console=console(), transient=True, disable=quiet() or not terminal) as bars:
+        task = bars.add_task(description, total=total, status="")
+        if quiet() or terminal:
+            yield ProgressBar(bars, task)
+        else:
+            yield (_NotebookLine if console().is_jupyter else _LogLines)(bars, task, clock)
 
 
 def training_status(

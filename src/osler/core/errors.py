@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,10 +54,11 @@ class UnknownNameError(OslerError):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to `name`, or None if none is close enough to be a typo."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 
+_OTHER_OUT = "Choose another --out"
 _OUTPUT_PROBLEMS = {
     errno.ENOSPC: ("the disk is full", "Free some space or choose another --out"),
     errno.EDQUOT: ("the disk quota is used up", "Free some space or choose another --out"),
@@ -64,11 +66,17 @@ _OUTPUT_PROBLEMS = {
         "the file would exceed the size limit of this process",
         "Raise the limit (ulimit -f) or choose another --out",
     ),
-    errno.EROFS: ("the file system is read-only", "Choose another --out"),
+    errno.EROFS: ("the file system is read-only", _OTHER_OUT),
     errno.EACCES: ("permission denied", "Choose an --out you may write to"),
     errno.EPERM: ("the operation is not permitted", "Choose an --out you may write to"),
-    errno.EEXIST: ("a part of the path is a file, not a folder", "Choose another --out"),
-    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Choose another --out"),
+    errno.EEXIST: ("a part of the path is a file, not a folder", _OTHER_OUT),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", _OTHER_OUT),
+    errno.EISDIR: ("this is a folder, not a file", _OTHER_OUT),
+    errno.ENOENT: ("files cannot be created here", _OTHER_OUT),
+    errno.ENAMETOOLONG: ("the name is too long", "Choose a shorter --out"),
+    errno.EINVAL: ("the name is not valid on this file system", _OTHER_OUT),
+    errno.ELOOP: ("the path has a loop of symbolic links", _OTHER_OUT),
+    errno.EIO: ("the disk reports an error", "Check the disk, or choose another --out"),
 }
 
 
@@ -78,7 +86,34 @@ def writing(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _OUTPUT_PROBLEMS:
+        if error.errno not in _OUTPUT_PROBLEMS or not _concerns(target, error.filename):
             raise
         problem, fix = _OUTPUT_PROBLEMS[error.errno]
         raise OutputError(f"cannot write: {problem}", where=target, fix=fix) from error
+
+
+def _concerns(target: Path, filename: object) -> bool:
+    """Whether an error is about `target`: its folder, a file in it, or the `.partial` beside it. Not about an input."""
+    if not isinstance(filename, str | bytes | os.PathLike):
+        return True  # the error of a write names no file
+    out, path = Path(os.path.abspath(target)), Path(os.path.abspath(os.fsdecode(filename)))
+    if out.is_relative_to(path):
+        return True
+    return path.is_relative_to(out.parent) and out.name in path.relative_to(out.parent).parts[0]
+
+
+def explain_system_error(error: Exception) -> OslerError | None:
+    """The error to show for one of the operating system that nothing else explains; None for any other error."""
+    if isinstance(error, MemoryError):
+        return OslerError("memory ran out", fix="Use a smaller batch, fewer workers or a machine with more memory")
+    if not isinstance(error, OSError) or not error.strerror:
+        return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OutputError(_OUTPUT_PROBLEMS[error.errno][0], where=_shown(error), fix="Free some space and run again")
+    fix = "Check the path and its permissions" if error.filename else None
+    problem = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    return OslerError(problem, where=_shown(error), fix=fix)
+
+
+def _shown(error: OSError) -> str | None:
+    return os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else None

@@ -10,16 +10,18 @@ from osler.core.errors import MissingExtraError
 
 # The extra that installs each top-level module, for imports without `require`.
 _EXTRA_OF = {
-    "daft": "corpus",
     "ftfy": "corpus",
     "jinja2": "report",
     "lxml": "formats",
+    "markupsafe": "report",
     "matplotlib": "report",
     "peft": "peft",
-    "ray": "ray",
     "pyarrow": "train",
-    "scipy": "study",
+    "ray": "ray",
     "safetensors": "train",
+    "scipy": "study",
+    "sentencepiece": "corpus",
+    "tensorboard": "train",
     "torch": "train",
     "transformers": "train",
 }

@@ -181,4 +181,12 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
             close = nearest(option, known)
             hint = f"Did you mean {close!r}?" if close else f"Known options: {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=hint)
-    return replace(format_, **options)
+    lists = {f.name for f in own if isinstance(getattr(format_, f.name), tuple)}
+    values: dict[str, Any] = {name: _list(value) if name in lists else value for name, value in options.items()}
+    return replace(format_, **values)
+
+
+def _list(value: Any) -> tuple[str, ...]:
+    """The value of an option with several values: a list, or `a,b,c` as on the command line."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(str(part).strip() for part in parts)

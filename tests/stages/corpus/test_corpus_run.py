@@ -143,7 +143,7 @@ def test_a_second_run_reuses_and_another_recipe_is_refused(build, jsonl, tmp_pat
 def test_plan_says_what_will_happen_and_does_nothing(jsonl, tmp_path: Path) -> None:
     recipe = load_recipe(CorpusRecipe, None, [], {"sources": [str(jsonl([TEXT]))]})
     lines = "\n".join(plan(recipe, tmp_path / "out"))
-    for word in ("1 files", "notes (1)", "length", "Exact duplicates", str(tmp_path / "out")):
+    for word in ("read 1 file (", "notes (1)", "length", "Exact duplicates", str(tmp_path / "out")):
         assert word in lines
     assert not (tmp_path / "out").exists()
 

@@ -241,7 +241,7 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
             {"models": {"m": {"model": "m", "refine": {"tasks": [PHI, "x"]}}}},
             "models.m.refine.tasks names the column 'x'",
         ),
-        ({"grid": {"train.lrr": [1]}}, "grid: unknown key 'train.lrr'.*did you mean 'lr'"),
+        ({"grid": {"train.lrr": [1]}}, "grid: unknown key 'train.lrr'.*did you mean 'train.lr'"),
         ({"grid": {"train.threads": [1]}}, "grid: 'train.threads' does not affect results"),
         ({"grid": {"train.seed": [1]}}, "grid: 'train.seed' is not a setting"),
         ({"grid": {"train.lr": [1e-5, -1]}}, "grid: 'train.lr'"),

@@ -71,7 +71,7 @@ class CorpusRecipe(Recipe):
     """Recipe of a corpus: its sources, and which documents are removed."""
 
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
-    """Sources, in order: of several copies of a document, the first is kept."""
+    """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
     unicode: Unicode = Unicode()
     filters: Mapping[str, SerializeAsAny[Filter]] = {"length": {}}  # type: ignore[dict-item]
     """Filters by name, applied in this order. The ledger gives the reason for each removal."""

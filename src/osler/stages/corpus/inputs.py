@@ -42,7 +42,7 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
                     raise InputError(
                         "no reader for this file type",
                         where=path,
-                        fix=f"Set the source's reader to one of: {', '.join(READERS.names())}",
+                        fix=f"Name a reader with --reader, or in the source: {', '.join(READERS.names())}",
                     )
                 real = os.path.realpath(path)
                 if reader is None or real in seen:
@@ -192,5 +192,6 @@ def decode(data: bytes, encoding: str, *, path: Path, row: int) -> str:
         raise InputError(
             f"byte {column + 1} of this line is not valid {encoding}",
             where=f"{path}:{line}",
-            fix="Convert the file to UTF-8, or set the source's encoding (often 'latin-1' or 'cp1252')",
+            fix="Convert the file to UTF-8, or give its encoding, often --encoding latin-1 or cp1252 (in a recipe: the "
+            "source's encoding)",
         ) from None

@@ -38,9 +38,10 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
     sources = Counter(file.source_name for file in files)
     shown = ", ".join(f"{name} ({count:,})" for name, count in list(sources.items())[:8])
     more = f" and {len(sources) - 8:,} more" if len(sources) > 8 else ""
-    size = sum(file.size for file in files) / 1e6
+    size = sum(file.size for file in files)
+    amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} bytes"
     return [
-        f"read {len(files):,} files ({size:,.1f} MB); files per source: {shown}{more}",
+        f"read {len(files):,} {'file' if len(files) == 1 else 'files'} ({amount}); files per source: {shown}{more}",
         *_preparation(recipe),
         f"write shards of about {recipe.shard_megabytes} MB of text, a ledger of removed documents and a card to {out}",
     ]
@@ -160,11 +161,9 @@ def _empty(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
     if not card.read:
         return InputError("the input has no documents", where=where, fix="Give files with text")
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in card.removed.items())
-    return InputError(
-        f"all {card.read:,} documents were removed: {reasons}",
-        where=where,
-        fix="Relax the option that each reason names, or give other files",
-    )
+    limits = " and ".join(f"filters.{reason}" for reason in card.removed if reason != "empty")
+    relax = f"Relax {limits} with --set, or give" if limits else "Give"
+    return InputError(f"all {card.read:,} documents were removed: {reasons}", where=where, fix=f"{relax} other files")
 
 
 @dataclass(frozen=True)

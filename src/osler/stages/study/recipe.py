@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -103,7 +104,8 @@ class StudyRecipe(Recipe):
     def _normalise(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        values = _leave_out(values)
+        with suppress(TypeError, AttributeError):  # a value of the wrong type; its own field says so
+            values = _leave_out(values)
         return {**values, "grid": _dotted(values["grid"])} if isinstance(values.get("grid"), Mapping) else values
 
     @model_validator(mode="after")

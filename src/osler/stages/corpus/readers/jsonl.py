@@ -47,11 +47,14 @@ def _document(line: str, row: int, source: CorpusSource, *, where: str) -> RawDo
         raise invalid(f"the line holds {_kind(record)}, not an object", 'Write {"id": ..., "text": ...}')
     name = source.text_field
     if name not in record:
-        raise invalid(f"the object has no field {name!r}", "Set the source's text_field to the field with the text")
+        raise invalid(
+            f"the object has no field {name!r}",
+            "Name the field with the text: --text-field, or text_field in the source",
+        )
     text, key = record[name], record.get(source.id_field)
     if text is not None and not isinstance(text, str):
         problem = f"field {name!r} holds {_kind(text)}, not a string"
-        raise invalid(problem, "Set the source's text_field to the field with the text")
+        raise invalid(problem, "Name the field with the text: --text-field, or text_field in the source")
     if key is not None and (isinstance(key, bool) or not isinstance(key, str | int)):
         problem = f"field {source.id_field!r} holds {_kind(key)}, not a string or an integer"
         raise invalid(problem, "Set the source's id_field to another name")

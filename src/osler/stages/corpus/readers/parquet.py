@@ -79,7 +79,9 @@ def _check_text_column(schema: Any, source: CorpusSource, path: Path) -> None:
         if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
             return
         problem = f"column {source.text_field!r} holds {kind}, not strings"
-    raise InputError(problem, where=path, fix="Set the source's text_field to the column with the text")
+    raise InputError(
+        problem, where=path, fix="Name the column with the text: --text-field, or text_field in the source"
+    )
 
 
 READER = ParquetReader()
