@@ -216,18 +216,18 @@ def produce(
 
 def check_out(
     out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact], force: bool = False
-) -> Artifact | None:
-    """For a dry run: the artifact that `produce` would reuse, or the error that it would raise because of `out`."""
+) -> bool:
+    """Raise the error that `produce` would raise for this `out`; return whether it holds the artifact already."""
     out = Path(os.path.abspath(out))
-    existing = None if force else _reusable(out, kind, identity_of(kind, recipe, parents))
-    if existing is None:
-        with writing(out):
-            above = next(folder for folder in out.parents if folder.exists())
-            if not above.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            if not os.access(above, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    return existing
+    if not force and _reusable(out, kind, identity_of(kind, recipe, parents)):
+        return True
+    above = next(folder for folder in out.parents if folder.exists())
+    with writing(out):
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return False
 
 
 def check_unfinished(out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> None:
