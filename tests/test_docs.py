@@ -101,10 +101,16 @@ def parse(arguments: list[str]) -> Any:
 
 @pytest.mark.parametrize("block", shell_blocks(), ids=str)
 def test_every_command_parses_and_its_settings_exist(block, captured):
+    check_commands(block)
+
+
+def check_commands(block: Block) -> None:
     for arguments in commands(block):
         try:
             context = parse(arguments)
-        except Exception as error:  # of the click inside typer, or typer's own
+        except typer.Exit:  # --version
+            continue
+        except Exception as error:  # of the click inside typer
             pytest.fail(f"{block}: osler {shlex.join(arguments)}: {error}")
         values = context.params
         if context.info_name in ("run", "pairwise") and "recipe" in values:  # a study takes its recipe as an argument
@@ -129,6 +135,22 @@ def check_settings(block: Block, arguments: list[str], call: dict[str, object]) 
         others = [part for part in error.problem.split("; ") if "missing" not in part]
         if others and bool(path) == bool(name):  # the settings of a file that is not here are not known
             pytest.fail(f"{block}: osler {shlex.join(arguments)}: {error}")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("osler pretrain corpus --stepz 3", "--stepz"),
+        ("osler pretrian corpus", "pretrian"),
+        ("osler pretrain corpus --set train.lrr=1", "train.lrr"),
+        ("torchrun -m osler finetune a --model b \\\n  --set epochs=many", "epochs"),
+        ("SAME='--steps 3'\nosler study run demo/study --set sedes=1", "sedes"),
+    ],
+)
+def test_a_wrong_command_is_found(line, said, captured):
+    block = Block(DOCS / "index.md", 1, "bash", line + "\n")
+    with pytest.raises(pytest.fail.Exception, match=said):
+        check_commands(block)
 
 
 def test_commands_are_in_blocks_that_are_checked():
