@@ -292,7 +292,8 @@ def test_a_dry_run_with_its_probe_leaves_nothing_behind(made, tmp_path, monkeypa
 
 
 def test_torchrun_with_more_processes_than_micro_batches_says_so(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
+    for name, value in {"WORLD_SIZE": "4", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
     said = "a step has 1 micro-batch, so 4 processes are no faster than 1"
     assert any(said in line for line in plan(recipe(made), tmp_path / "encoder"))
     assert not any(said in line for line in plan(recipe(made, accumulate=4), tmp_path / "encoder"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -27,6 +26,7 @@ from osler.stages.pretrain.probe import Probe, probe
 from osler.stages.pretrain.run import open_inputs
 from osler.stages.pretrain.tokenise import check_folder, check_splits, reusable_shards, tokens_folder
 from osler.train.config import Budget
+from osler.train.parallel import world_size
 from osler.train.precision import Autocast, choose_device
 
 EFFICIENCY = 0.9  # assumed share of a linear speed-up that several GPUs keep after exchanging gradients
@@ -51,7 +51,7 @@ def numbers_of_gpus(text: str) -> tuple[int, ...]:
 
 def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
     """Describe the run in a few lines."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = world_size()
     start = f"a new {recipe.preset} encoder from random weights"
     if recipe.start_from:
         start = f"from the checkpoint {recipe.start_from}"
@@ -91,7 +91,7 @@ def full_plan(
         notes.append("no corpus is named: this is a plan only; the run needs a corpus and a tokenizer")
         vocabulary, origin = _vocabulary(recipe, vocab_size)
     corpus = corpus_size(recipe, out)
-    if seconds and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if seconds and world_size() > 1:
         seconds = 0.0
         notes.append("no probe under torchrun: plan with one process and read the time for several GPUs from the table")
     lengths = corpus.chunk_lengths if corpus else ()
