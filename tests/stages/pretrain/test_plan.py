@@ -190,7 +190,8 @@ def test_on_a_cpu_time_and_memory_are_those_of_the_cpu():
     assert on_cpu.time_lines((1, 2, 4))[0] == "1 min on this CPU, without validation"
     assert not any("2" in line for line in on_cpu.time_lines((1, 2, 4)))
     memory = on_cpu.memory_lines((1, 2))
-    assert re.match(r"about [\d.]+ [GM]iB on this CPU in fp32; the machine has [\d.]+ GiB", memory[0])
+    said = r"at least [\d.]+ GiB on this CPU in fp32, 0.5 GiB of it for the program; the machine has [\d.]+ GiB"
+    assert re.fullmatch(said, memory[0])
     assert memory[2].startswith("on a GPU about")
     assert "per GPU" not in " ".join(memory)
 

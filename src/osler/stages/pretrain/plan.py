@@ -31,6 +31,7 @@ from osler.train.precision import Autocast, choose_device
 
 EFFICIENCY = 0.9  # assumed share of a linear speed-up that several GPUs keep after exchanging gradients
 VOCABULARY = 50_265  # entries assumed for a missing tokenizer: RoBERTa's number, close to what the papers train
+_PROGRAM = 2**29  # bytes that Python, torch and transformers take, measured on Linux
 _SAMPLE_GROUPS, _SAMPLE_DOCUMENTS = 8, 1024
 
 
@@ -265,7 +266,8 @@ class Costs:
         if device.type == "cpu":
             on_gpu = self._memory(half=self.recipe.train.precision != "fp32")
             return [
-                f"about {_gib(memory.total)} on this CPU in {precision}; the machine has {_gib(machine_memory())}",
+                f"at least {_gib(memory.total + _PROGRAM)} on this CPU in {precision}, {_gib(_PROGRAM)} of it for the program; "
+                f"the machine has {_gib(machine_memory())}",
                 parts,
                 f"on a GPU about {_gib(on_gpu.total)}" + (" in bf16" if on_gpu != memory else ""),
             ]
