@@ -26,6 +26,7 @@ ARTIFACTS = {
 RECIPES = {
     "osler.corpus": "osler.stages.corpus.config:CorpusRecipe",
     "osler.vocab": "osler.stages.vocab.config:VocabRecipe",
+    "osler.vocab_compare": "osler.stages.vocab.config:CompareRecipe",
     "osler.pretrain, osler.distill": "osler.stages.pretrain.config:PretrainRecipe",
     "osler.tasks_prepare": "osler.stages.prepare.config:PrepareRecipe",
     "osler.tasks_synthesize": "osler.clinic.synthesize:SynthesizeRecipe",

@@ -33,8 +33,10 @@ def test_a_tokenizer_of_one_file_stays_one(tmp_path, tokenizer_folder):
 
 
 def test_a_folder_without_a_tokenizer_and_a_broken_one_are_named(tmp_path):
-    with pytest.raises(ArtifactError, match=r"tokenizer\.json is missing"):
+    with pytest.raises(ArtifactError, match=r"there is no tokenizer\.json in this folder"):
         Tokenizer.open(tmp_path)
+    with pytest.raises(ArtifactError, match="nowhere: no such folder"):
+        Tokenizer.open(tmp_path / "nowhere")
     (tmp_path / "tokenizer.json").write_text('{"model":')
     with pytest.raises(ArtifactError, match=r"tokenizer\.json: not a valid tokenizer description"):
         Tokenizer.open(tmp_path)

@@ -22,12 +22,17 @@ class EvaluationMetrics:
     """Scores of one split of a task under one protocol."""
 
     task: str = ""
+    """Name of the task."""
     split: str = ""
+    """The split that was scored."""
     protocol: str
+    """The protocol with its version, as in `ncbi-disease/strict@v1`."""
     metric: str
     """The name of the main metric."""
     main: float
+    """The main score."""
     metrics: Mapping[str, float]
+    """Every score by its name."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further scores, such as those per label."""
 

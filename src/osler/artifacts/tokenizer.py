@@ -35,9 +35,9 @@ class Tokenizer(SubwordTokenizer):
         path = Path(folder) / TOKENIZER
         if not path.is_file():
             raise ArtifactError(
-                f"{TOKENIZER} is missing",
+                f"there is no {TOKENIZER} in this folder" if Path(folder).is_dir() else "no such folder",
                 where=folder,
-                fix="Give a folder with a fast tokenizer (osler vocab makes one)",
+                fix="Give the folder of a tokenizer (osler vocab train) or of a model",
             )
         try:
             return cls(Path(folder), tokenizers.Tokenizer.from_file(str(path)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from osler.cli.common import Invocation, recipe_command
-from osler.cli.pretrain import override_length
-from osler.core.config import find_recipe, read_toml
+from osler.cli.pretrain import override_length, resolve_planned
 from osler.core.errors import RecipeError
 from osler.stages.pretrain.config import PretrainRecipe
 
@@ -42,21 +41,16 @@ def distill(
     from osler.stages.pretrain.plan import PlannedRecipe, full_plan, plan
     from osler.stages.pretrain.run import run
 
-    def plan_with_teacher(recipe: PretrainRecipe, out: Path) -> list[str]:
-        # Without a teacher it would be plain pretraining under the wrong name.
-        if recipe.distill is None:
-            raise RecipeError("no teacher is named", fix="Give --teacher DIR, or set distill.teacher in the recipe")
-        return full_plan(recipe, out) if call.dry_run else plan(recipe, out)
-
     override_length(call)
     call.options["distill.teacher_layers"] = _layer_numbers(layers)
     call.options["distill.cosine"] = 1.0 if align else None
-    named = call.recipe is not None and "tokenizer" in read_toml(find_recipe(call.recipe))
-    if call.options["tokenizer"] is None and not named:
-        call.options["tokenizer"] = call.options["distill.teacher"]
-    if call.dry_run:
-        call.kind = PlannedRecipe
-    call.perform(plan_with_teacher, run)
+    recipe = resolve_planned(call, PlannedRecipe)
+    # Without a teacher it would be plain pretraining under the wrong name.
+    if recipe.distill is None:
+        raise RecipeError("no teacher is named", fix="Give --teacher DIR, or set distill.teacher in the recipe")
+    if "tokenizer" not in recipe.model_fields_set:
+        call.options["tokenizer"] = recipe.distill.teacher
+    call.perform(partial(full_plan, force=call.force) if call.dry_run else plan, run)
 
 
 def _layer_numbers(text: str | None) -> str | list[int] | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from osler.cli.common import Invocation, recipe_command
-from osler.core.config import LEFT_OUT
+from osler.core.config import LEFT_OUT, Recipe
 from osler.stages.pretrain.config import PretrainRecipe
 
 app = typer.Typer(add_completion=False)
@@ -45,9 +45,19 @@ def pretrain(
     override_length(call)
     numbers = numbers_of_gpus(gpus)
     if call.dry_run:
-        call.kind = PlannedRecipe
-        plan = partial(full_plan, gpus=numbers, seconds=10.0 if probe else 0.0, vocab_size=vocab_size)
+        resolve_planned(call, PlannedRecipe)
+        seconds = 10.0 if probe else 0.0
+        plan = partial(full_plan, gpus=numbers, seconds=seconds, vocab_size=vocab_size, force=call.force)
     call.perform(plan, run)
+
+
+def resolve_planned(call: Invocation, kind: type[Recipe]) -> Any:
+    """Resolve the recipe as `kind`, which needs no corpus. A dry run that names none keeps this kind."""
+    needed, call.kind = call.kind, kind
+    recipe = call.resolve()
+    if not call.dry_run or "corpus" in recipe.model_fields_set:
+        call.kind = needed
+    return recipe
 
 
 def override_length(call: Invocation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def train(call: Invocation) -> None:
     """Train a vocabulary on a corpus and write it as a stock Hugging Face tokenizer folder."""
     from osler.stages.vocab.run import plan, run
 
-    call.perform(plan, run)
+    call.perform(partial(plan, check=call.dry_run, force=call.force), run)
 
 
 @app.command("compare")
@@ -46,7 +47,8 @@ def compare(call: Invocation) -> None:
         raise RecipeError("no corpus is named", where="--on", fix="Give the folder of a corpus: --on CORPUS")
     recipe = call.resolve()
     kept = call.out != Path()
-    announce(stage.plan(recipe, call.out if kept else None), dry_run=call.dry_run)
+    plan = stage.plan(recipe, call.out if kept else None, check=call.dry_run, force=call.force)
+    announce(plan, dry_run=call.dry_run)
     if call.dry_run:
         return
     if not kept:

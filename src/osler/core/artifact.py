@@ -8,6 +8,7 @@ are in `logs/` and are not hashed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -28,8 +29,8 @@ _IDENTITY = "identity.json"
 _TRAINED = "export.json"
 _OCCUPIED = "Choose another --out, or replace it with --force"
 _COMMANDS = {
-    "corpus": "corpus",
-    "tokenizer": "vocab",
+    "corpus": "corpus build",
+    "tokenizer": "vocab train",
     "encoder": "pretrain",
     "task": "tasks prepare",
     "bundle": "finetune",
@@ -93,10 +94,12 @@ class Artifact:
         if not path.exists():
             raise ArtifactError("no such folder", where=path, fix=f"Make it first{command}, or check the path")
         if not (path / MANIFEST).is_file():
+            wanted = f"{_with_article(kind)} made by osler" if kind else "a finished osler artifact"
+            missing = f": {MANIFEST} is missing" if path.is_dir() else ", it is a file"
             raise ArtifactError(
-                f"not a finished osler artifact: {MANIFEST} is missing",
+                f"this is not {wanted}{missing}",
                 where=path,
-                fix=f"Run the command that makes it again{command}",
+                fix=f"Give the folder of {_with_article(kind)}{command}" if kind else "Make it again",
             )
         manifest = Manifest.read(path / MANIFEST)
         if kind is not None and manifest.kind != kind:
@@ -210,6 +213,34 @@ def produce(
             remove_tree(old)
         lock.unlink(missing_ok=True)
     return Artifact(out, manifest)
+
+
+def check_out(
+    out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact], force: bool = False
+) -> bool:
+    """Raise the error that `produce` would raise for this `out`; return whether it holds the artifact already."""
+    out = Path(os.path.abspath(out))
+    if not force and _reusable(out, kind, identity_of(kind, recipe, parents)):
+        return True
+    above = next(folder for folder in out.parents if folder.exists())
+    with writing(out):
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return False
+
+
+def check_unfinished(out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> None:
+    """Refuse to start over where `produce` would delete the checkpoints of an unfinished run with another recipe."""
+    out = Path(os.path.abspath(out))
+    partial = out.with_name(out.name + ".partial")
+    if (partial / "checkpoints").is_dir() and _identity_in(partial) != identity_of(kind, recipe, parents):
+        raise OutputError(
+            "this is an unfinished run with another recipe or other inputs, and it has checkpoints",
+            where=partial,
+            fix="Finish it with its own command, choose another --out, or give --force to delete it and start over",
+        )
 
 
 def _follow(

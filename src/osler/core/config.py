@@ -276,12 +276,12 @@ def find_field(kind: type[BaseModel], key: str) -> tuple[Any, str]:
     owner = find_model(kind, section)
     assert owner is not None, key
     field = owner.model_fields[name]
-    docs = (_attribute_docs(base).get(name) for base in owner.__mro__ if issubclass(base, Recipe))
+    docs = (attribute_docs(base).get(name) for base in owner.__mro__ if issubclass(base, Recipe))
     return field.annotation, field.description or next((doc for doc in docs if doc), "")
 
 
 @cache
-def _attribute_docs(kind: type[BaseModel]) -> dict[str, str]:
+def attribute_docs(kind: type) -> dict[str, str]:
     """The docstring below each field of a class. Parsing the source is slow, so it is done only for help and documentation."""
     docs: dict[str, str] = {}
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]

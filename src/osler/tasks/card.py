@@ -19,10 +19,13 @@ class ExpectedCounts(Recipe):
     documents: int | None = None
     """Records: documents, sentences where the corpus has no documents, or pairs."""
     mentions: int | None = None
+    """Mentions, in a tagging or relation task."""
     relations: int | None = None
+    """Relations, in a relation task."""
     overlapping: int | None = None
     """Mentions that share a character with another mention."""
     discontinuous: int | None = None
+    """Mentions with several fragments."""
     assigned: int | None = None
     """Sum of the numbers of labels per record, in a multi-label task."""
     labels: dict[str, int] = Field(default_factory=dict)
@@ -38,7 +41,9 @@ class PublishedCounts(Recipe):
     """Published counts. A key is a split, several splits joined by `+`, or `all`."""
 
     source: str
+    """Where the numbers were published."""
     splits: dict[str, ExpectedCounts] = Field(default_factory=dict)
+    """Published counts by split, by several splits (`train+dev`), or of `all` of them."""
     differences: dict[str, str] = Field(default_factory=dict)
     """Why a number differs here: reason by `train.relations`, or just `train`."""
 
@@ -50,7 +55,7 @@ class GroupKey(Recipe):
     """How to find the group of a record (a document, a patient, a question)."""
 
     by: str = Field("id", pattern=r"^(id|text|first|meta:.+|table:.+)$")
-    """The record's id, its text, the first text of a pair, a meta value, or the second column of a table of ids."""
+    """`id`, `text`, `first` (the first text of a pair), `meta:NAME`, or `table:FILE` (the second column of a table of ids)."""
     pattern: str = ""
     """Regular expression with one group that extracts the key, such as the patient from `123-04`."""
 
@@ -70,8 +75,11 @@ class Carve(GroupKey):
     """A split without official files: a share of the groups of another split, taken out of it."""
 
     of: str
+    """The split to take it from."""
     share: float = Field(gt=0.0, lt=1.0)
+    """Share of that split's groups."""
     seed: int = 0
+    """Seed of the hash that draws the groups."""
     method: Literal["drawn", "tail"] = "drawn"
     """`drawn`: by a hash of seed and key, so that tasks with the same groups agree. `tail`: the last groups of the file."""
 
@@ -80,6 +88,7 @@ class MemberList(GroupKey):
     """An official file that lists the members of a split, one key per line."""
 
     file: str
+    """Name of the file."""
 
 
 class Split(Recipe):
@@ -92,7 +101,9 @@ class Split(Recipe):
     where: dict[str, str] = Field(default_factory=dict)
     """Only records with these meta values; "" means that the value is missing."""
     listed: MemberList | None = None
+    """Only records that an official file lists."""
     carve: Carve | None = None
+    """Instead of files: take the records out of another split."""
     optional: bool = False
     """Whether the task can be prepared without this split."""
 
@@ -112,12 +123,15 @@ class SourceLayout(Recipe):
     """Where the records come from: `clinic` is the built-in synthetic clinic, `files` are official files of one format."""
 
     reader: str
+    """`files` or `clinic`."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the clinic or of the format."""
     format: str | None = None
+    """Format of the files, a name from `osler convert --list`."""
     folder: tuple[str, ...] = ()
     """Names of the folder or archive with the files, if the file names alone do not identify the corpus."""
     splits: dict[str, Split] = Field(default_factory=dict)
+    """By name: where the records of each split are. `train`, `dev` and `test` are the usual names."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -144,15 +158,21 @@ class Protocol(Recipe):
     """How instances are made and scored. Increase `version` whenever the meaning of a field changes."""
 
     version: int = 1
+    """Printed with every number, as in `ncbi-disease/strict@v1`."""
     description: str = ""
+    """What the protocol does, in a sentence; `osler tasks info` prints it."""
     train_on: tuple[str, ...] = ("train",)
+    """Splits that a head is trained on. Only if `dev` is not one of them, the best epoch is chosen on dev."""
     metric: str
+    """The main score, one of the metrics of the task's kind (table below). Models are selected and compared by it."""
     scheme: Scheme = Scheme.BIO
+    """Tags of a tagging task: beginning and inside of a mention (BIO), also its end and single words (BIOES)."""
     repair: Repair = Repair.CONLLEVAL
     """How an invalid tag sequence is read; only greedy decoding can produce one."""
     decoding: Literal["constrained", "greedy"] = "constrained"
     """The best valid tag sequence, or the best tag of each word alone, as in most published pipelines."""
     subwords: Literal["first", "all"] = "first"
+    """Which sub-words of a word carry its tag in training. Predictions are always read from the first."""
     unit: Literal["document", "sentence"] = "document"
     """What a text classifier reads at once; a document gets the union of the labels of its sentences."""
     records: Literal["all", "labelled"] = "all"
@@ -160,18 +180,26 @@ class Protocol(Recipe):
     candidates: Literal["sentence", "joined", "document"] = "sentence"
     """Where both mentions of a pair must occur; `joined` sentences end only before a capital letter, as in BLUE."""
     markers: Literal["blind", "enclose"] = "enclose"
+    """How a candidate pair is shown to the model: mentions between markers, or replaced by their types (`@CHEMICAL$`)."""
 
 
 class TaskCard(Recipe):
     """Everything known about one task except its data."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9\-]*$")
+    """Name of the task and of its head: lower-case letters, digits and hyphens."""
     title: str
+    """The task in a few words."""
     kind: Kind
+    """What is predicted: mentions, relations between them, one label, several labels, or a number."""
     record: Literal["document", "pair"] = "document"
+    """Whether a record is one text or a pair of texts."""
     language: str
+    """Language of the texts, such as `en`, `es` or `fr`."""
     domain: str = "clinical"
+    """What the texts are about; for people, it changes nothing."""
     labels: tuple[str, ...] = ()
+    """The labels to predict. Others are left out and counted when the task is prepared."""
     label_map: dict[str, str] = Field(default_factory=dict)
     """The task's label by official label, for mentions, relations and records; `*` matches any characters."""
     discover_labels: bool = False
@@ -191,12 +219,17 @@ class TaskCard(Recipe):
     fold: int | None = None
     """Number of the fold, in the card of a prepared fold."""
     licence: str = "unknown"
+    """Licence of the data."""
     access: str = ""
+    """Where to get the data, or where to apply for it."""
     citation: str = ""
+    """The paper to cite."""
     distribution: tuple[str, ...] = ()
     """Names of the official files and archives."""
     notes: tuple[str, ...] = ()
+    """What a user should know, one sentence each."""
     source: SourceLayout
+    """Where the records come from."""
     known_problems: dict[str, dict[str, int]] = Field(default_factory=dict)
     """Defects of the official files: count by split and kind. More of them is an error."""
     tolerated: tuple[str, ...] = ()
@@ -204,8 +237,11 @@ class TaskCard(Recipe):
     counts: dict[str, ExpectedCounts] = Field(default_factory=dict)
     """Counts by split of the official files as osler reads them."""
     paper: PublishedCounts | None = None
+    """Counts in the paper; `osler tasks check` compares them too."""
     protocol: str
+    """Name of the default protocol."""
     protocols: dict[str, Protocol]
+    """By name: how the task is trained and scored. A `protocol_family` adds shared ones."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

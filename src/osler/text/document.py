@@ -21,10 +21,15 @@ class Span:
     """An annotated mention. A discontinuous mention has several fragments."""
 
     fragments: tuple[Fragment, ...]
+    """Half-open ranges of characters, in text order."""
     label: str
+    """Type of the mention."""
     id: str = ""
+    """Unique in its document; relations refer to it."""
     score: float | None = None
+    """Predicted probability; gold has none."""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    """Further values by name, such as a code or a negation."""
 
     def __post_init__(self) -> None:
         if not self.fragments:
@@ -79,11 +84,17 @@ class Relation:
     """A labelled, directed link between two spans of a document, given by their ids."""
 
     label: str
+    """Type of the relation."""
     head: str
+    """Id of the span it starts from."""
     tail: str
+    """Id of the span it points to."""
     id: str = ""
+    """Unique in its document."""
     score: float | None = None
+    """Predicted probability; gold has none."""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    """Further values by name."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -100,12 +111,19 @@ class Document:
     """A text with its annotations, gold or predicted."""
 
     id: str
+    """Unique in its file or split."""
     text: str
+    """The text, never altered."""
     spans: tuple[Span, ...] = ()
+    """Mentions; they may overlap."""
     relations: tuple[Relation, ...] = ()
+    """Links between spans of this document."""
     labels: tuple[str, ...] = ()
+    """Labels of the whole text."""
     value: float | None = None
+    """Number of the whole text, in regression."""
     meta: Mapping[str, str] = field(default_factory=dict)
+    """Further values by name, such as a patient or a date."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Predicted probability of each label, best first."""
 
@@ -162,11 +180,17 @@ class TextPair:
     """Two texts with a label (entailment) or a value (similarity), premise first."""
 
     id: str
+    """Unique in its file or split."""
     first: str
+    """The premise, or the first text."""
     second: str
+    """The hypothesis, or the second text."""
     labels: tuple[str, ...] = ()
+    """Label of the pair."""
     value: float | None = None
+    """Number of the pair, such as a similarity."""
     meta: Mapping[str, str] = field(default_factory=dict)
+    """Further values by name, such as a patient or a date."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Predicted probability of each label, best first."""
 

@@ -91,9 +91,26 @@ class World:
                 dist.broadcast(tensor, src=0)
 
 
+def world_size() -> int:
+    """The number of processes that torchrun started, 1 without torchrun.
+
+    Some batch systems set a part of torchrun's variables: then no process would ever find the others.
+    """
+    text = os.environ.get("WORLD_SIZE", "1")
+    needed = ("RANK", "MASTER_ADDR", "MASTER_PORT") if text != "1" else ()
+    missing = [name for name in needed if name not in os.environ]
+    if not text.isdecimal() or missing:
+        why = f"{missing[0]} is not set" if missing else "that is not a number"
+        raise RecipeError(
+            f"the environment says WORLD_SIZE={text}, but {why}",
+            fix="Start several processes with torchrun --nproc-per-node N -m osler, or unset WORLD_SIZE for one process",
+        )
+    return int(text)
+
+
 def join_world(device_name: str) -> tuple[World, torch.device]:
     """Join the world that torchrun describes in the environment, or a world of one; return it and this process's device."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size = world_size()
     if size == 1:
         return World(), choose_device(device_name)
     world = World(int(os.environ["RANK"]), size)

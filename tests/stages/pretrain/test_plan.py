@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
+from dataclasses import replace
 
 import pytest
 from encoders import preset_lm
@@ -15,7 +17,7 @@ from osler.artifacts.tokenizer import Tokenizer
 from osler.cli.main import app
 from osler.clinic.raw import raw_texts
 from osler.core.config import load_recipe
-from osler.core.errors import ArtifactError, RecipeError
+from osler.core.errors import ArtifactError, OslerError, RecipeError
 from osler.nn.cost import memory_of
 from osler.nn.masking import MaskingVocabulary
 from osler.nn.presets import find_preset
@@ -31,6 +33,7 @@ from osler.stages.pretrain.plan import (
     corpus_size,
     full_plan,
     numbers_of_gpus,
+    plan,
     with_stand_ins,
 )
 from osler.stages.pretrain.probe import Probe
@@ -155,7 +158,7 @@ def costs(**options) -> Costs:
 
 def test_more_gpus_help_as_far_as_there_are_micro_batches():
     one, four = costs(), costs(accumulate=4)
-    assert [one.speed_up(count) for count in (1, 8)] == [1.0, EFFICIENCY]
+    assert [one.speed_up(count) for count in (1, 8)] == [1.0, 1.0]
     assert [four.speed_up(count) for count in (1, 2, 3, 4, 8)] == [1.0] + [
         pytest.approx(EFFICIENCY * times) for times in (2, 2, 4, 4)
     ]
@@ -163,6 +166,34 @@ def test_more_gpus_help_as_far_as_there_are_micro_batches():
     assert "6 min" in lines[0]  # 409,600 tokens at 1,000 a second
     assert "1 min" in lines[1]
     assert "90%" in lines[2]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3, 4, 6, 16])
+def test_no_number_of_gpus_is_slower_than_a_smaller_one(accumulate):
+    speeds = [costs(accumulate=accumulate).speed_up(count) for count in range(1, 20)]
+    assert speeds == sorted(speeds)
+    assert min(speeds) == 1.0
+
+
+def test_only_gpus_that_get_a_micro_batch_have_a_line():
+    lines = costs(accumulate=2).time_lines((1, 2, 4, 8))
+    assert [line.split(" like")[0].strip() for line in lines if "like this" in line] == ["1 GPU", "2 GPUs"]
+    assert any("8 GPUs are no faster than 2" in line for line in lines)
+    alone = costs().time_lines((8,))
+    assert alone[0].startswith(" 1 GPU")
+    assert "a step has 1 micro-batch" in alone[1]
+
+
+def test_on_a_cpu_time_and_memory_are_those_of_the_cpu():
+    on_gpu = costs(train={"steps": 100, "device": "cpu"})
+    on_cpu = replace(on_gpu, measured=replace(MEASURED, memory=None))
+    assert on_cpu.time_lines((1, 2, 4))[0] == "1 min on this CPU, without validation"
+    assert not any("2" in line for line in on_cpu.time_lines((1, 2, 4)))
+    memory = on_cpu.memory_lines((1, 2))
+    said = r"at least [\d.]+ GiB on this CPU in fp32, 0.5 GiB of it for the program; the machine has [\d.]+ GiB"
+    assert re.fullmatch(said, memory[0])
+    assert memory[2].startswith("on a GPU about")
+    assert "per GPU" not in " ".join(memory)
 
 
 def test_a_plan_longer_than_the_corpus_says_how_many_epochs():
@@ -228,7 +259,8 @@ def test_layers_of_a_teacher_bring_their_attention_along(tmp_path):
 def test_a_plan_before_there_is_data(tmp_path):
     lines = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0))
     assert "50,265 entries, assumed" in lines
-    assert "CORPUS does not exist yet" in lines
+    assert "none yet: planned without it" in lines
+    assert "no corpus is named" in lines
     assert f"{7 * 512:,} in total" in lines
     sized = "\n".join(full_plan(recipe(train={"steps": 7}), tmp_path / "encoder", seconds=0, vocab_size=1000))
     assert "1,000 entries, from --vocab-size" in sized
@@ -242,23 +274,79 @@ def test_numbers_of_gpus():
 
 
 def test_a_dry_run_with_its_probe_leaves_nothing_behind(made, tmp_path, monkeypatch):
-    from osler.stages.pretrain import plan
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    short = plan.probe
-    monkeypatch.setattr(plan, "probe", lambda *given, **named: short(*given, **{**named, "seconds": 0.2}))
+    module = sys.modules[full_plan.__module__]
+    short = module.probe
+    monkeypatch.setattr(module, "probe", lambda *given, **named: short(*given, **{**named, "seconds": 0.2}))
     before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
     command = ["pretrain", str(made / "corpus"), "-t", str(made / "tokenizer"), "--preset", "tiny", "--steps", "50"]
     sizes = ["--set", "max_length=64", "--set", "batch_tokens=256", "--set", "train.device='cpu'"]
     shown = CliRunner().invoke(app, [*command, *sizes, "--dry-run", "--gpus", "1,2"])
     assert shown.exit_code == 0, shown.output
     assert re.search(r"[\d,]+ tokens/s on this CPU", shown.output)
-    assert re.search(r"1 CPU  like this: \d+ s", shown.output)
+    assert re.search(r"time +\d+ s on this CPU", shown.output)
     assert "nothing was done" in shown.output
     assert list(tmp_path.iterdir()) == []
     assert {path: path.stat().st_mtime_ns for path in made.rglob("*")} == before
+
+
+def test_torchrun_with_more_processes_than_micro_batches_says_so(made, tmp_path, monkeypatch):
+    for name, value in {"WORLD_SIZE": "4", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    said = "a step has 1 micro-batch, so 4 processes are no faster than 1"
+    assert any(said in line for line in plan(recipe(made), tmp_path / "encoder"))
+    assert not any(said in line for line in plan(recipe(made, accumulate=4), tmp_path / "encoder"))
+
+
+def _wrong(made, tmp_path) -> dict[str, list[str]]:
+    """Command lines that cannot work, by what is wrong with them."""
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "file.txt").write_text("")
+    corpus, tokenizer, absent = str(made / "corpus"), str(made / "tokenizer"), str(tmp_path / "absent")
+    preset_lm("tiny", vocab_size=400, pad_token_id=1, max_length=64, seed=1).save(tmp_path / "model")
+    shutil.copyfile(made / "tokenizer" / "tokenizer.json", tmp_path / "model" / "tokenizer.json")
+    model = str(tmp_path / "model")
+    pretrain = ["pretrain", corpus, "-t", tokenizer]
+    return {
+        "no corpus": ["pretrain", absent, "-t", tokenizer],
+        "no tokenizer": ["pretrain", corpus, "-t", absent],
+        "a corpus without a tokenizer": ["pretrain", corpus],
+        "a tokenizer as corpus": ["pretrain", tokenizer, "-t", tokenizer],
+        "no checkpoint": [*pretrain, "--from", absent],
+        "a checkpoint that reads less": [*pretrain, "--from", model],
+        "a checkpoint of another shape": [*pretrain, "--from", model, "--set", "shape.layers=9"],
+        "a source that is not there": [*pretrain, "--set", "source_weights.absent=2"],
+        "an encoder larger than memory": [*pretrain, "--set", "shape.width=1000000", "--set", "train.device=cpu"],
+        "out is taken": [*pretrain, "--out", str(taken)],
+        "out is inside a file": [*pretrain, "--out", str(taken / "file.txt" / "out")],
+        "tokens is the corpus": [*pretrain, "--set", f"tokens={corpus}", "--force"],
+        "no document to hold out": [*pretrain, "--set", "validation_share=1e-9"],
+        "no teacher": ["distill", corpus],
+        "a teacher that is not there": ["distill", corpus, "--teacher", absent],
+        "a teacher with another vocabulary": ["distill", corpus, "--teacher", model, "-t", str(made / "other")],
+        "vocab: no corpus": ["vocab", "train", absent],
+        "vocab: too small": ["vocab", "train", corpus, "--size", "200"],
+        "vocab: out is taken": ["vocab", "train", corpus, "--size", "300", "--out", str(taken)],
+        "compare: no tokenizer": ["vocab", "compare", tokenizer, absent, "--on", corpus],
+        "compare: the same twice": ["vocab", "compare", tokenizer, tokenizer, "--on", corpus],
+        "compare: no terms": ["vocab", "compare", tokenizer, model, "--on", corpus, "--terms", absent],
+        "compare: out is taken": ["vocab", "compare", tokenizer, model, "--on", corpus, "--out", str(taken)],
+    }
+
+
+def test_a_dry_run_raises_what_the_run_raises(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    learn_vocabulary(VocabRecipe(corpus=made / "corpus", size=300), made / "other")
+    for name, command in _wrong(made, tmp_path).items():
+        messages = []
+        for extra in ([], ["--dry-run"]):
+            found = CliRunner().invoke(app, [*command, *extra])
+            assert isinstance(found.exception, OslerError), (name, extra, found.output, found.exception)
+            messages.append(str(found.exception))
+        assert messages[0] == messages[1], name
 
 
 def test_without_dry_run_corpus_and_tokenizer_must_be_named():

@@ -106,3 +106,44 @@ def test_a_tokenised_corpus_of_something_else_is_kept(corpus, tokenizer_folder, 
         stage.run(recipe(corpus, tokenizer_folder, "validation_share=0.3", tokens=tokens), tmp_path / "other")
     assert "tokens=FOLDER" in str(found.value)
     assert {path: path.read_bytes() for path in tokens.rglob("*") if path.is_file()} == before
+
+
+def test_a_bundle_is_refused_before_the_corpus_is_tokenised(corpus, tokenizer_folder, tmp_path):
+    bundle = tmp_path / "bundle"
+    preset_lm("tiny", vocab_size=400, pad_token_id=1, max_length=32, seed=1).save(bundle)
+    shutil.copyfile(tokenizer_folder / "tokenizer.json", bundle / "tokenizer.json")
+    empty: dict[str, object] = {key: {} for key in ("recipe", "parents", "counts", "files")}
+    (bundle / "manifest.json").write_text(json.dumps({"kind": "bundle", "identity": "", "format_version": 1, **empty}))
+    for role in ("start_from", "distill.teacher"):
+        with pytest.raises(ArtifactError, match="no longer has a language-model head"):
+            stage.run(recipe(corpus, tokenizer_folder, **{role: bundle}), tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_checkpoints_of_another_recipe_are_not_deleted(corpus, tokenizer_folder, tmp_path, monkeypatch):
+    def killed(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "write_reports", killed)
+    first, out = recipe(corpus, tokenizer_folder, "train.checkpoint_every=1"), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        stage.run(first, out)
+    assert (tmp_path / "out.partial" / "checkpoints").is_dir()
+    monkeypatch.undo()
+    other = recipe(corpus, tokenizer_folder, "train.lr=1e-4")
+    for refused in (lambda: stage.run(other, out), lambda: full_plan(other, out, seconds=0)):
+        with pytest.raises(OutputError, match="unfinished run with another recipe") as found:
+            refused()
+        assert "--force" in str(found.value)
+    assert stage.run(first, out).counts["steps"] == 2
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_teacher_with_more_tokens_says_what_the_student_lacks(corpus, tokenizer_folder, tmp_path):
+    smaller = train_vocabulary(VocabRecipe(corpus=corpus, size=300), tmp_path / "smaller").path
+    teacher = tmp_path / "teacher"
+    preset_lm("tiny", vocab_size=350, pad_token_id=1, max_length=32, seed=1).save(teacher)
+    larger = train_vocabulary(VocabRecipe(corpus=corpus, size=350), tmp_path / "larger").path
+    shutil.copyfile(larger / "tokenizer.json", teacher / "tokenizer.json")
+    with pytest.raises(ArtifactError, match="the student lacks 50 of its tokens"):
+        stage.run(recipe(corpus, smaller, **{"distill.teacher": teacher}), tmp_path / "out")

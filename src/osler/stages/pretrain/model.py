@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,37 @@ def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSi
     return ModelSize(config, sum(sizes.values()), sum(tables.values()), values, flops, teacher_parameters)
 
 
+def check_language_model(folder: Path) -> None:
+    """Refuse a missing folder, and a bundle: fine-tuning keeps the encoder and not its language-model head."""
+    model = Encoder.open(folder)
+    if model.manifest and model.manifest.kind == "bundle":
+        raise ArtifactError(
+            "this is a fine-tuned bundle, which no longer has a language-model head",
+            where=folder,
+            fix="Give an encoder (osler pretrain) or another masked language model",
+        )
+
+
+def check_memory(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> None:
+    """Refuse a new encoder that cannot be trained in the memory of this machine."""
+    if recipe.start_from or (recipe.distill and recipe.distill.teacher_layers is not None):
+        return
+    size, there = model_size(recipe, vocabulary), machine_memory()
+    # Weights, gradients and the optimiser's numbers, all in fp32; activations come on top.
+    needed = 4 * (2 * size.parameters + size.optimiser_values)
+    if needed > there:
+        raise RecipeError(
+            f"an encoder of {size.parameters:,} parameters takes {needed / 2**30:,.0f} GiB to train, "
+            f"this machine has {there / 2**30:,.0f} GiB",
+            fix="Choose a smaller preset or shape, or train on a larger machine",
+        )
+
+
+def machine_memory() -> int:
+    """Bytes of main memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVocabulary) -> str:
     """Check that the recipe can continue from a checkpoint, before any work is done. Returns the checkpoint's digest."""
     checkpoint = Encoder.open(start_from)
@@ -187,9 +219,12 @@ def check_teacher(recipe: PretrainRecipe, settings: Distillation) -> str:
     teacher.check_weights()
     known, wanted = _entries(teacher.path), _entries(recipe.tokenizer)
     if known != wanted:
+        differing = _differing(known, wanted)
+        how = f"{differing:,} of the student's tokens are missing from it or have another id"
+        if not differing:
+            how = f"the student lacks {len(known) - len(wanted):,} of its tokens"
         raise ArtifactError(
-            f"teacher ({len(known):,} tokens) and student ({len(wanted):,}) have different vocabularies: "
-            f"{_differing(known, wanted):,} of the student's tokens are missing from the teacher's or have another id",
+            f"the teacher has another vocabulary ({len(known):,} tokens) than the student ({len(wanted):,}): {how}",
             where=teacher.path,
             fix="Give both the same tokenizer (the teacher's folder holds one), or use another teacher",
         )
@@ -228,7 +263,7 @@ def _check_length(role: str, folder: Path, config: Any, max_length: int) -> None
         raise RecipeError(
             f"the {role} reads {room} tokens, max_length is {max_length}",
             where=folder,
-            fix=f"Set max_length to {room} or less",
+            fix=f"Add --set max_length={room}, or less",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -13,27 +12,31 @@ import numpy as np
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder, describe_shape
 from osler.artifacts.tokenizer import Tokenizer
+from osler.core.artifact import check_out, check_unfinished
 from osler.core.config import runtime
 from osler.core.console import duration, flop_count, flop_rate
 from osler.core.errors import InputError, RecipeError
-from osler.nn.cost import memory_of
+from osler.nn.cost import Memory, memory_of
 from osler.nn.masking import MaskingVocabulary
 from osler.nn.presets import PRESETS
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import source_weights
-from osler.stages.pretrain.model import ModelSize, load_vocabulary, model_size
+from osler.stages.pretrain.model import ModelSize, load_vocabulary, machine_memory, model_size
 from osler.stages.pretrain.probe import Probe, probe
-from osler.stages.pretrain.tokenise import reusable_shards, tokens_folder
+from osler.stages.pretrain.run import open_inputs
+from osler.stages.pretrain.tokenise import check_folder, check_splits, reusable_shards, tokens_folder
 from osler.train.config import Budget
+from osler.train.parallel import world_size
 from osler.train.precision import Autocast, choose_device
 
 EFFICIENCY = 0.9  # assumed share of a linear speed-up that several GPUs keep after exchanging gradients
 VOCABULARY = 50_265  # entries assumed for a missing tokenizer: RoBERTa's number, close to what the papers train
+_PROGRAM = 2**29  # bytes that Python, torch and transformers take, measured on Linux
 _SAMPLE_GROUPS, _SAMPLE_DOCUMENTS = 8, 1024
 
 
 class PlannedRecipe(PretrainRecipe):
-    """A recipe for planning: corpus and tokenizer may be missing, or not even named."""
+    """A recipe for a plan before there is data: corpus and tokenizer need not be named, and models may be missing."""
 
     corpus: Path = runtime(Path("CORPUS"))
     tokenizer: Path = runtime(Path("TOKENIZER"))
@@ -49,6 +52,7 @@ def numbers_of_gpus(text: str) -> tuple[int, ...]:
 
 def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
     """Describe the run in a few lines."""
+    processes = world_size()
     start = f"a new {recipe.preset} encoder from random weights"
     if recipe.start_from:
         start = f"from the checkpoint {recipe.start_from}"
@@ -61,6 +65,7 @@ def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
         f"{length} of {recipe.accumulate} x {recipe.batch_tokens:,} tokens, context {recipe.max_length}",
         f"masking {recipe.masking.rate:.0%} (validation always 15%), peak learning rate {train.lr:g}, {train.schedule} schedule",
         *([f"teacher {recipe.distill.teacher}: {recipe.distill.describe()}"] if recipe.distill else []),
+        *([_idle(f"{processes} processes", recipe.accumulate)] if processes > recipe.accumulate else []),
         f"write it to {out}",
     ]
 
@@ -72,12 +77,22 @@ def full_plan(
     gpus: Sequence[int] = (1, 2, 4, 8, 16),
     seconds: float = 10.0,
     vocab_size: int | None = None,
+    force: bool = False,
 ) -> list[str]:
-    """Describe the run and its costs, from a probe of some seconds (0: no probe). Leaves no files behind."""
-    feasible, notes = with_stand_ins(recipe)
-    vocabulary, origin = _vocabulary(recipe, vocab_size)
+    """Describe the run and its costs, from a probe of some seconds (0: no probe). Leaves no files behind.
+
+    If the recipe names a corpus, this raises every error that the run would raise before it trains. If not, there is no
+    data yet: models that are missing have stand-ins.
+    """
+    if "corpus" in recipe.model_fields_set:
+        feasible, notes = recipe, _check_run(recipe, out, force=force)
+        vocabulary, origin = load_vocabulary(recipe.tokenizer), ""
+    else:
+        feasible, notes = with_stand_ins(recipe)
+        notes.append("no corpus is named: this is a plan only; the run needs a corpus and a tokenizer")
+        vocabulary, origin = _vocabulary(recipe, vocab_size)
     corpus = corpus_size(recipe, out)
-    if seconds and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if seconds and world_size() > 1:
         seconds = 0.0
         notes.append("no probe under torchrun: plan with one process and read the time for several GPUs from the table")
     lengths = corpus.chunk_lengths if corpus else ()
@@ -85,11 +100,10 @@ def full_plan(
     size = model_size(feasible, vocabulary)
     costs = Costs(feasible, size, corpus, measured)
     work = "" if costs.tokens is None else f", {flop_count(costs.tokens * size.flops_per_token)} in total"
-    missing = recipe.tokenizer if recipe.corpus.exists() else recipe.corpus
     sections = {
         "encoder": [describe_shape(size.config), f"vocabulary of {vocabulary.size:,} entries{origin}"],
         "parameters": [f"{size.parameters:,}, of which {size.parameters - size.embeddings:,} are not embeddings"],
-        "corpus": [str(corpus) if corpus else f"{missing} does not exist yet: planned without it"],
+        "corpus": [str(corpus) if corpus else "none yet: planned without it"],
         "tokens": costs.tokens_lines(),
         "work": [f"{flop_count(size.flops_per_token)} per token (forward and backward, full context){work}"],
         "memory": costs.memory_lines(gpus),
@@ -98,6 +112,19 @@ def full_plan(
     }
     lines = [f"{'' if i else name:<14}{line}" for name, block in sections.items() for i, line in enumerate(block)]
     return [*plan(recipe, out), *lines, *(f"note: {note}" for note in notes)]
+
+
+def _check_run(recipe: PretrainRecipe, out: Path, *, force: bool) -> list[str]:
+    """Raise what the run would raise before it trains. Returns notes for the plan."""
+    inputs = open_inputs(recipe)
+    if check_out(out, kind="encoder", recipe=recipe, parents=inputs.parents, force=force):
+        return [f"{out} is finished already: the run would reuse it"]
+    if not force:
+        check_unfinished(out, kind="encoder", recipe=recipe, parents=inputs.parents)
+    share = recipe.validation_share
+    check_folder(inputs.corpus, inputs.tokenizer, tokens_folder(recipe, out), share, replace=force)
+    check_splits(inputs.corpus, share)
+    return []
 
 
 def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
@@ -148,8 +175,8 @@ class CorpusSize:
 
 
 def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
-    """Count an epoch if the corpus is tokenised, else estimate it from a sample; None if corpus or tokenizer is missing."""
-    if not recipe.corpus.exists() or not recipe.tokenizer.exists():
+    """Count an epoch if the corpus is tokenised, else estimate it from a sample; None if the recipe names no corpus."""
+    if "corpus" not in recipe.model_fields_set:
         return None
     corpus, tokenizer = Corpus.open(recipe.corpus), Tokenizer.open(recipe.tokenizer)
     # The sample is spread over the corpus, because the documents of one source lie next to each other.
@@ -232,26 +259,34 @@ class Costs:
         return lines
 
     def memory_lines(self, gpus: Sequence[int]) -> list[str]:
-        recipe, size = self.recipe, self.size
-        device = choose_device(recipe.train.device)
-        half = Autocast(recipe.train, device).enabled if device.type == "cuda" else recipe.train.precision != "fp32"
-        memory = memory_of(
-            size.config,
-            parameters=size.parameters,
-            optimiser_values=size.optimiser_values,
-            batch_tokens=recipe.batch_tokens,
-            masked=recipe.masking.rate,
-            half=half,
-            teacher_parameters=size.teacher_parameters,
-        )
-        lines = [
-            f"about {_gib(memory.total)} per GPU in {'bf16' if half else 'fp32'}, with the full model on every GPU",
-            ", ".join(f"{name} {_gib(value)}" for name, value in asdict(memory).items() if value),
-        ]
-        if recipe.train.parallel == "fsdp" and max(gpus) > 1:
+        device = choose_device(self.recipe.train.device)
+        half = Autocast(self.recipe.train, device).enabled
+        memory, precision = self._memory(half=half), "bf16" if half else "fp32"
+        parts = ", ".join(f"{name} {_gib(value)}" for name, value in asdict(memory).items() if value)
+        if device.type == "cpu":
+            on_gpu = self._memory(half=self.recipe.train.precision != "fp32")
+            return [
+                f"at least {_gib(memory.total + _PROGRAM)} on this CPU in {precision}, {_gib(_PROGRAM)} of it for the program; "
+                f"the machine has {_gib(machine_memory())}",
+                parts,
+                f"on a GPU about {_gib(on_gpu.total)}" + (" in bf16" if on_gpu != memory else ""),
+            ]
+        lines = [f"about {_gib(memory.total)} per GPU in {precision}, with the full model on every GPU", parts]
+        if self.recipe.train.parallel == "fsdp" and max(gpus) > 1:
             shards = ", ".join(f"{_gib(memory.sharded(count))} on {count}" for count in gpus if count > 1)
             lines.append(f"per GPU with fsdp: {shards} GPUs")
         return lines
+
+    def _memory(self, *, half: bool) -> Memory:
+        return memory_of(
+            self.size.config,
+            parameters=self.size.parameters,
+            optimiser_values=self.size.optimiser_values,
+            batch_tokens=self.recipe.batch_tokens,
+            masked=self.recipe.masking.rate,
+            half=half,
+            teacher_parameters=self.size.teacher_parameters,
+        )
 
     def speed_lines(self) -> list[str]:
         measured, wanted = self.measured, self.recipe.batch_tokens
@@ -269,30 +304,44 @@ class Costs:
         return lines
 
     def time_lines(self, gpus: Sequence[int]) -> list[str]:
-        measured, batches = self.measured, self.recipe.step_batches
-        if measured is None or self.tokens is None:
-            return [f"unknown without {'the probe' if measured is None else 'the number of tokens'}"]
-        lines = []
-        for count in gpus:
-            speed = measured.tokens_per_second * self.speed_up(count)
-            seconds = self.tokens / speed
-            result = f"{seconds / 3600:,.1f} hours" if seconds >= 3600 else duration(seconds)
-            if self.budget.seconds:
-                steps = batches.steps_for(speed * self.budget.seconds)
-                result = f"{batches.tokens(steps):,} tokens in {steps:,} steps"
-            kind = "CPU" if measured.memory is None else "GPU"
-            lines.append(f"{count:>2} {kind}{'s' if count > 1 else ' '} like this: {result}")
-        if max(gpus) > 1:
-            lines.append(f"several are assumed to reach {EFFICIENCY:.0%} of a linear speed-up; without validation")
-        if max(gpus) > batches.accumulate:
-            has = f"a step has {batches.accumulate} micro-batch{'es' if batches.accumulate > 1 else ''}, at least one per GPU"
-            lines.append(f"{has}: to use more GPUs, lower batch_tokens and raise accumulate by the same factor")
-        return lines
+        if self.measured is None or self.tokens is None:
+            return [f"unknown without {'the probe' if self.measured is None else 'the number of tokens'}"]
+        if self.measured.memory is None:
+            return [
+                f"{self._time(1)} on this CPU, without validation",
+                "for the time on a GPU, plan on a machine that has one",
+            ]
+        # A GPU without a micro-batch of its own gains nothing.
+        accumulate = self.recipe.accumulate
+        useful = [count for count in gpus if count <= accumulate] or [1]
+        lines = [f"{count:>2} GPU{'s' if count > 1 else ' '} like this: {self._time(count)}" for count in useful]
+        if max(useful) > 1:
+            lines.append(f"several are assumed to reach {EFFICIENCY:.0%} of a linear speed-up")
+        if max(gpus) > accumulate:
+            lines.append(_idle(f"{max(gpus)} GPUs", accumulate))
+        return [*lines, "without validation"]
+
+    def _time(self, count: int) -> str:
+        """The time of the run on `count` devices or, with a budget of time, what fits into it."""
+        assert self.measured is not None
+        assert self.tokens is not None
+        speed, batches = self.measured.tokens_per_second * self.speed_up(count), self.recipe.step_batches
+        if self.budget.seconds:
+            steps = batches.steps_for(speed * self.budget.seconds)
+            return f"{batches.tokens(steps):,} tokens in {steps:,} steps"
+        return duration(self.tokens / speed)
 
     def speed_up(self, count: int) -> float:
         """How much faster `count` GPUs are than one. A GPU cannot take less than one micro-batch of a step."""
         batches = self.recipe.accumulate
-        return batches / -(-batches // count) * (EFFICIENCY if count > 1 else 1.0)
+        return max(1.0, EFFICIENCY * batches / -(-batches // count))
+
+
+def _idle(devices: str, accumulate: int) -> str:
+    """Say that there are more devices than micro-batches in a step."""
+    has = "1 micro-batch" if accumulate == 1 else f"{accumulate} micro-batches"
+    fix = "lower batch_tokens and raise accumulate by the same factor"
+    return f"a step has {has}, so {devices} are no faster than {accumulate}: to use them, {fix}"
 
 
 def _gib(value: float) -> str:

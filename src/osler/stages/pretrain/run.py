@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,13 +15,20 @@ from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import EncoderWriter
 from osler.artifacts.token_shards import TokenShards
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.artifact import Artifact, Workspace, check_unfinished, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import ChunkStream, PretrainSource, source_weights, validation_batches
-from osler.stages.pretrain.model import check_start, check_teacher, load_vocabulary, make_model
+from osler.stages.pretrain.model import (
+    check_language_model,
+    check_memory,
+    check_start,
+    check_teacher,
+    load_vocabulary,
+    make_model,
+)
 from osler.stages.pretrain.objective import make_objective, training_flops
 from osler.stages.pretrain.progress import PlateauWatch, measure_peak, shown_on, unigram_entropy
 from osler.stages.pretrain.report import FinishedPretraining, write_reports
@@ -31,41 +39,60 @@ from osler.train.source import Batch, move
 from osler.train.stats import BestOf
 
 
-def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Pretrain an encoder: check everything, tokenise the corpus, train, and write the folder."""
-    corpus, tokenizer = Corpus.open(recipe.corpus), Tokenizer.open(recipe.tokenizer)
-    vocabulary = load_vocabulary(recipe.tokenizer)
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads, opened and checked."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    vocabulary: MaskingVocabulary
+    weights: Mapping[str, float]
+    parents: Mapping[str, str | Artifact]
+
+
+def open_inputs(recipe: PretrainRecipe) -> Inputs:
+    """Open what a run reads. Whatever cannot work is an error here, before any work is done; a dry run calls this too."""
+    corpus = Corpus.open(recipe.corpus)
+    if not corpus.documents:
+        raise InputError("the corpus has no documents", where=corpus.path, fix="Build it from files that have text")
+    # Models first: the tokenizer of a student is usually in the folder of its teacher.
+    for model in (recipe.start_from, recipe.distill.teacher if recipe.distill else None):
+        if model:
+            check_language_model(model)
+    tokenizer, vocabulary = Tokenizer.open(recipe.tokenizer), load_vocabulary(recipe.tokenizer)
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": tokenizer.digest}
     weights = source_weights(corpus, recipe.source_weights)
     if recipe.start_from:
         parents["start_from"] = check_start(recipe, recipe.start_from, vocabulary)
     if recipe.distill:
         parents["teacher"] = check_teacher(recipe, recipe.distill)
-    # Fail now, not after tokenising, if this machine cannot run the recipe. A GPU is not touched before training.
     device = choose_device(recipe.train.device)
-    if device.type == "cpu":
+    if device.type == "cpu":  # a GPU is not touched before training
         Autocast(recipe.train, device)
+        check_memory(recipe, vocabulary)
+    return Inputs(corpus, tokenizer, vocabulary, weights, parents)
+
+
+def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
+    """Pretrain an encoder: check everything, tokenise the corpus, train, and write the folder."""
+    inputs = open_inputs(recipe)
+    if not force:
+        check_unfinished(out, kind="encoder", recipe=recipe, parents=inputs.parents)
 
     def build(work: Workspace) -> None:
         if work.training_is_finished():
             return
-        folder = tokens_folder(recipe, out)
-        shards = tokenise(corpus, tokenizer, folder, recipe.validation_share, workers=recipe.workers, replace=force)
-        _pretrain(recipe, vocabulary, corpus, shards, weights, work)
+        folder, share = tokens_folder(recipe, out), recipe.validation_share
+        shards = tokenise(inputs.corpus, inputs.tokenizer, folder, share, workers=recipe.workers, replace=force)
+        _pretrain(recipe, inputs, shards, work)
 
-    return produce(out, kind="encoder", recipe=recipe, parents=parents, build=build, force=force, together=True)
+    return produce(out, kind="encoder", recipe=recipe, parents=inputs.parents, build=build, force=force, together=True)
 
 
-def _pretrain(
-    recipe: PretrainRecipe,
-    vocabulary: MaskingVocabulary,
-    corpus: Corpus,
-    shards: TokenShards,
-    weights: Mapping[str, float],
-    work: Workspace,
-) -> None:
+def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work: Workspace) -> None:
+    corpus, vocabulary = inputs.corpus, inputs.vocabulary
     frame = (recipe.max_length, vocabulary.prefix, vocabulary.suffix)
-    stream = ChunkStream(shards.split("train"), *frame, recipe.train.seed, weights)
+    stream = ChunkStream(shards.split("train"), *frame, recipe.train.seed, inputs.weights)
     held_out = ChunkStream(shards.split("validation"), *frame, None)
     model = make_model(recipe, vocabulary)
     source = PretrainSource(
@@ -127,7 +154,7 @@ def _pretrain(
     if not work.main:
         return
     model.save(work.path)
-    Tokenizer.open(recipe.tokenizer).copy_to(work.path, model.max_length)
+    inputs.tokenizer.copy_to(work.path, model.max_length)
     loss = float(result.best_value if result.best_value is not None else math.nan)
     work.counts.update(
         parameters=sum(p.numel() for p in model.parameters()),

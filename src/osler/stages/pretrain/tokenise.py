@@ -17,7 +17,7 @@ import tokenizers
 from osler.artifacts.corpus import Corpus, RowGroup
 from osler.artifacts.token_shards import SPLITS, TokenIndex, TokenShards, TokenShardsWriter
 from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
-from osler.core.artifact import Artifact, Workspace, identity_of, produce
+from osler.core.artifact import MANIFEST, Artifact, Manifest, Workspace, identity_of, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError
 from osler.core.processes import run_all
@@ -26,6 +26,7 @@ from osler.stages.pretrain.config import PretrainRecipe
 SLICE_BYTES = 8 << 20
 """Approximate text per shard. A worker holds this much in memory, and a killed run loses at most this much work."""
 _ROWS = 32
+_SMALL = 5_000
 
 
 class TokensRecipe(Recipe):
@@ -48,6 +49,27 @@ def reusable_shards(corpus: Corpus, tokenizer: Tokenizer, folder: Path, validati
     return shards if shards and shards.manifest.identity == wanted else None
 
 
+def check_folder(
+    corpus: Corpus, tokenizer: Tokenizer, folder: Path, validation_share: float, *, replace: bool
+) -> TokenShards | None:
+    """Return the shards that `tokenise` would reuse, or raise its error if the folder holds anything else."""
+    shards = reusable_shards(corpus, tokenizer, folder, validation_share)
+    if shards is None and not replace and TokenShards.find(folder):
+        raise OutputError(
+            "this folder holds a corpus tokenised from other text, with another tokenizer or another validation_share",
+            where=folder,
+            fix="Choose another folder with --set tokens=FOLDER, or replace it with --force",
+        )
+    # Not even with --force: the folder may be the corpus itself.
+    if (folder / MANIFEST).is_file() and (kind := Manifest.read(folder / MANIFEST).kind) != TokenShards.kind:
+        raise OutputError(
+            f"this folder holds another artifact ({kind}), not a tokenised corpus",
+            where=folder,
+            fix="Choose another folder with --set tokens=FOLDER",
+        )
+    return shards
+
+
 def tokenise(
     corpus: Corpus, tokenizer: Tokenizer, out: Path, validation_share: float, *, workers: int = 0, replace: bool = False
 ) -> TokenShards:
@@ -56,13 +78,7 @@ def tokenise(
     With `replace`, shards made from another corpus, tokenizer or validation share are overwritten. Matching ones are still
     reused.
     """
-    other = reusable_shards(corpus, tokenizer, out, validation_share) is None
-    if other and not replace and TokenShards.find(out):
-        raise OutputError(
-            "this folder holds a corpus tokenised from other text, with another tokenizer or another validation_share",
-            where=out,
-            fix="Choose another folder with --set tokens=FOLDER, or replace it with --force",
-        )
+    other = check_folder(corpus, tokenizer, out, validation_share, replace=replace) is None
 
     def build(work: Workspace) -> None:
         writer = TokenShardsWriter(work.path)
@@ -116,13 +132,26 @@ def _write_shards(
     index = writer.index_shards(len(slices), corpus.source_names, dtype)
     for split in SPLITS:
         if not index.counts[f"{split}_documents"]:
-            raise InputError(
-                f"no document of the corpus falls into the {split} split",
-                where=corpus.path,
-                fix="Use a larger corpus, or change validation_share",
-            )
+            raise _no_document(corpus, split, validation_share)
     writer.write_index(index)
     return index
+
+
+def check_splits(corpus: Corpus, validation_share: float) -> None:
+    """Raise what `tokenise` would raise if a small corpus has no document for training or validation."""
+    if corpus.documents > _SMALL:
+        return  # reading it takes long, and with so many documents both splits have some
+    held_out = [hash_share(text) < validation_share for group in corpus.row_groups() for text in group.texts()]
+    if not any(held_out) or all(held_out):
+        raise _no_document(corpus, "train" if any(held_out) else "validation", validation_share)
+
+
+def _no_document(corpus: Corpus, split: str, validation_share: float) -> InputError:
+    return InputError(
+        f"none of the {corpus.documents:,} documents falls into the {split} split (validation_share = {validation_share:g})",
+        where=corpus.path,
+        fix="Use a larger corpus, or set another validation_share",
+    )
 
 
 def write_slice(task: CorpusSlice) -> None:

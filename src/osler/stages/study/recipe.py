@@ -31,6 +31,7 @@ class StudyModel(Recipe):
     model: str = runtime()
     """An encoder folder, a bundle folder or a hub name."""
     refine: Refinement | None = None
+    """Train the model on several tasks together first."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Fine-tuning settings of this model, on top of the study's, such as `reinitialise = true`."""
     task_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -44,6 +45,7 @@ class StudyRecipe(Recipe):
 
     title: str = Field("Study", description="title of the report")
     models: dict[str, StudyModel] = Field(min_length=1)
+    """By name: the models to compare, one row of the table each."""
     tasks: tuple[Path, ...] = runtime(())
     """Task folders, one per column."""
     folds: dict[str, tuple[Path, ...]] = runtime(default_factory=dict)

@@ -9,7 +9,7 @@ from itertools import combinations, starmap
 from pathlib import Path
 
 from osler.artifacts.corpus import Corpus, CorpusText
-from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.artifact import Artifact, Workspace, check_out, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
 from osler.core.extras import require
@@ -39,9 +39,14 @@ _RESULT = "comparison.json"
 _RULES = ("normalizer", "pre_tokenizer", "model", "added_tokens")
 
 
-def plan(recipe: CompareRecipe, out: Path | None) -> list[str]:
-    """Describe what a run will do, one line per step."""
-    documents = Corpus.open(recipe.corpus).documents
+def plan(recipe: CompareRecipe, out: Path | None, *, check: bool = False, force: bool = False) -> list[str]:
+    """Describe what a run will do, one line per step. With `check`, raise what the run would raise before it starts."""
+    corpus = _open(recipe)
+    documents = corpus.documents
+    if check:
+        parents = _parents(recipe, corpus, load_all(recipe.tokenizers))
+        if out:
+            check_out(out, kind="comparison", recipe=recipe, parents=parents, force=force)
     origin = f"the terms of {recipe.terms}" if recipe.terms else "words with medical stems or endings"
     return [
         f"load {len(recipe.tokenizers)} tokenizers: {', '.join(map(str, recipe.tokenizers))}",
@@ -54,8 +59,20 @@ def plan(recipe: CompareRecipe, out: Path | None) -> list[str]:
 def run(recipe: CompareRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Write the comparison to `out`, or reuse the one that is there."""
     require("jinja2", "report")
+    corpus, loaded = _open(recipe), load_all(recipe.tokenizers)
+    build = partial(_build, recipe, corpus, loaded)
+    parents = _parents(recipe, corpus, loaded)
+    return produce(out, kind="comparison", recipe=recipe, parents=parents, build=build, force=force)
+
+
+def _open(recipe: CompareRecipe) -> Corpus:
     corpus = Corpus.open(recipe.corpus)
-    loaded = load_all(recipe.tokenizers)
+    if not corpus.documents:
+        raise InputError("the corpus has no documents", where=corpus.path, fix="Build it from files that have text")
+    return corpus
+
+
+def _parents(recipe: CompareRecipe, corpus: Corpus, loaded: Sequence[LoadedTokenizer]) -> dict[str, str | Artifact]:
     # The result shows the names in this order, so they are part of its identity.
     parents: dict[str, str | Artifact] = {
         f"tokenizer {n:02d} {one.name}": one.digest for n, one in enumerate(loaded, 1)
@@ -63,9 +80,7 @@ def run(recipe: CompareRecipe, out: Path, *, force: bool = False) -> Artifact:
     if recipe.terms:
         read_terms(recipe.terms)  # a bad file is an error before anything is written
         parents["terms"] = sha256(recipe.terms)
-    parents["corpus"] = corpus
-    build = partial(_build, recipe, corpus, loaded)
-    return produce(out, kind="comparison", recipe=recipe, parents=parents, build=build, force=force)
+    return {**parents, "corpus": corpus}
 
 
 def read(artifact: Artifact) -> TokenizerComparison:
@@ -75,7 +90,7 @@ def read(artifact: Artifact) -> TokenizerComparison:
 
 def measure(recipe: CompareRecipe) -> TokenizerComparison:
     """Compare without writing anything."""
-    return _compare(recipe, Corpus.open(recipe.corpus), load_all(recipe.tokenizers))
+    return _compare(recipe, _open(recipe), load_all(recipe.tokenizers))
 
 
 def _build(recipe: CompareRecipe, corpus: Corpus, loaded: list[LoadedTokenizer], workspace: Workspace) -> None:
@@ -96,8 +111,6 @@ def _build(recipe: CompareRecipe, corpus: Corpus, loaded: list[LoadedTokenizer],
 
 
 def _compare(recipe: CompareRecipe, corpus: Corpus, loaded: Sequence[LoadedTokenizer]) -> TokenizerComparison:
-    if not corpus.documents:
-        raise InputError("the corpus has no documents", where=corpus.path, fix="Build a corpus with text")
     given = read_terms(recipe.terms) if recipe.terms else None
     counting = TermCount(given)
     with progress("vocab: count", total=min(corpus.documents, recipe.sample_documents)) as bar:

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from osler.artifacts.corpus import Corpus
-from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact, Workspace, produce
+from osler.artifacts.tokenizer import SPECIAL_TOKENS, Tokenizer
+from osler.core.artifact import Artifact, Workspace, check_out, produce
 from osler.core.console import progress
 from osler.core.errors import InputError, RecipeError
 from osler.core.logs import get_logger
@@ -20,12 +20,15 @@ from osler.stages.vocab.figures import count, measure_fertility
 from osler.stages.vocab.tokenizers import Cutter
 
 log = get_logger("osler.vocab")
+SMALLEST_BPE = 256 + len(SPECIAL_TOKENS)  # every byte is an entry
 _TITLES = {"bpe": "byte-level BPE", "wordpiece": "WordPiece", "unigram": "unigram"}
 
 
-def plan(recipe: VocabRecipe, out: Path) -> list[str]:
-    """Describe what a run will do, one line per step."""
-    corpus = Corpus.open(recipe.corpus)
+def plan(recipe: VocabRecipe, out: Path, *, check: bool = False, force: bool = False) -> list[str]:
+    """Describe what a run will do, one line per step. With `check`, raise what the run would raise before it starts."""
+    corpus = _open(recipe)
+    if check:
+        check_out(out, kind="tokenizer", recipe=recipe, parents={"corpus": corpus}, force=force)
     return [
         f"train a {_TITLES[recipe.algorithm]} vocabulary of {recipe.size:,} entries on {recipe.corpus} "
         f"({corpus.documents:,} documents, {corpus.counts.get('words', 0):,} words)",
@@ -36,15 +39,30 @@ def plan(recipe: VocabRecipe, out: Path) -> list[str]:
 
 def run(recipe: VocabRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Train the tokenizer at `out`, or reuse the one that is there."""
-    corpus = Corpus.open(recipe.corpus)
+    corpus = _open(recipe)
     build = partial(_build, recipe, corpus)
     return produce(out, kind="tokenizer", recipe=recipe, parents={"corpus": corpus}, build=build, force=force)
 
 
+def _open(recipe: VocabRecipe) -> Corpus:
+    corpus = Corpus.open(recipe.corpus)
+    if not corpus.documents:
+        raise InputError("the corpus has no documents", where=corpus.path, fix="Build it from files that have text")
+    if recipe.algorithm == "bpe" and recipe.size < SMALLEST_BPE:
+        raise _too_small(recipe, SMALLEST_BPE)
+    return corpus
+
+
+def _too_small(recipe: VocabRecipe, least: int) -> RecipeError:
+    return RecipeError(
+        f"size = {recipe.size:,} is too small: special tokens and single characters alone need {least:,} entries",
+        where=recipe.corpus,
+        fix=f"Set size to more than {least}",
+    )
+
+
 def _build(recipe: VocabRecipe, corpus: Corpus, workspace: Workspace) -> None:
     began = time.monotonic()
-    if not any(corpus.batches()):
-        raise InputError("the corpus has no documents", where=corpus.path, fix="Build a corpus with text")
 
     def texts() -> Iterator[list[str]]:
         with progress("vocab: read", total=corpus.documents) as bar:
@@ -61,11 +79,7 @@ def _build(recipe: VocabRecipe, corpus: Corpus, workspace: Workspace) -> None:
             fix=f"Set size = {reached} or less, or give more text",
         )
     if reached > recipe.size:
-        raise RecipeError(
-            f"size = {recipe.size:,} is too small: special tokens and single characters alone need {reached:,} entries",
-            where=corpus.path,
-            fix=f"Set size to more than {reached}",
-        )
+        raise _too_small(recipe, reached)
     figures = measure_fertility(Cutter(tokenizer), count(corpus.sample(recipe.sample_documents)))
     statistics = {"size": reached, **figures.plain()}
     Tokenizer.write(workspace.path, tokenizer, recipe.max_length, statistics)

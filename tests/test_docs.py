@@ -1,0 +1,221 @@
+"""What the documentation shows is true: commands parse, settings exist, Python compiles, and made pages are current."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import runpy
+import shlex
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+import osler
+from osler.cli import common
+from osler.cli.main import app
+from osler.core.config import Recipe, load_recipe, shipped_recipe
+from osler.core.errors import RecipeError
+from osler.stages.study.recipe import StudyRecipe
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("guide/*.md"))]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A code block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    """The code blocks of all pages in some languages."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in _FENCE.finditer(text):
+            if match[1] in languages:
+                found.append(Block(page, text[: match.start()].count("\n") + 2, match[1], match[2]))
+    return found
+
+
+def commands(block: Block) -> Iterator[list[str]]:
+    """The arguments of every `osler …` in a shell block, its own variables filled in."""
+    text = re.sub(r"\\\n\s*", " ", block.text)
+    values = {name: " ".join(value.split()) for name, value in re.findall(r'^(\w+)="([^"]*)"$', text, re.MULTILINE)}
+    for line in re.sub(r'^\w+="[^"]*"$', "", text, flags=re.MULTILINE).splitlines():
+        filled = line.removeprefix("$ ")
+        while found := re.search(r"\$\{?(\w+)\}?", filled):
+            filled = filled.replace(found[0], values.get(found[1], "1"))
+        if "…" not in filled and re.search(r"(^|\s)osler ", filled) and not filled.startswith("pip"):
+            words = shlex.split(filled, comments=True)
+            if "osler" in words:
+                yield words[words.index("osler") + 1 :]
+
+
+def shell_blocks() -> list[Block]:
+    return [block for block in blocks("bash", "console") if any(commands(block))]
+
+
+class Called(Exception):
+    """Carries the invocation of a command out of it."""
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """Stop every command that is made from a recipe when its options are parsed."""
+
+    def stop(**values):
+        raise Called(values)
+
+    monkeypatch.setattr(common, "Invocation", stop)
+
+
+def parse(arguments: list[str]) -> Any:
+    """Parse a command line without running it. Returns the context of the command."""
+    command, above = typer.main.get_command(app), []
+    while True:
+        context = command.make_context(command.name or "osler", list(arguments), parent=above[-1] if above else None)
+        if not hasattr(command, "resolve_command"):
+            return context
+        above.append(context)
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return context
+        _, command, arguments = command.resolve_command(context, rest)
+        assert command is not None
+
+
+@pytest.mark.parametrize("block", shell_blocks(), ids=str)
+def test_every_command_parses_and_its_settings_exist(block, captured):
+    check_commands(block)
+
+
+def check_commands(block: Block) -> None:
+    for arguments in commands(block):
+        try:
+            context = parse(arguments)
+        except typer.Exit:  # --version
+            continue
+        except Exception as error:  # of the click inside typer
+            pytest.fail(f"{block}: osler {shlex.join(arguments)}: {error}")
+        values = context.params
+        if context.info_name in ("run", "pairwise") and "recipe" in values:  # a study takes its recipe as an argument
+            sets = values.get("sets") or ()
+            check_settings(
+                block, arguments, {"kind": StudyRecipe, "recipe": values["recipe"], "sets": sets, "options": {}}
+            )
+        elif {"sets", "dry_run"} <= values.keys():  # a command that is made from a recipe
+            with pytest.raises(Called) as call:
+                context.command.invoke(context)
+            check_settings(block, arguments, call.value.args[0])
+
+
+def check_settings(block: Block, arguments: list[str], call: dict[str, object]) -> None:
+    """Resolve the recipe of a command line; only values that the page leaves open may be missing."""
+    name = call["recipe"]
+    path = shipped_recipe(str(name)) if name and "/" in str(name) and not str(name).endswith(".toml") else None
+    given = {key: value for key, value in dict(call["options"]).items() if value is not None}
+    try:
+        load_recipe(call["kind"], path, call["sets"], given)
+    except RecipeError as error:
+        others = [part for part in error.problem.split("; ") if "missing" not in part]
+        if others and bool(path) == bool(name):  # the settings of a file that is not here are not known
+            pytest.fail(f"{block}: osler {shlex.join(arguments)}: {error}")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("osler pretrain corpus --stepz 3", "--stepz"),
+        ("osler pretrian corpus", "pretrian"),
+        ("osler pretrain corpus --set train.lrr=1", "train.lrr"),
+        ("torchrun -m osler finetune a --model b \\\n  --set epochs=many", "epochs"),
+        ("SAME='--steps 3'\nosler study run demo/study --set sedes=1", "sedes"),
+    ],
+)
+def test_a_wrong_command_is_found(line, said, captured):
+    block = Block(DOCS / "index.md", 1, "bash", line + "\n")
+    with pytest.raises(pytest.fail.Exception, match=said):
+        check_commands(block)
+
+
+def test_commands_are_in_blocks_that_are_checked():
+    for block in blocks(""):
+        assert not re.match(r"(\$ )?(osler|torchrun) ", block.text), (
+            f"{block}: label the block bash (console with output)"
+        )
+
+
+@pytest.mark.parametrize("block", [block for block in blocks("python") if block.page.name != "api.md"], ids=str)
+def test_python_examples_use_what_exists(block):
+    tree = ast.parse(block.text, str(block))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("osler"):
+            module = import_module(node.module or "")
+            assert all(hasattr(module, name.name) for name in node.names), f"{block}: {ast.unparse(node)}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "osler":
+            assert hasattr(osler, node.attr), f"{block}: osler.{node.attr}"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _recipes():
+            known = {*_recipes()[ast.unparse(node.func)].model_fields}
+            known |= {*inspect.signature(getattr(osler, node.func.attr)).parameters}
+            assert {str(word.arg) for word in node.keywords} <= known, f"{block}: {ast.unparse(node)}"
+
+
+def _recipes() -> dict[str, type[Recipe]]:
+    """The recipe of every function of the front door."""
+    found = {}
+    for names, target in runpy.run_path(str(DOCS / "build_api.py"))["RECIPES"].items():
+        module, _, name = target.partition(":")
+        for function in names.split(", "):
+            found[function] = getattr(import_module(module), name)
+    return found
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+def test_toml_examples_are_toml(block):
+    tomllib.loads(block.text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_the_reference_pages_are_current():
+    made = runpy.run_path(str(DOCS / "build_reference.py"))["pages"]()
+    assert {path.name for path in (DOCS / "reference").glob("*.md")} == set(made)
+    for name, text in made.items():
+        assert (DOCS / "reference" / name).read_text(encoding="utf-8") == text, "run: python docs/build_reference.py"
+
+
+def test_every_page_is_in_the_navigation():
+    listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    assert {page for page in pages if not page.startswith("results/2")} <= listed
+
+
+def test_descriptions_are_no_part_of_an_identity():
+    class Plain(Recipe):
+        size: int = 1
+
+    class Described(Recipe):
+        size: int = 1
+        """How large it is."""
+
+    assert Plain().identity() == Described().identity()
