@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from osler.nn.packing import Packed, Padded, from_padded, pack, to_padded
 Mode = Literal["packed", "padded"]
 
 _TOLERANCE = 1e-4
-_known: dict[type, bool] = {}
+_known: dict[tuple[type, str, str], bool] = {}
 
 
 class PackedModule(nn.Module):
@@ -160,11 +161,14 @@ class Layout:
 def honours_registration(model: Any) -> bool:
     """Whether this Hugging Face base model gives correct results packed.
 
-    Two sequences run packed are compared with the same sequences run one by one, once per class.
+    Two sequences run packed are compared with the same sequences run one by one, once for each configuration and device.
     """
-    kind = type(model)
-    if kind in _known:
-        return _known[kind]
+    device = next(model.parameters()).device
+    # Neither the path nor the dtype matters: the comparison is always in float32.
+    settings = model.config.to_dict() | {"_name_or_path": "", "dtype": None}
+    known = (type(model), json.dumps(settings, sort_keys=True, default=str), device.type)
+    if known in _known:
+        return _known[known]
     # In half precision a leak could hide in the rounding.
     if next(model.parameters()).dtype != torch.float32:
         model = copy.deepcopy(model).float()
@@ -175,7 +179,6 @@ def honours_registration(model: Any) -> bool:
     tokens = torch.arange(sum(lengths)) * 7919 % min(model.config.vocab_size, 997)
     tokens[tokens == layout.pad_id] += 1
     sequences = [part.numpy() for part in tokens.split(lengths)]
-    device = next(model.parameters()).device
     together = pack(sequences, pad_id=layout.pad_id).to(device)
     alone = [row[None].to(device) for row in tokens.split(lengths)]
 
@@ -198,5 +201,5 @@ def honours_registration(model: Any) -> bool:
         finally:
             model.set_attn_implementation(before)
             model.train(training)
-    _known[kind] = same
+    _known[known] = same
     return same
