@@ -8,6 +8,7 @@ are in `logs/` and are not hashed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -209,6 +210,22 @@ def produce(
             remove_tree(old)
         lock.unlink(missing_ok=True)
     return Artifact(out, manifest)
+
+
+def check_out(
+    out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact], force: bool = False
+) -> bool:
+    """Raise the error that `produce` would raise for this `out`; return whether it holds the artifact already."""
+    out = Path(os.path.abspath(out))
+    if not force and _reusable(out, kind, identity_of(kind, recipe, parents)):
+        return True
+    above = next(folder for folder in out.parents if folder.exists())
+    with writing(out):
+        if not above.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return False
 
 
 def _follow(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from osler.nn import attention
-from osler.nn.folders import load_config, load_model, quiet, saving, seeded, without_pooler
+from osler.nn.folders import load_encoder_config, load_model, quiet, saving, seeded, without_pooler
 from osler.nn.layers import use_fast_layers
 from osler.nn.packing import Packed, Padded, from_padded, pack, to_padded
 
@@ -94,6 +94,7 @@ def load_encoder(source: str | Path) -> PackedEncoder:
     """Load an encoder from a folder or by its hub name, in evaluation mode; for a masked language model, its encoder."""
     from transformers import AutoModel
 
+    load_encoder_config(source)
     return PackedEncoder(load_model(AutoModel, source))
 
 
@@ -102,10 +103,19 @@ def fresh_encoder(source: str | Path, *, seed: int) -> PackedEncoder:
     from transformers import AutoModel
 
     auto: Any = AutoModel
-    config = load_config(source)
+    config = load_encoder_config(source)
     with seeded(seed, "encoder"), quiet():
         model = auto.from_config(config, dtype=torch.float32, **without_pooler(auto, config))
     return PackedEncoder(model.eval())
+
+
+def max_length_of(config: Any) -> int:
+    """Largest number of tokens in a sequence of an encoder, including special tokens; allocates no weights."""
+    from transformers import AutoModel
+
+    auto: Any = AutoModel
+    with torch.device("meta"), quiet():
+        return Layout.of(auto.from_config(config, **without_pooler(auto, config))).max_length
 
 
 @dataclass(frozen=True)
