@@ -163,8 +163,8 @@ def test_the_plan_says_what_stays_and_what_learns(old, tasks):
     assert f"add to {old}: tests" in lines
     assert "stay as they are" in lines
     assert "the bundle's windows" in lines
-    both = plan(recipe(tasks["tests"], add_to=str(old), rehearse=(tasks["drugs"],)), Path("out"))
-    assert any("rehearse drugs" in line for line in both)
+    both = plan(recipe(tasks["tests"], add_to=str(old), rehearse=(tasks["drugs"], tasks["diseases"])), Path("out"))
+    assert any("rehearse drugs, diseases" in line for line in both)
 
 
 def test_the_command_adds_a_task(old, tasks, tmp_path):

@@ -54,6 +54,7 @@ class _Inputs:
         if recipe.add_to:
             Artifact.open(recipe.add_to, kind="bundle")
         encoder = Encoder.open(recipe.model)
+        encoder.check_weights()
         tasks = [TaskFolder.open(path) for path in recipe.tasks]
         rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
         check(recipe, tasks, rehearsed)
