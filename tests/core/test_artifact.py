@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.core.artifact import FORMAT_VERSION, Artifact, Workspace, produce
+from osler.core.artifact import FORMAT_VERSION, Artifact, Workspace, check_out, produce
 from osler.core.config import Recipe, runtime
 from osler.core.errors import ArtifactError, OutputError
 from osler.core.files import locked
@@ -209,3 +209,31 @@ def test_a_full_disk_is_one_clear_error_and_leaves_no_artifact(tmp_path):
 def test_a_folder_that_cannot_hold_files_is_one_clear_error():
     with pytest.raises(OutputError, match="cannot write"):
         produce(Path("/proc/osler-test"), kind="any", recipe=Recipe(), parents={}, build=lambda _: None)
+
+
+def test_an_unfinished_run_with_other_settings_is_removed_but_not_in_silence(tmp_path, capsys):
+    def stop(work: Workspace) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            produce(tmp_path / "a", kind="small", recipe=Small(), parents={"input": "abc"}, build=stop)
+    assert "removing" not in capsys.readouterr().err
+    make(tmp_path / "a", Small(number=2))
+    assert "removing a.partial, an unfinished run with other settings or inputs" in capsys.readouterr().err
+
+
+def test_out_is_checked_without_making_anything(tmp_path):
+    def check(out: Path, recipe: Small, **options) -> bool:
+        return check_out(out, kind="small", recipe=recipe, parents={"input": "abc"}, **options)
+
+    assert not check(tmp_path / "new" / "a", Small())
+    make(tmp_path / "a")
+    assert check(tmp_path / "a", Small())
+    with pytest.raises(OutputError, match="made from another recipe"):
+        check(tmp_path / "a", Small(number=2))
+    assert not check(tmp_path / "a", Small(number=2), force=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="a part of the path is a file"):
+        check(tmp_path / "file" / "a", Small())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "file"]

@@ -124,15 +124,29 @@ def test_the_probe_notices_a_leak(tiny, monkeypatch):
     monkeypatch.setattr(probe, "_known", {})
     model = tiny.model("bert")
     forward = model.forward
-
-    def leaking(**inputs):
-        if "cu_seq_lens_q" in inputs:
-            inputs["cu_seq_lens_q"] = inputs["cu_seq_lens_q"][[0, -1]]
-            inputs["max_length_q"] = int(inputs["cu_seq_lens_q"][-1])
-        return forward(**inputs)
-
-    monkeypatch.setattr(model, "forward", leaking)
+    monkeypatch.setattr(model, "forward", lambda **inputs: forward(**inputs | _one_sequence(inputs)))
     assert not honours_registration(model)
+
+
+def test_the_verdict_is_remembered_for_each_configuration(tiny, monkeypatch):
+    monkeypatch.setattr(probe, "_known", {})
+    leaking, other = tiny.model("bert"), tiny.model("bert")
+    other.config.layer_norm_eps = 1e-6  # any setting may change what a class does
+    forward = leaking.forward
+    monkeypatch.setattr(leaking, "forward", lambda **inputs: forward(**inputs | _one_sequence(inputs)))
+    assert not honours_registration(leaking)
+    assert honours_registration(other)
+    monkeypatch.setattr(other, "forward", None)  # a second probe would fail
+    other.config._name_or_path = "a copy in another folder"
+    assert honours_registration(other.half())
+
+
+def _one_sequence(inputs):
+    """Take the borders between packed sequences away."""
+    if "cu_seq_lens_q" not in inputs:
+        return {}
+    borders = inputs["cu_seq_lens_q"][[0, -1]]
+    return {"cu_seq_lens_q": borders, "max_length_q": int(borders[-1])}
 
 
 def test_padded_on_request_keeps_attention_dropout(tiny):

@@ -6,7 +6,7 @@ Importing this module does not import torch: the spec, counts and history of a b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -171,15 +171,18 @@ class Bundle:
         *,
         task: TaskCard | None = None,
         instances: Sequence[Instance] | None = None,
+        advance: Callable[[int], None] | None = None,
     ) -> list[Record]:
         """Predict with one head. Relations are predicted between the spans of the given documents.
 
-        With `task`, a joint head predicts only that task's entity types. `instances` avoids building them again.
+        With `task`, a joint head predicts only that task's entity types. `instances` avoids building them again. `advance` is
+        called with the number of instances of each batch when it is done.
         """
         self.spec.head(name)
         if instances is None:
             instances = self.builders[name].build(records, gold=False).instances
-        predicted = self._decode(name, records, instances, run_heads(self.model, instances, [name])[name])
+        outputs = run_heads(self.model, instances, [name], advance)[name]
+        predicted = self._decode(name, records, instances, outputs)
         if task is None or task.kind is not Kind.TAGGING:
             return predicted
         return [found.only(task.labels) if isinstance(found, Document) else found for found in predicted]
@@ -216,7 +219,10 @@ class Bundle:
 
 
 def run_heads(
-    model: MultiHeadModel, instances: Sequence[Instance], heads: Sequence[str]
+    model: MultiHeadModel,
+    instances: Sequence[Instance],
+    heads: Sequence[str],
+    advance: Callable[[int], None] | None = None,
 ) -> dict[str, list[np.ndarray]]:
     """Return the outputs of each head for each instance: [tokens, outputs] or [outputs]."""
     import torch
@@ -245,6 +251,8 @@ def run_heads(
                     rows = np.split(values, borders) if model.heads[head].level == "token" else list(values)
                     for index, row in zip(indices, rows, strict=True):
                         results[head][index] = row
+                if advance:
+                    advance(len(indices))
     finally:
         model.train(training)
     return results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +36,12 @@ def evaluate(
     from osler.stages.prepare.run import task_folders
 
     call.flags["task"] = "--task"
-    show = partial(announce, dry_run=call.dry_run)
+    unprepared: list[str] = []
+
+    def show(lines: Sequence[str]) -> None:
+        announce(lines, dry_run=False)
+        unprepared.extend(lines)
+
     folders: list[Path | None] = [*task_folders(tasks, dry_run=call.dry_run, show=show)] if tasks else [None]
     names = [folder.resolve().name for folder in folders if folder]
     if len(set(names)) < len(names):
@@ -44,9 +50,12 @@ def evaluate(
             where="--task",
             fix="Evaluate them one by one, each with --out",
         )
+    if unprepared and call.dry_run:
+        announce(["then evaluate on them; a dry run shows how once they are prepared"], dry_run=True)
+        return
     for folder in folders:
         call.options["task"] = folder
         out = call.out / folder.resolve().name if folder and len(folders) > 1 else call.out
-        made = call.perform(plan, run, out=out)
+        made = call.perform(partial(plan, dry_run=call.dry_run, force=call.force), run, out=out)
         if made is not None and (made.path / "errors.html").is_file():
             console().print("  errors.html contains document text: protect it like the documents", style="dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -39,11 +40,23 @@ def finetune(
     ] = None,
 ) -> None:
     """Fine-tune one encoder on one or more tasks."""
+    from osler.nn.folders import load_encoder_config
     from osler.stages.finetune.run import plan, run
     from osler.stages.prepare.run import task_folders
 
-    show = partial(announce, dry_run=call.dry_run)
+    unprepared: list[str] = []
+
+    def show(lines: Sequence[str]) -> None:
+        announce(lines, dry_run=False)
+        unprepared.extend(lines)
+
     for key in ("tasks", "rehearse"):
         if call.options[key]:
             call.options[key] = task_folders(call.options[key], data, dry_run=call.dry_run, show=show)
-    call.perform(plan, run)
+    if unprepared and call.dry_run:
+        load_encoder_config(call.resolve().model)
+        announce(["then fine-tune on them; a dry run shows how once they are prepared"], dry_run=True)
+        return
+    call.perform(
+        partial(plan, dry_run=call.dry_run, force=call.force), partial(run, show=partial(announce, dry_run=False))
+    )

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from osler.core.config import Recipe
+from osler.core.console import console
 from osler.core.errors import ArtifactError, OutputError, writing
 from osler.core.files import locked, remove_tree, sha256, sync_folder, write_atomic, write_json
 
@@ -300,6 +301,7 @@ def _prepare_partial(partial: Path, identity: str) -> None:
             for leftover in partial.rglob(".*.tmp"):  # half a file, from a process that was killed while it wrote
                 leftover.unlink()
             return
+        console().print(f"removing {partial.name}, an unfinished run with other settings or inputs", style="yellow")
         remove_tree(partial)
     partial.mkdir()
     write_json(partial / _IDENTITY, {"identity": identity})

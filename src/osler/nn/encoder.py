@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from osler.nn import attention
-from osler.nn.folders import load_config, load_model, quiet, saving, seeded, without_pooler
+from osler.nn.folders import load_encoder_config, load_model, quiet, saving, seeded, without_pooler
 from osler.nn.layers import use_fast_layers
 from osler.nn.packing import Packed, Padded, from_padded, pack, to_padded
 
 Mode = Literal["packed", "padded"]
 
 _TOLERANCE = 1e-4
-_known: dict[type, bool] = {}
+_known: dict[tuple[type, str, str], bool] = {}
 
 
 class PackedModule(nn.Module):
@@ -93,6 +94,7 @@ def load_encoder(source: str | Path) -> PackedEncoder:
     """Load an encoder from a folder or by its hub name, in evaluation mode; for a masked language model, its encoder."""
     from transformers import AutoModel
 
+    load_encoder_config(source)
     return PackedEncoder(load_model(AutoModel, source))
 
 
@@ -101,10 +103,19 @@ def fresh_encoder(source: str | Path, *, seed: int) -> PackedEncoder:
     from transformers import AutoModel
 
     auto: Any = AutoModel
-    config = load_config(source)
+    config = load_encoder_config(source)
     with seeded(seed, "encoder"), quiet():
         model = auto.from_config(config, dtype=torch.float32, **without_pooler(auto, config))
     return PackedEncoder(model.eval())
+
+
+def max_length_of(config: Any) -> int:
+    """Largest number of tokens in a sequence of an encoder, including special tokens; allocates no weights."""
+    from transformers import AutoModel
+
+    auto: Any = AutoModel
+    with torch.device("meta"), quiet():
+        return Layout.of(auto.from_config(config, **without_pooler(auto, config))).max_length
 
 
 @dataclass(frozen=True)
@@ -160,11 +171,14 @@ class Layout:
 def honours_registration(model: Any) -> bool:
     """Whether this Hugging Face base model gives correct results packed.
 
-    Two sequences run packed are compared with the same sequences run one by one, once per class.
+    Two sequences run packed are compared with the same sequences run one by one, once for each configuration and device.
     """
-    kind = type(model)
-    if kind in _known:
-        return _known[kind]
+    device = next(model.parameters()).device
+    # Neither the path nor the dtype matters: the comparison is always in float32.
+    settings = model.config.to_dict() | {"_name_or_path": "", "dtype": None}
+    known = (type(model), json.dumps(settings, sort_keys=True, default=str), device.type)
+    if known in _known:
+        return _known[known]
     # In half precision a leak could hide in the rounding.
     if next(model.parameters()).dtype != torch.float32:
         model = copy.deepcopy(model).float()
@@ -175,7 +189,6 @@ def honours_registration(model: Any) -> bool:
     tokens = torch.arange(sum(lengths)) * 7919 % min(model.config.vocab_size, 997)
     tokens[tokens == layout.pad_id] += 1
     sequences = [part.numpy() for part in tokens.split(lengths)]
-    device = next(model.parameters()).device
     together = pack(sequences, pad_id=layout.pad_id).to(device)
     alone = [row[None].to(device) for row in tokens.split(lengths)]
 
@@ -198,5 +211,5 @@ def honours_registration(model: Any) -> bool:
         finally:
             model.set_attn_implementation(before)
             model.train(training)
-    _known[kind] = same
+    _known[known] = same
     return same

@@ -72,6 +72,21 @@ def load_config(source: str | Path) -> Any:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
+def load_encoder_config(source: str | Path) -> Any:
+    """Load the configuration of an encoder, and refuse a model of another kind."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    config = load_config(source)
+    decodes = config.is_encoder_decoder or getattr(config, "is_decoder", False)
+    if decodes or config.model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        raise ArtifactError(
+            f"this is a {config.model_type} model, not an encoder",
+            where=source,
+            fix="Give a BERT-like model: BERT, RoBERTa, ELECTRA, DeBERTa, ModernBERT, or one that osler pretrain made",
+        )
+    return config
+
+
 def load_model(auto: Any, source: str | Path) -> Any:
     """Load a Hugging Face model of an Auto class in float32 on the CPU; every weight must be in the folder."""
     folder = resolve(source)

@@ -162,6 +162,20 @@ def overlaps(prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[
     return found
 
 
+@dataclass(frozen=True)
+class Leaks:
+    """How many training records of a task are held out, out of how many, and by which tasks."""
+
+    found: int
+    of: int
+    owners: Counter[str]
+
+    @classmethod
+    def count(cls, owners: Sequence[set[str]]) -> Leaks:
+        """Count the results of `HeldOut.owners`, one per training record."""
+        return cls(sum(map(bool, owners)), len(owners), Counter(name for names in owners for name in names))
+
+
 class HeldOut:
     """The records that tasks hold out for model selection or testing."""
 
@@ -172,22 +186,26 @@ class HeldOut:
             for record in records:
                 self._index.add(name, fingerprint(record))
 
-    def gives_away(self, name: str, record: Record) -> bool:
-        """Whether a training record of this task, or of a corpus of another name, repeats a held-out record.
+    def owners(self, name: str, record: Record) -> set[str]:
+        """Tasks that hold out a training record of this task, or of a corpus of another name.
 
         The task's own held-out records must have the same text, because published numbers depend on its training set.
         Those of other tasks count if they are near.
         """
         others = bool(self._names - {name})
         print_ = fingerprint(record, near=others)
-        return bool(self._index.same_text(print_) or (others and self._index.near(print_) - {name}))
+        found = self._index.same_text(print_)
+        return found | (self._index.near(print_) - {name}) if others else set(found)
 
 
 def without_leaks(
     train: Mapping[str, Sequence[Record]], held_out: HeldOut
-) -> tuple[dict[str, list[Record]], dict[str, int]]:
-    """Remove held-out records from the training records of each task; return the rest and the number removed."""
-    kept = {
-        name: [record for record in records if not held_out.gives_away(name, record)] for name, records in train.items()
-    }
-    return kept, {name: len(records) - len(kept[name]) for name, records in train.items()}
+) -> tuple[dict[str, list[Record]], dict[str, Leaks]]:
+    """Remove held-out records from the training records of each task; return the rest, and what was removed."""
+    kept: dict[str, list[Record]] = {}
+    leaks: dict[str, Leaks] = {}
+    for name, records in train.items():
+        owners = [held_out.owners(name, record) for record in records]
+        kept[name] = [record for record, found in zip(records, owners, strict=True) if not found]
+        leaks[name] = Leaks.count(owners)
+    return kept, leaks

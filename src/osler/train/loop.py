@@ -256,7 +256,7 @@ class TrainingRun:
             raise OslerError(
                 f"training diverged: loss or gradient was not finite{spike} {in_a_row} steps in a row, up to step {self.step}",
                 where=self._folder,
-                fix="Lower lr, lengthen warmup or set clip, and start again with --force",
+                fix=f"Lower train.lr (now {self._config.lr:g}) or lengthen train.warmup, and start again with --force",
             )
 
     def _evaluate(self, evaluate: Evaluate) -> None:

@@ -162,7 +162,7 @@ def _checked(lengths: Sequence[int], budget: int) -> np.ndarray:
     if longest > budget:
         raise RecipeError(
             f"a batch may hold {budget} tokens, but one example has {longest}",
-            fix=f"Raise the token budget to {longest} or more, or use shorter windows",
+            fix=f"Set batch_tokens to {longest} or more, or use shorter windows (max_length)",
         )
     return sizes
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from osler.artifacts.task_folder import TaskFolder
+from osler.core.errors import RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.run import prepare
+from osler.stages.finetune.run import plan, prepare, run
+from osler.tasks.leakage import Leaks
 from osler.text.document import Document, Span
 
 
@@ -44,9 +49,9 @@ def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
     together = prepare(recipe, model, [one, two])
-    assert together.leaked == {"one": 2, "two": 1}
+    assert together.leaks == {"one": Leaks(2, 4, Counter(two=2)), "two": Leaks(1, 3, Counter(one=1))}
     assert {name: len(data.instances) for name, data in together.instances.items()} == {"one": 2, "two": 2}
-    assert prepare(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaked == {"one": 0}
+    assert prepare(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaks["one"].found == 0
 
 
 def test_what_the_result_will_be_tested_on_later_is_kept_out_too(make_task, tmp_path, tokenizer_folder):
@@ -56,5 +61,37 @@ def test_what_the_result_will_be_tested_on_later_is_kept_out_too(make_task, tmp_
     paths = {"tasks": (one.artifact.path,), "keep_out": (later.artifact.path,)}
     recipe = FinetuneRecipe(model=str(model), **paths, max_length=64, overlap=8)
     refining = prepare(recipe, model, [one])
-    assert refining.leaked == {"one": 2}  # 3 and 4; what `later` trains on may stay
+    assert refining.leaks["one"].found == 2  # 3 and 4; what `later` trains on may stay
     assert list(refining.instances) == ["one"]
+
+
+def test_what_is_removed_is_said_with_its_reason_and_the_setting_that_keeps_it(
+    make_task, tmp_path, tokenizer_folder, capsys
+):
+    one = task(make_task, "one", train=[1, 2, 3, 4], dev=[5], test=[6])
+    two = task(make_task, "two", train=[6, 7, 8], dev=[3], test=[4])
+    model = tiny_model(tokenizer_folder, tmp_path / "model")
+    values = {"model": str(model), "tasks": (one.artifact.path, two.artifact.path), "max_length": 64, "overlap": 8}
+    recipe = FinetuneRecipe.model_validate(values | {"epochs": 1, "train": {"device": "cpu"}})
+    sentence = "one: 2 of 4 training documents are also in dev or test of two (2); they are left out (--set leaks=keep trains on them)"
+    assert sentence in plan(recipe, tmp_path / "out", dry_run=True)
+    made = run(recipe, tmp_path / "out")
+    assert f"warning: {sentence}" in capsys.readouterr().err.splitlines()
+    assert sentence in (made.path / "README.md").read_text()
+    assert made.counts["leaked_removed"] == {"one": 2, "two": 1}
+
+    kept = run(recipe.changed(leaks="keep"), tmp_path / "kept")
+    assert "they are trained on (leaks = keep), so scores there are too high" in capsys.readouterr().err
+    assert kept.counts["leaked_removed"] == {"one": 0, "two": 0}
+    assert kept.counts["trained_on"] == {"one": 4, "two": 3}
+
+
+def test_a_task_that_others_hold_out_whole_is_an_error_with_the_reason(make_task, tmp_path, tokenizer_folder):
+    one = task(make_task, "one", train=[3, 4], dev=[5], test=[6])
+    two = task(make_task, "two", train=[7, 8], dev=[3], test=[4])
+    model = tiny_model(tokenizer_folder, tmp_path / "model")
+    recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
+    with pytest.raises(
+        RecipeError, match=r"no training document of one is left. one: 2 of 2 .* dev or test of two \(2\)"
+    ):
+        prepare(recipe, model, [one, two])

@@ -325,7 +325,7 @@ def test_good_defaults_stand_and_hold_beside_what_is_set():
     given = FinetuneRecipe.model_validate({"model": "m", "tasks": ["t"], "train": {"lr": 3e-5}})
     assert (given.epochs, given.batch_size, given.train.warmup) == (10, 32, 0.1)
     assert given.train.lr == 3e-5
-    assert FinetuneRecipe.model_validate({"model": "m", "tasks": ["t"]}).train.lr == 5e-5
+    assert FinetuneRecipe.model_validate({"model": "m", "tasks": ["t"]}).train.lr is None  # the encoder decides
 
 
 def test_patience_counts_epochs_where_no_steps_are_given(model, tasks, tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
 
 from osler.artifacts.bundle import Bundle
-from osler.core.errors import RecipeError
+from osler.core.errors import ArtifactError, RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import run
 from osler.stages.prepare.config import PrepareRecipe
@@ -91,6 +92,19 @@ def test_mistakes_in_the_recipe_are_named(model, tasks, tmp_path):
     with pytest.raises(RecipeError, match="no protocol 'strikt'"):
         run(recipe(model, one, protocols={"clinic-entities-en": "strikt"}), tmp_path / "x")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_missing_split_is_named_with_its_purpose(model, tasks, tmp_path):
+    task = tmp_path / "task"
+    shutil.copytree(tasks["clinic-entities-en"], task)
+    manifest = json.loads((task / "manifest.json").read_text())
+    del manifest["files"]["dev.parquet"]
+    (task / "manifest.json").write_text(json.dumps(manifest))
+    (task / "dev.parquet").unlink()
+    with pytest.raises(
+        ArtifactError, match=r"no dev split to choose the best epoch by; it has train, test\. Add splits\.dev"
+    ):
+        run(recipe(model, task), tmp_path / "x")
 
 
 def test_annotating_uses_the_heads_of_the_language_and_merges_what_two_heads_agree_on(bundle):

@@ -48,6 +48,7 @@ def fakes(fake, monkeypatch) -> Any:
     found = fake(fails={"broken": 1.0})
     monkeypatch.setattr(runner, "check", check)
     monkeypatch.setattr(runner, "identify", identify)
+    monkeypatch.setattr(runner, "hidden_size", lambda model: 128)
     return found
 
 

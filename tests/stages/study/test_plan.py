@@ -37,6 +37,7 @@ def tasks(tmp_path_factory) -> dict[str, Path]:
 def any_model(monkeypatch) -> None:
     """Settings are checked as in a real study, but models need not exist."""
     monkeypatch.setattr(runner, "identify", lambda model: f"digest of {model}")
+    monkeypatch.setattr(runner, "hidden_size", lambda model: 128)
 
 
 def recipe(known: dict[str, Path], /, *models: str, **more) -> StudyRecipe:

@@ -2,57 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from osler.artifacts.bundle import Bundle, BundleSpec
 from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
 from osler.artifacts.task_folder import TaskFolder
-from osler.core.artifact import MANIFEST, Artifact, Workspace, identity_of, produce
+from osler.core.artifact import MANIFEST, Artifact, Workspace, check_out, identity_of, produce
+from osler.core.console import progress
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.extras import require
 from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import score
+from osler.train.precision import choose_device
 
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair"})
 """Protocol fields that may differ between training and scoring."""
 
 
-def plan(recipe: EvaluateRecipe, out: Path) -> list[str]:
-    """Describe what `run` will do."""
+@dataclass(frozen=True)
+class _Inputs:
+    """What a recipe names, opened and checked against each other. Weights and records are not read yet."""
+
+    task: TaskFolder
+    spec: BundleSpec
+    """With the head set to the protocol."""
+    head: str
+    protocol: Protocol
+    protocol_id: str
+    parents: dict[str, str | Artifact]
+
+    @classmethod
+    def open(cls, recipe: EvaluateRecipe) -> _Inputs:
+        bundle = Artifact.open(recipe.bundle, kind="bundle")
+        task = TaskFolder.open(recipe.task)
+        spec = BundleSpec.load(recipe.bundle)
+        head = _head_of(spec, task.card, recipe)
+        spec, protocol_name = _with_protocol(spec, head, task.card, recipe.protocol)
+        protocol = task.card.protocol_named(protocol_name)
+        # A head that is not decoded as the protocol says gives another number, so its name says so.
+        tagging = task.card.kind is Kind.TAGGING
+        decoding = spec.heads[head].options.other_decoding(protocol.decoding) if tagging else ""
+        if recipe.split not in task.splits:
+            raise ArtifactError(
+                f"no split {recipe.split!r}", where=recipe.task, fix=f"Use one of: {', '.join(task.splits)}"
+            )
+        choose_device(recipe.device)
+        if recipe.errors:  # fail before minutes of work, not after
+            require("jinja2", "report")
+            require("matplotlib", "report")
+        protocol_id = task.card.protocol_id(protocol_name, decoding)
+        return cls(task, spec, head, protocol, protocol_id, {"bundle": bundle, "task": task.artifact})
+
+
+def plan(recipe: EvaluateRecipe, out: Path, *, dry_run: bool = False, force: bool = False) -> list[str]:
+    """Describe what `run` will do, with its errors if the inputs do not fit. A dry run also checks `out`."""
+    inputs = _Inputs.open(recipe)
+    size = inputs.task.artifact.counts.get(recipe.split)
+    records = f" ({size:,} {inputs.task.card.record}s)" if size else ""
     lines = [
-        f"predict the {recipe.split} split of {recipe.task} with {recipe.bundle}",
-        f"score it under {f'protocol {recipe.protocol}' if recipe.protocol else 'the protocol its head was trained under'}",
-        f"write predictions and metrics to {out}",
+        f"predict the {recipe.split} split of {inputs.task.card.name}{records} with the head {inputs.head} of {recipe.bundle}",
+        f"score it under {inputs.protocol_id}: {inputs.protocol.metric}",
     ]
     if recipe.errors:
         lines.append(f"write the errors, and a page with the text of up to {recipe.error_documents:,} documents")
-    return lines
+    if dry_run and (force or _existing(out, recipe, inputs.parents) is None):
+        check_out(out, kind="evaluation", recipe=recipe, parents=inputs.parents, force=force)
+    return [*lines, f"write predictions and metrics to {out}"]
 
 
 def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the evaluation artifact. If only errors are new, existing predictions are used."""
-    parents: dict[str, str | Artifact] = {"bundle": Artifact.open(recipe.bundle, kind="bundle")}
-    task = TaskFolder.open(recipe.task)
-    parents["task"] = task.artifact
-    spec = BundleSpec.load(recipe.bundle)
-    head = _head_of(spec, task.card, recipe.head)
-    spec, protocol_name = _with_protocol(spec, head, task.card, recipe.protocol)
-    protocol = task.card.protocol_named(protocol_name)
-    # A head that is not decoded as the protocol says gives another number, so its name says so.
-    tagging = task.card.kind is Kind.TAGGING
-    decoding = spec.heads[head].options.other_decoding(protocol.decoding) if tagging else ""
-    protocol_id = task.card.protocol_id(protocol_name, decoding)
-    if recipe.split not in task.splits:
-        raise ArtifactError(
-            f"no split {recipe.split!r}", where=recipe.task, fix=f"Use one of: {', '.join(task.splits)}"
-        )
-    if recipe.errors:  # fail before minutes of work, not after
-        require("jinja2", "report")
-        require("matplotlib", "report")
-    existing = None if force else _existing(out, recipe, parents)
+    inputs = _Inputs.open(recipe)
+    task, head, protocol = inputs.task, inputs.head, inputs.protocol
+    existing = None if force else _existing(out, recipe, inputs.parents)
     if existing is not None and existing.errors and not recipe.errors:
         return replace(Artifact.open(out.absolute()), reused=True)  # it has everything asked for, and more
     add_errors = existing is not None and recipe.errors and not existing.errors
@@ -62,13 +87,15 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
         if add_errors:
             predicted = list(Evaluation.open(out).predictions())
         else:
-            bundle = replace(Bundle.load(recipe.bundle, recipe.device), spec=spec)
-            predicted = bundle.predict(head, gold, task=task.card)
+            bundle = replace(Bundle.load(recipe.bundle, recipe.device), spec=inputs.spec)
+            instances = bundle.builders[head].build(gold, gold=False).instances
+            with progress(f"evaluate {task.card.name}", len(instances)) as bar:
+                predicted = bundle.predict(head, gold, task=task.card, instances=instances, advance=bar.advance)
         scored = score(task.card, protocol, gold, predicted)
         metrics = EvaluationMetrics(
             task=task.card.name,
             split=recipe.split,
-            protocol=protocol_id,
+            protocol=inputs.protocol_id,
             metric=protocol.metric,
             main=scored.main,
             metrics=scored.metrics,
@@ -80,15 +107,27 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
             errors = find_errors(task.card, protocol, gold, predicted)
             _write_errors(errors, metrics, work, documents=recipe.error_documents)
 
-    return produce(out, kind="evaluation", recipe=recipe, parents=parents, build=build, force=force or add_errors)
+    return produce(
+        out, kind="evaluation", recipe=recipe, parents=inputs.parents, build=build, force=force or add_errors
+    )
 
 
-def _head_of(spec: BundleSpec, card: TaskCard, name: str | None) -> str:
+def _head_of(spec: BundleSpec, card: TaskCard, recipe: EvaluateRecipe) -> str:
     """Return the head asked for, the one with the task's name, or the joint head that was trained on the task."""
-    trained = spec.tasks.get(card.name)
-    wanted = name or (trained.head if trained and card.name not in spec.heads else card.name)
-    spec.head(wanted)
-    return wanted
+    if recipe.head:
+        spec.head(recipe.head)
+        return recipe.head
+    if card.name in spec.heads:
+        return card.name
+    if card.name in spec.tasks:
+        return spec.tasks[card.name].head
+    same = [name for name, head in spec.heads.items() if head.card.kind is card.kind]
+    other = f"name one that fits with --head: {', '.join(same)}" if same else "fine-tune one on it"
+    raise RecipeError(
+        f"no head was trained on the task {card.name} (heads: {', '.join(spec.heads)})",
+        where=recipe.bundle,
+        fix=f"Evaluate the task of a head, or {other}",
+    )
 
 
 def _with_protocol(spec: BundleSpec, name: str, card: TaskCard, protocol: str | None) -> tuple[BundleSpec, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
@@ -13,6 +15,17 @@ from osler.train.config import TrainConfig
 
 MLM = "mlm"
 """Name of the raw-text task in the mix and in the log."""
+
+LEARNING_RATES = {128: 1e-3, 256: 5e-4, 384: 3e-4, 512: 2e-4, 768: 5e-5, 1024: 2e-5}
+"""Default peak learning rate by the hidden size of the encoder. A small encoder hardly moves at the rate of a large one."""
+HEADS_LEARNING_RATE = 1e-3
+"""Default peak learning rate if the encoder's own weights are not trained."""
+
+
+def learning_rate_for(hidden_size: int) -> float:
+    """Interpolate LEARNING_RATES, both axes logarithmic, to two digits; beyond its ends the rate stays the same."""
+    sizes, rates = np.log(list(LEARNING_RATES)), np.log(list(LEARNING_RATES.values()))
+    return float(f"{math.exp(np.interp(math.log(hidden_size), sizes, rates)):.1e}")
 
 
 class Mixing(Recipe):
@@ -65,6 +78,10 @@ class FinetuneTraining(TrainConfig):
 
     evaluates_each_epoch: ClassVar[bool] = True
 
+    # Other stages always have a rate; here `FinetuneRecipe.with_learning_rate` sets it once the encoder is known.
+    lr: float | None = Field(  # type: ignore[assignment]
+        None, gt=0, description="peak learning rate; chosen by the hidden size of the encoder when left out"
+    )
     warmup: int | float = Field(0.1, ge=0, description="steps as a whole number, or a fraction of the run below 1.0")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations; once per epoch by default")
 
@@ -78,6 +95,8 @@ class FinetuneRecipe(Recipe):
     """Task artifacts (osler tasks prepare)."""
     keep_out: tuple[Path, ...] = runtime(())
     """Other tasks whose dev and test documents must not be trained on, because the bundle is tested on them later."""
+    leaks: Literal["remove", "keep"] = "remove"
+    """What to do with training documents that are also in dev or test of a task. With keep, scores there are too high."""
     protocols: dict[str, str] = Field(default_factory=dict)
     """Protocol by task, where it is not the task's default."""
     reinitialise: bool = False
@@ -143,6 +162,28 @@ class FinetuneRecipe(Recipe):
         if self.lora is not None and self.freeze != "nothing":
             raise ValueError("lora already freezes the encoder; remove freeze")
         return self
+
+    def identity(self) -> dict[str, Any]:
+        """Identity without `leaks` where it has its default: bundles from before it existed are still recognised."""
+        values = super().identity()
+        if self.leaks == "remove":
+            del values["leaks"]
+        return values
+
+    @property
+    def trains_encoder(self) -> bool:
+        """Whether the encoder's own weights are trained, not only heads or adapters."""
+        return not (self.lora or self.freeze == "encoder" or (self.add_to and not self.rehearse))
+
+    def default_learning_rate(self, hidden_size: int) -> float:
+        """Peak learning rate for an encoder of this hidden size if the recipe does not set one."""
+        return learning_rate_for(hidden_size) if self.trains_encoder else HEADS_LEARNING_RATE
+
+    def with_learning_rate(self, hidden_size: int) -> Self:
+        """Set the learning rate if it is left out. The result, not the gap, is the recipe's identity."""
+        if self.train.lr is not None:
+            return self
+        return self.changed(train=self.train.changed(lr=self.default_learning_rate(hidden_size)))
 
     @property
     def head_options(self) -> HeadOptions:

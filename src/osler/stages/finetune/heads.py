@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from osler.artifacts.bundle import BundleHead, BundleSpec
 from osler.artifacts.task_folder import TaskFolder
-from osler.core.errors import RecipeError, nearest
+from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.stages.finetune.config import MLM, FinetuneRecipe, TaskTeacher
 from osler.tasks.card import Kind, Protocol, TaskCard
 
@@ -34,9 +34,23 @@ def check(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], rehearsed: Sequen
                 f"protocol {card.protocol_id(_protocol_name(recipe, card))} trains on test",
                 fix="Choose a protocol that does not train on the test split",
             )
+    for task in [*rehearsed, *tasks]:
+        _check_splits(task, task.card.protocol_named(recipe.protocols.get(task.card.name)))
     _check_joint(recipe, cards)
     if recipe.add_to:
         _check_added(recipe, BundleSpec.load(recipe.add_to), cards, old_cards)
+
+
+def _check_splits(task: TaskFolder, protocol: Protocol) -> None:
+    needed = dict.fromkeys(protocol.train_on, "to train on")
+    needed.setdefault("dev", "to choose the best epoch by")
+    for split, reason in needed.items():
+        if split not in task.splits:
+            raise ArtifactError(
+                f"the task has no {split} split {reason}; it has {', '.join(task.splits)}",
+                where=task.artifact.path,
+                fix=f"Add splits.{split} to its card and prepare it again",
+            )
 
 
 def head_specs(recipe: FinetuneRecipe, cards: Sequence[TaskCard]) -> dict[str, BundleHead]:

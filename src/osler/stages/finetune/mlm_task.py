@@ -27,7 +27,7 @@ from osler.nn.mlm import MaskedLM
 from osler.nn.packing import Packed, pack
 from osler.stages.finetune.batches import TaskStream
 from osler.stages.finetune.config import MLM, FinetuneRecipe
-from osler.tasks.leakage import HeldOut
+from osler.tasks.leakage import HeldOut, Leaks
 from osler.text.document import Document
 
 log = get_logger("osler.finetune")
@@ -49,8 +49,8 @@ class RawText:
 
     windows: Sequence[np.ndarray]
     documents: int
-    leaked: int
-    """Documents removed because a task holds them out."""
+    leaks: Leaks
+    """Documents that a task holds out."""
 
 
 def text_stream(
@@ -63,13 +63,15 @@ def text_stream(
     size = min(recipe.mixing.batch_sizes.get(MLM, recipe.batch_size), recipe.batch_tokens // max_length)
     size = max(1, size)
     windows: list[np.ndarray] = []
-    documents = leaked = 0
+    all_owners: list[set[str]] = []
+    documents = 0
     room = max_length - tokens.overhead
     groups = Corpus.open(recipe.mlm.corpus).row_groups()
     for number in generator(recipe.train.seed, MLM, "groups").permutation(len(groups)):
         texts = groups[number].texts()
-        kept = [text for text in texts if not held_out.gives_away(MLM, Document("", text))]
-        leaked += len(texts) - len(kept)
+        owners = [held_out.owners(MLM, Document("", text)) for text in texts]
+        all_owners += owners
+        kept = [text for text, names in zip(texts, owners, strict=True) if recipe.leaks == "keep" or not names]
         for encoding in tokens.encode(kept):
             ids = encoding.ids
             documents += bool(ids)
@@ -82,8 +84,9 @@ def text_stream(
             where=recipe.mlm.corpus,
             fix="Give mlm.corpus documents that the tasks do not hold out",
         )
-    log.event("finetune.mlm", documents=documents, windows=len(windows), leaked_removed=leaked)
-    text = RawText(windows, documents, leaked)
+    leaks = Leaks.count(all_owners)
+    log.event("finetune.mlm", documents=documents, windows=len(windows), leaks=leaks.found)
+    text = RawText(windows, documents, leaks)
     types = getattr(bundle.model.encoder.config, "type_vocab_size", 1) > 1
     return TextStream(recipe, text, MaskingVocabulary.of(tokens), batches, size, types=types)
 

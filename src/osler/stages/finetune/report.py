@@ -1,4 +1,4 @@
-"""The model card of a bundle."""
+"""What a run says about itself: the model card of the bundle, its learning rate, leaks, and doubts about its scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 from osler.artifacts.bundle import BundleSpec
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.tasks.card import Kind
+from osler.tasks.leakage import Leaks
+from osler.train.loop import TrainResult
 
 
-def bundle_card(recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, Any]) -> str:
+def bundle_card(
+    recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, Any], leaks: Mapping[str, Leaks], hidden_size: int
+) -> str:
     """Write README.md of a bundle."""
     rows = []
     for task, (name, protocol_name) in spec.tasks.items():
@@ -44,18 +48,80 @@ The checkpoint with the best mean dev score was kept (the last one if no task ha
 It is from step {counts["best_step"]} of {counts["steps"]}. Test data was not read.
 
 Trained for {recipe.epochs} epochs with batches of {recipe.batch_size} and windows of {spec.max_length} tokens (overlap {spec.overlap}):
-{recipe.train.optimizer}, learning rate {recipe.train.lr:g}, seed {recipe.train.seed}, {recipe.mixing.order} mixing.
-{"".join(f"{chr(10)}{line}{chr(10)}" for line in _details(recipe, counts))}"""
+{recipe.train.optimizer}, learning rate {learning_rate(recipe, hidden_size)}, seed {recipe.train.seed}, {recipe.mixing.order} mixing.
+{"".join(f"{chr(10)}{line}{chr(10)}" for line in _details(recipe, counts, leaks))}"""
 
 
-def _details(recipe: FinetuneRecipe, counts: Mapping[str, Any]) -> list[str]:
-    lines = []
+def learning_rate(recipe: FinetuneRecipe, hidden_size: int) -> str:
+    """The peak learning rate, and where it comes from if it is the default."""
+    rate = recipe.train.lr
+    if rate != recipe.default_learning_rate(hidden_size):
+        return f"{rate:g}"
+    why = f"an encoder of hidden size {hidden_size}" if recipe.trains_encoder else "heads on a frozen encoder"
+    return f"{rate:g} (the default for {why})"
+
+
+def describe_leaks(recipe: FinetuneRecipe, name: str, leaks: Leaks) -> str:
+    """Which training documents of a task are held out, by whom, and what is done with them."""
+    owners = ", ".join(f"{owner} ({count:,})" for owner, count in leaks.owners.most_common())
+    done = (
+        "they are left out (--set leaks=keep trains on them)"
+        if recipe.leaks == "remove"
+        else "they are trained on (leaks = keep), so scores there are too high"
+    )
+    return f"{name}: {leaks.found:,} of {leaks.of:,} training documents are also in dev or test of {owners}; {done}"
+
+
+_LEAST = 0.05
+"""An F1 or a correlation up to this is almost nothing."""
+_SEVERAL = 3
+"""Evaluations before a score can be called flat or falling."""
+
+
+def doubts(
+    recipe: FinetuneRecipe, result: TrainResult, majority: Mapping[str, float | None], hidden_size: int
+) -> list[str]:
+    """Warnings, with advice, about tasks that learned almost nothing or got worse.
+
+    `majority` has the dev score of always giving the most frequent class, for each task with a dev split; None where a task
+    has no such class.
+    """
+    found = []
+    rate, usual = recipe.train.lr or 0.0, recipe.default_learning_rate(hidden_size)
+    if result.skipped:
+        found.append(
+            f"{result.skipped:,} of {result.step:,} steps were skipped, because loss or gradient was not finite. "
+            f"Lower train.lr (now {rate:g})."
+        )
+    change = f"try another train.lr (now {rate:g})"
+    if not usual / 2 <= rate <= usual * 2:
+        change = (
+            f"{'raise' if rate < usual else 'lower'} train.lr (now {rate:g}, by default {usual:g} for this encoder)"
+        )
+    advice = f"Train longer (epochs, now {recipe.epochs}) or {change}."
+    evaluations = [record for record in result.history if record["kind"] == "eval"]
+    for name, constant in majority.items():
+        scores = [record[name] for record in evaluations]
+        best = next(record[name] for record in evaluations if record["step"] == result.best_step)
+        if constant is not None and best <= constant:
+            same = f"no better than always giving the most frequent class ({constant:.3f})"
+            found.append(f"dev score of {name} is {best:.3f}, {same}. {advice}")
+        elif best <= _LEAST:
+            found.append(f"dev score of {name} is {best:.3f}: its head has learned almost nothing. {advice}")
+        elif len(scores) >= _SEVERAL and max(scores) == min(scores) < 1.0:
+            found.append(f"dev score of {name} is {best:.3f} at every evaluation: it does not learn. {advice}")
+        elif len(scores) >= _SEVERAL and scores[-1] < 0.8 * max(scores) == 0.8 * scores[0]:
+            fell = f"fell from {scores[0]:.3f} at the first evaluation to {scores[-1]:.3f} at the last"
+            found.append(f"dev score of {name} {fell}. Lower train.lr (now {rate:g}).")
+    return found
+
+
+def _details(recipe: FinetuneRecipe, counts: Mapping[str, Any], leaks: Mapping[str, Leaks]) -> list[str]:
+    lines = [f"Warning: {warning}" for warning in counts.get("warnings", ())]
     if len(counts["batches_trained"]) > 1:
         batches = ", ".join(f"{name} {count:,}" for name, count in counts["batches_trained"].items())
         lines.append(f"Batches by task: {batches}.")
-    if sum(counts["leaked_removed"].values()):
-        removed = ", ".join(f"{name} {count:,}" for name, count in counts["leaked_removed"].items() if count)
-        lines.append(f"Training documents removed because a task holds them out for dev or test: {removed}.")
+    lines += [f"{describe_leaks(recipe, name, found)}." for name, found in leaks.items() if found.found]
     for head, members in recipe.joint.items():
         lines.append(
             f"The joint head {head} has the entity types of {', '.join(members)}; each task annotates only its own types."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,44 +11,93 @@ from osler.artifacts.bundle import Bundle, BundleSpec
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import progress, training_status
+from osler.core.artifact import Artifact, Workspace, check_out, produce
+from osler.core.console import console, progress, training_status
 from osler.core.errors import RecipeError
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token
-from osler.nn.encoder import fresh_encoder, load_encoder
+from osler.nn.encoder import fresh_encoder, load_encoder, max_length_of
+from osler.nn.folders import load_encoder_config
 from osler.nn.mlm import MaskedLM
 from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
 from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
-from osler.stages.finetune.config import MLM, FinetuneRecipe
+from osler.stages.finetune.config import MLM, FinetuneRecipe, FinetuneTraining
 from osler.stages.finetune.heads import check, head_specs
 from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
-from osler.stages.finetune.report import bundle_card, choices
+from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate
 from osler.stages.finetune.teacher import with_soft_labels
-from osler.tasks.card import Protocol, TaskCard
+from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.instances.base import Instance, make_builder
-from osler.tasks.leakage import HeldOut, without_leaks
+from osler.tasks.leakage import HeldOut, Leaks, without_leaks
 from osler.tasks.scoring import score
 from osler.text.document import Record
 from osler.train.loop import StepReport, train
+from osler.train.precision import choose_device
 from osler.train.stats import BestOf
 
 log = get_logger("osler.finetune")
 
 
-def plan(recipe: FinetuneRecipe, out: Path) -> list[str]:
-    """Describe what `run` will do."""
-    names = ", ".join(path.name for path in recipe.tasks)
+@dataclass(frozen=True)
+class _Inputs:
+    """What a recipe names, opened and checked. Weights and records are not read yet."""
+
+    recipe: FinetuneRecipe
+    """With its learning rate."""
+    encoder: Encoder
+    tasks: list[TaskFolder]
+    rehearsed: list[TaskFolder]
+
+    @classmethod
+    def open(cls, recipe: FinetuneRecipe) -> _Inputs:
+        if recipe.add_to:
+            Artifact.open(recipe.add_to, kind="bundle")
+        encoder = Encoder.open(recipe.model)
+        encoder.check_weights()
+        tasks = [TaskFolder.open(path) for path in recipe.tasks]
+        rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
+        check(recipe, tasks, rehearsed)
+        choose_device(recipe.train.device)
+        hidden_size = load_encoder_config(encoder.path).hidden_size
+        return cls(recipe.with_learning_rate(hidden_size), encoder, tasks, rehearsed)
+
+    def parents(self) -> dict[str, str | Artifact]:
+        recipe = self.recipe
+        found: dict[str, str | Artifact] = {"model": self.encoder.digest}
+        if recipe.add_to:
+            found["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
+        found |= {f"task:{task.card.name}": task.artifact for task in self.tasks}
+        found |= {f"rehearsed:{task.card.name}": task.artifact for task in self.rehearsed}
+        for number, path in enumerate(recipe.keep_out):
+            found[f"kept-out:{number}"] = Artifact.open(path, kind="task")
+        if recipe.mlm:
+            found["mlm"] = Artifact.open(recipe.mlm.corpus, kind="corpus")
+        if recipe.teacher:
+            found["teacher"] = Bundle.digest(recipe.teacher.bundle)
+        return found
+
+    def prepare(self) -> FinetuneData:
+        return prepare(self.recipe, self.encoder.path, self.tasks, self.rehearsed)
+
+
+def plan(recipe: FinetuneRecipe, out: Path, *, dry_run: bool = False, force: bool = False) -> list[str]:
+    """Describe what `run` will do, with its errors if the inputs do not fit.
+
+    A dry run also loads the encoder, checks `out` and builds the training data: everything but training.
+    """
+    inputs = _Inputs.open(recipe)
+    config = load_encoder_config(inputs.encoder.path)
+    names = ", ".join(task.card.name for task in inputs.tasks)
     weights = " without its weights" if recipe.reinitialise else ""
     mixed = len(recipe.tasks) + len(recipe.rehearse) > 1 or recipe.mlm is not None
     mixing = f", mixed {recipe.mixing.order}" if mixed else ""
-    windows = "the bundle's windows" if recipe.add_to else f"windows of {recipe.max_length} tokens"
     verb = f"add to {recipe.add_to}:" if recipe.add_to else f"fine-tune {recipe.model}{weights} on"
     lines = [
         f"{verb} {names}{mixing}",
-        f"{recipe.epochs} epochs, batches of {recipe.batch_size}, {windows}, peak learning rate {recipe.train.lr:g}, "
+        f"{recipe.epochs} epochs, batches of {recipe.batch_size}, {_windows(recipe, max_length_of(config))}, "
         f"seed {recipe.train.seed}; keep the best epoch on dev, or the last one if the protocol trains on dev",
+        f"peak learning rate {learning_rate(inputs.recipe, config.hidden_size)}; train.lr sets another",
         *choices(recipe),
     ]
     lines += [f"one joint head {head} for {', '.join(members)}" for head, members in recipe.joint.items()]
@@ -63,33 +112,50 @@ def plan(recipe: FinetuneRecipe, out: Path) -> list[str]:
             f"{recipe.teacher.weight:.0%} of the loss on soft labels of {recipe.teacher.bundle} "
             f"at temperature {recipe.teacher.temperature:g}"
         )
+    if dry_run:
+        made = check_out(out, kind="bundle", recipe=inputs.recipe, parents=inputs.parents(), force=force)
+        data = inputs.prepare()
+        lines += describe_data(inputs.recipe, data)
+        lines += [describe_leaks(recipe, name, leaks) for name, leaks in data.leaks.items() if leaks.found]
+        if made:
+            return [*lines, f"reuse the bundle in {out}, which was made from this recipe and these inputs"]
     return [*lines, f"write the bundle to {out}"]
 
 
-def run(recipe: FinetuneRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make the bundle artifact."""
-    parents: dict[str, str | Artifact] = {}
+def _windows(recipe: FinetuneRecipe, longest: int) -> str:
     if recipe.add_to:
-        parents["bundle"] = Artifact.open(recipe.add_to, kind="bundle")
-    encoder = Encoder.open(recipe.model)
-    tasks = [TaskFolder.open(path) for path in recipe.tasks]
-    rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
-    check(recipe, tasks, rehearsed)
-    parents["model"] = encoder.digest
-    parents |= {f"task:{task.card.name}": task.artifact for task in tasks}
-    parents |= {f"rehearsed:{task.card.name}": task.artifact for task in rehearsed}
-    for number, path in enumerate(recipe.keep_out):
-        parents[f"kept-out:{number}"] = Artifact.open(path, kind="task")
-    if recipe.mlm:
-        parents["mlm"] = Artifact.open(recipe.mlm.corpus, kind="corpus")
-    if recipe.teacher:
-        parents["teacher"] = Bundle.digest(recipe.teacher.bundle)
+        return f"the bundle's windows of {BundleSpec.load(recipe.add_to).max_length} tokens"
+    if recipe.max_length <= longest:
+        return f"windows of {recipe.max_length} tokens"
+    return f"windows of {longest} tokens (the encoder takes no more; max_length is {recipe.max_length})"
+
+
+def run(
+    recipe: FinetuneRecipe, out: Path, *, force: bool = False, show: Callable[[Sequence[str]], None] | None = None
+) -> Artifact:
+    """Make the bundle artifact. `show` gets a description of the training data, in lines."""
+    inputs = _Inputs.open(recipe)
 
     def build(work: Workspace) -> None:
         if not work.training_is_finished():
-            _finetune(recipe, encoder.path, prepare(recipe, encoder.path, tasks, rehearsed), work)
+            data = inputs.prepare()
+            if show:
+                show(describe_data(inputs.recipe, data))
+            for name, leaks in data.leaks.items():
+                if leaks.found:
+                    _warn(describe_leaks(recipe, name, leaks))
+            _finetune(inputs.recipe, inputs.encoder.path, data, work)
 
-    return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force, together=True)
+    made = produce(
+        out, kind="bundle", recipe=inputs.recipe, parents=inputs.parents(), build=build, force=force, together=True
+    )
+    for warning in made.counts.get("warnings", ()):
+        _warn(warning)
+    return made
+
+
+def _warn(text: str) -> None:
+    console().print(f"warning: {text}", style="yellow", markup=False)
 
 
 @dataclass(frozen=True)
@@ -115,14 +181,14 @@ class FinetuneData:
     dev: dict[str, DevSet]
     documents: dict[str, int]
     """Training documents by task."""
-    leaked: dict[str, int]
-    """Training documents removed because a task holds them out."""
+    leaks: dict[str, Leaks]
+    """Training documents that a task holds out."""
 
 
 def prepare(
     recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskFolder], rehearsed: Sequence[TaskFolder] = ()
 ) -> FinetuneData:
-    """Load encoder and heads, read the tasks without leaks, and make the batches."""
+    """Load encoder and heads, read the tasks, remove leaks, and make the batches."""
     bundle, language = _load_model(recipe, folder, [task.card for task in tasks])
     by_name = {task.card.name: task for task in [*rehearsed, *tasks]}
     trained = bundle.spec.tasks
@@ -135,7 +201,14 @@ def prepare(
         }
     )
     records = {name: [r for split in splits[name] for r in task.read(split)] for name, task in by_name.items()}
-    kept, leaked = without_leaks(records, held_out)
+    kept, leaks = without_leaks(records, held_out)
+    if recipe.leaks == "keep":
+        kept = records
+    for name in [name for name in kept if records[name] and not kept[name]]:
+        raise RecipeError(
+            f"no training document of {name} is left. {describe_leaks(recipe, name, leaks[name])}",
+            fix="Or fine-tune the tasks one by one",
+        )
     train_records = {name: share(found, recipe.fraction, recipe.train.seed) for name, found in kept.items()}
     instances = {name: _instances(recipe, bundle, task.card, train_records[name]) for name, task in by_name.items()}
     dev: dict[str, DevSet] = {}
@@ -153,8 +226,8 @@ def prepare(
     documents = {name: len(found) for name, found in train_records.items()}
     if recipe.mlm:
         raw = text_stream(recipe, bundle, streams, held_out)
-        streams[MLM], documents[MLM], leaked[MLM] = raw, raw.text.documents, raw.text.leaked
-    return FinetuneData(bundle, language, instances, TaskBatches(recipe, streams), dev, documents, leaked)
+        streams[MLM], documents[MLM], leaks[MLM] = raw, raw.text.documents, raw.text.leaks
+    return FinetuneData(bundle, language, instances, TaskBatches(recipe, streams), dev, documents, leaks)
 
 
 def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard]) -> tuple[Bundle, MaskedLM | None]:
@@ -200,7 +273,10 @@ def _instances(recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: 
         partial = Partial.of(builder.outputs, joint_tags)
     built = builder.build(records, gold=True)
     if not built.instances:
-        raise RecipeError(f"task {card.name} has no training instances", fix="Prepare it with more data")
+        raise RecipeError(
+            f"nothing to train on in the {len(records):,} training documents of task {card.name}",
+            fix=f"Check its training split with `osler tasks show {card.name}`, and prepare it with more documents",
+        )
     weights = balanced(built.instances, len(builder.outputs)) if recipe.class_weights == "balanced" else None
     return TaskInstances(builder, built.instances, built.unexpressed, head, partial, weights)
 
@@ -214,6 +290,42 @@ def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
     return {**scores, "mean": sum(scores.values()) / len(scores)}
 
 
+def _majority_score(data: DevSet) -> float | None:
+    """The dev score of always giving the most frequent class; None if the task has no classes, or dev has only one."""
+    if data.card.kind is not Kind.CLASSIFICATION:
+        return None
+    (label, count), *_ = Counter(record.labels[0] for record in data.records).most_common(1)
+    if count == len(data.records):
+        return None
+    constant = [record.with_(labels=(label,)) for record in data.records]
+    return score(data.card, data.protocol, data.records, constant, main_only=True).main
+
+
+def _training(recipe: FinetuneRecipe, steps: int) -> FinetuneTraining:
+    """Training settings, with one evaluation per epoch unless the recipe sets another interval."""
+    config = recipe.train
+    return config if config.eval_every else config.changed(eval_every=max(1, steps // recipe.epochs))
+
+
+def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
+    """Training documents of each task, and the number of steps and evaluations."""
+    lines = []
+    for name, documents in data.documents.items():
+        made = data.instances.get(name)
+        card = made.builder.card if made else None
+        what = "pairs" if card and card.record == "pair" else "documents"
+        parts = "windows" if card and card.kind is Kind.TAGGING else "instances"
+        lines.append(f"{name}: {documents:,} training {what}" + (f", {len(made.instances):,} {parts}" if made else ""))
+    steps = len(data.batches.source())
+    config = _training(recipe, steps)
+    assert config.eval_every is not None
+    if config.budget:
+        return [*lines, f"train for {config.budget}, with an evaluation on dev every {config.eval_every:,} steps"]
+    total = config.steps or steps
+    evaluations = f"{-(-total // config.eval_every):,} evaluations on dev" if data.dev else "no evaluation: no dev left"
+    return [*lines, f"{total:,} steps ({steps // recipe.epochs:,} an epoch), {evaluations}"]
+
+
 def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Workspace) -> None:
     bundle, batches, dev = data.bundle, data.batches, data.dev
     source = batches.source()
@@ -222,9 +334,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
     for number, counts in enumerate(epochs, 1):
         for name, count in counts.items():
             log.event("finetune.mixing", order=recipe.mixing.order, epoch=number, task=name, batches=count)
-    config = recipe.train
-    if config.eval_every is None:
-        config = config.changed(eval_every=max(1, total_steps // recipe.epochs))
+    config = _training(recipe, total_steps)
     token_flops = flops_per_token(bundle.model.encoder.config, length=bundle.spec.max_length)
 
     with progress("finetune", config.steps or total_steps) as bar:
@@ -262,8 +372,12 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         batches_by_epoch=epochs,
         batches_trained={name: trained[name] for name in batches.streams},
         not_expressible={name: {k: v for k, v in t.unexpressed.items() if v} for name, t in data.instances.items()},
-        leaked_removed=data.leaked,
+        leaked_removed={name: leaks.found if recipe.leaks == "remove" else 0 for name, leaks in data.leaks.items()},
     )
-    card = bundle_card(recipe, bundle.spec, work.counts)
+    majority = {name: _majority_score(found) for name, found in dev.items()}
+    hidden_size = bundle.model.encoder.hidden_size
+    if warnings := doubts(recipe, result, majority, hidden_size):
+        work.counts["warnings"] = warnings
+    card = bundle_card(recipe, bundle.spec, work.counts, data.leaks, hidden_size)
     bundle.save(work.path, tokenizer_from=folder, history=result.history, card=card)
     work.finish_training()

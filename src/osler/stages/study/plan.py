@@ -129,7 +129,7 @@ class _Expansion:
             for tasks in columns.values()
             for task in tasks
         }
-        self.checked: dict[tuple[RunSettings, RunSettings, tuple[str, ...]], tuple[str, ...]] = {}
+        self.checked: dict[tuple[str, RunSettings, RunSettings, tuple[str, ...]], tuple[str, ...]] = {}
 
     def runs(self) -> Iterator[PlannedRun]:
         recipe = self.recipe
@@ -245,7 +245,7 @@ class _Expansion:
             runtime=RunSettings({name: value for name, value in train.items() if name in RUNTIME}),
         )
         # Runs that differ only in their seed are checked once.
-        mark = (spec.settings, spec.runtime, spec.columns)
+        mark = (spec.model, spec.settings, spec.runtime, spec.columns)
         if mark not in self.checked:
             self.checked[mark] = runner.check(spec, where)
         spec = replace(spec, inputs=(*self.checked[mark], *(artifact.manifest.digest for artifact in later)))

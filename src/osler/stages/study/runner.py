@@ -67,8 +67,17 @@ def identify(model: str) -> str:
     return Encoder.open(model).digest
 
 
+def hidden_size(model: str) -> int:
+    """The hidden size of a model, which its default learning rate depends on."""
+    return int(Encoder.open(model).config.hidden_size)
+
+
 def check(spec: RunSpec, where: str) -> tuple[str, ...]:
-    """Reject settings that fine-tuning would reject. Returns the digests of the teacher and the corpus that they name."""
+    """Reject settings that fine-tuning would reject.
+
+    Returns what else decides the result: the digests of the teacher and the corpus that the settings name, and the learning rate
+    if they leave it to the encoder.
+    """
     from osler.stages.finetune.heads import check as check_finetuning
 
     recipe = _recipe(spec, where)
@@ -79,6 +88,8 @@ def check(spec: RunSpec, where: str) -> tuple[str, ...]:
     digests = [identify(str(recipe.teacher.bundle))] if recipe.teacher else []
     if recipe.mlm:
         digests.append(Artifact.open(recipe.mlm.corpus, kind="corpus").manifest.digest)
+    if recipe.train.lr is None:
+        digests.append(f"train.lr={recipe.default_learning_rate(hidden_size(spec.model)):g}")
     return tuple(digests)
 
 
