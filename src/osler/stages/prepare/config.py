@@ -49,7 +49,7 @@ class ConvertRecipe(Recipe):
     to_format: str
     """The format to write."""
     tolerant: bool = False
-    """Count defects of the input and continue, instead of stopping at the first."""
+    """Continue after a defect of the input instead of stopping: the result says what was found, where, and what was kept."""
     read: dict[str, Any] = Field(default_factory=dict)
     """Options of the input format, such as `unit` of conll or the column names of csv."""
     write: dict[str, Any] = Field(default_factory=dict)
