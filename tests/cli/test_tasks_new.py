@@ -277,3 +277,19 @@ def test_the_language_is_guessed_from_common_words(text: str, language: str) -> 
     guess = LanguageGuess()
     guess.add(text)
     assert guess.language == language
+
+
+def test_columns_of_a_table_without_a_header_are_given_with_commas(tmp_path: Path) -> None:
+    rows = [f"d{n}\tEl paciente con los datos del caso {n}.\t{'ab'[n % 2]}\n" for n in range(40)]
+    (tmp_path / "bare.tsv").write_text("".join(rows))
+    card = tmp_path / "bare.toml"
+    options = ("--format", "tsv", "--from", tmp_path / "bare.tsv", "--out", card)
+    made = osler("new", "bare", *options, "--set", "options.columns=id,text,label")
+    assert made.exit_code == 0, made.output
+    assert load_card(card).source.options == {"columns": ["id", "text", "label"]}
+    assert load_card(card).labels == ("a", "b")
+    done = osler("prepare", card, "--from", tmp_path / "bare.tsv", "--out", tmp_path / "task")
+    assert done.exit_code == 0, done.output
+    # On top of a card, where the names are a list too.
+    again = osler("prepare", card, "--from", tmp_path / "bare.tsv", "--out", tmp_path / "b", "--set", "options.columns=i,text,label")  # fmt: skip
+    assert again.exit_code == 0, again.output

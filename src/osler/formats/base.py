@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from osler.core.errors import InputError, RecipeError, nearest
 from osler.formats.sources import Source, SourceTree, opened
@@ -180,7 +180,7 @@ class Format(ABC):
 
 
 def configure(format_: Format, options: Mapping[str, Any]) -> Format:
-    """Return the format with some of its options set. An unknown option raises."""
+    """Return the format with some of its options set. An unknown option or a value of the wrong type raises."""
     if not options:
         return format_
     # A plug-in's format need not be a dataclass: it then has no options.
@@ -191,4 +191,27 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
             close = nearest(option, known)
             hint = f"Did you mean {close!r}?" if close else f"Known options: {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=hint)
-    return replace(format_, **options)
+    types = get_type_hints(type(format_))
+    return replace(format_, **{name: _checked(name, types[name], value) for name, value in options.items()})
+
+
+def _checked(name: str, wanted: Any, value: Any) -> Any:
+    """Return the value of an option in its type. A list may be written as a,b,c."""
+    if get_origin(wanted) is tuple:
+        items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
+            return tuple(items)
+        expected = f"a list of names, such as {name}=a,b,c"
+    elif get_origin(wanted) is Literal:
+        if value in get_args(wanted):
+            return value
+        expected = f"one of: {', '.join(get_args(wanted))}"
+    elif wanted is str:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return str(value)  # a column may be called 2019
+        expected = "a name"
+    else:
+        if isinstance(value, wanted):
+            return value
+        expected = "true or false" if wanted is bool else f"of type {wanted.__name__}"
+    raise RecipeError(f"the option {name!r} cannot be {value!r}", fix=f"Make it {expected}")

@@ -12,7 +12,7 @@ import tomli_w
 
 from osler.core.config import validate
 from osler.core.errors import InputError, OutputError, RecipeError
-from osler.formats.base import Defect, Problems, configure
+from osler.formats.base import Defect, Format, Problems, configure
 from osler.formats.registry import detect_format, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.prepare.config import DiscoverRecipe
@@ -72,9 +72,9 @@ def discover(recipe: DiscoverRecipe) -> Discovery:
             for record in format_.read(tree.view({file: file for file in files}), problems=Problems()):
                 survey.add(record)
         kind = _kind(recipe, survey)
-        draft = _draft(recipe, kind, survey, plan, name, {}, {})
+        draft = _draft(recipe, kind, survey, plan, format_, {}, {})
         counts, problems = _try_card(_parse(draft, recipe.name), tree, recipe.source)
-    text = _draft(recipe, kind, survey, plan, name, counts, problems)
+    text = _draft(recipe, kind, survey, plan, format_, counts, problems)
     return Discovery(_parse(text, recipe.name), text, plan, survey, counts, problems)
 
 
@@ -127,7 +127,7 @@ def _draft(
     kind: Kind,
     survey: Survey,
     plan: SplitPlan,
-    format_name: str,
+    format_: Format,
     counts: Mapping[str, Mapping[str, Any]],
     problems: Mapping[str, Mapping[str, int]],
 ) -> str:
@@ -151,7 +151,7 @@ def _draft(
         parts.append(_entry(comment, known_problems=problems))
     name, metric, description = _PROTOCOLS[kind]
     parts.append(_entry("The default protocol.", protocol=name))
-    parts += _source(recipe, survey, plan, format_name)
+    parts += _source(recipe, survey, plan, format_)
     protocol: dict[str, Any] = {"metric": metric, "description": description}
     comment = "\n"
     if kind is Kind.RELATION:
@@ -186,10 +186,11 @@ def _labels(kind: Kind, survey: Survey) -> list[str]:
     return parts
 
 
-def _source(recipe: DiscoverRecipe, survey: Survey, plan: SplitPlan, format_name: str) -> list[str]:
-    options = {"options": recipe.options} if recipe.options else {}
+def _source(recipe: DiscoverRecipe, survey: Survey, plan: SplitPlan, format_: Format) -> list[str]:
+    values = {name: getattr(format_, name) for name in recipe.options}
+    options = {"options": values} if values else {}
     parts = [_entry(f"Where the records are. Splits were recognised by: {plan.how}."), "[source]\n"]
-    parts.append(_toml(reader="files", format=format_name, **options))
+    parts.append(_toml(reader="files", format=format_.name, **options))
     for split in ("train", "dev", "test"):
         if split in plan.files:
             parts.append(f"\n[source.splits.{split}]\n" + _toml(files=list(plan.files[split])))
@@ -213,7 +214,7 @@ def _toml(**values: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
     items = [_value(item) for item in value]
     line = f"[{', '.join(items)}]"
