@@ -291,5 +291,6 @@ def test_columns_of_a_table_without_a_header_are_given_with_commas(tmp_path: Pat
     done = osler("prepare", card, "--from", tmp_path / "bare.tsv", "--out", tmp_path / "task")
     assert done.exit_code == 0, done.output
     # On top of a card, where the names are a list too.
-    again = osler("prepare", card, "--from", tmp_path / "bare.tsv", "--out", tmp_path / "b", "--set", "options.columns=i,text,label")  # fmt: skip
+    options = ("--from", tmp_path / "bare.tsv", "--out", tmp_path / "b", "--set", "options.columns=i,text,label")
+    again = osler("prepare", card, *options)
     assert again.exit_code == 0, again.output

@@ -97,7 +97,7 @@ class FinetuneRecipe(Recipe):
     tagger: Tagger = "linear"
     """Label each word independently (linear) or as a sequence (crf)."""
     decoding: Decoding = "protocol"
-    """For a linear tagger: the best tag of each word (free), the best legal sequence (constrained), or as the protocol says."""
+    """For a linear tagger: the best tag of each word (greedy), the best legal sequence (constrained), or as the protocol says."""
     relations: Relations = "tagged"
     """Read a relation from the first token (tagged) or from the markers around its arguments (markers)."""
     class_weights: Literal["none", "balanced"] = "none"
@@ -143,6 +143,11 @@ class FinetuneRecipe(Recipe):
         if self.lora is not None and self.freeze != "nothing":
             raise ValueError("lora already freezes the encoder; remove freeze")
         return self
+
+    def identity(self) -> dict[str, Any]:
+        """Greedy decoding keeps the name it had in the identity of earlier bundles."""
+        values = super().identity()
+        return values | {"decoding": "free"} if self.decoding == "greedy" else values
 
     @property
     def head_options(self) -> HeadOptions:
