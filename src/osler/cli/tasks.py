@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -85,7 +86,16 @@ def prepare(
     elif task is not None and fold is None and call.recipe is None and not call.sets and load_card(task).folds:
         _prepare_many(call)
     else:
-        call.perform(plan, run)
+        made = call.perform(plan, run)
+        if made is not None:
+            _print_left_out(made.manifest.counts)
+
+
+def _print_left_out(counts: Mapping[str, Any]) -> None:
+    from osler.core.console import console
+
+    if counts.get("left_out"):
+        console().print(f"  {tasks_check.left_out_text(counts['left_out'])}", style="dim", markup=False)
 
 
 def _prepare_many(call: Invocation) -> None:
@@ -114,6 +124,7 @@ def _print_outcome(outcome: PrepareOutcome) -> None:
     if outcome.status in ("made", "reused"):
         sizes = " · ".join(f"{k} {v:,}" for k, v in outcome.counts.items() if isinstance(v, int))
         console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}")
+        _print_left_out(outcome.counts)
     elif outcome.status != "not found":
         console().print(f"[bold red]✗[/] {outcome.job.name} {outcome.status}: ", end="")
         console().print(outcome.message, markup=False)
