@@ -294,3 +294,30 @@ def test_columns_of_a_table_without_a_header_are_given_with_commas(tmp_path: Pat
     options = ("--from", tmp_path / "bare.tsv", "--out", tmp_path / "b", "--set", "options.columns=i,text,label")
     again = osler("prepare", card, *options)
     assert again.exit_code == 0, again.output
+
+
+@pytest.mark.parametrize(
+    ("records", "kind", "shipped"),
+    [
+        (notes(0, 40), "tagging", ["ncbi-disease"]),
+        (pairs(40, value=0.5), "regression", ["biosses"]),
+        (notes(0, 40), "relation", ["ddi2013"]),
+        (plain(40, "ab"), "classification", ["pubmedqa", "mednli"]),
+        (plain(40, "ab"), "multilabel", ["codiesp"]),
+    ],
+)
+def test_a_card_has_the_protocols_of_shipped_tasks(
+    records: Sequence[Record], kind: str, shipped: Sequence[str], tmp_path: Path
+) -> None:
+    card = tmp_path / "mine.toml"
+    source = written("jsonl", records, tmp_path / "data.jsonl")
+    made = osler("new", "mine", "--from", source, "--format", "jsonl", "--kind", kind, "--out", card)
+    assert made.exit_code == 0, made.output
+    own = load_card(card)
+    expected = {name: p for task in shipped for name, p in load_card(task).protocols.items()}
+    assert {name: (p.metric, p.train_on, p.decoding, p.repair, p.subwords) for name, p in own.protocols.items()} == {
+        name: (p.metric, p.train_on, p.decoding, p.repair, p.subwords) for name, p in expected.items()
+    }
+    assert own.protocol == load_card(shipped[0]).protocol
+    # What is printed next names the card by its path.
+    assert f"osler tasks prepare {card} --from" in osler("info", card).stdout

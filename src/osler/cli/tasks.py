@@ -64,7 +64,7 @@ def info(
 
         typer.echo(tomli_w.dumps(card.resolved()).rstrip())
     else:
-        typer.echo(describe(card))
+        typer.echo(describe(card, task))
 
 
 @app.command("prepare")
