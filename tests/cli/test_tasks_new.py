@@ -321,3 +321,11 @@ def test_a_card_has_the_protocols_of_shipped_tasks(
     assert own.protocol == load_card(shipped[0]).protocol
     # What is printed next names the card by its path.
     assert f"osler tasks prepare {card} --from" in osler("info", card).stdout
+
+
+@pytest.mark.parametrize("name", ["mean", "My task"])
+def test_a_name_that_a_task_cannot_have_is_refused(name: str, tmp_path: Path) -> None:
+    source = written("jsonl", notes(0, 40), tmp_path / "data.jsonl")
+    error = refused(osler("new", name, "--from", source, "--out", tmp_path / "card.toml"))
+    assert "'mean' cannot be the name of a task" in str(error) or "lower-case letters" in str(error)
+    assert not (tmp_path / "card.toml").exists()
