@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from osler.cli import tasks_check, tasks_show
-from osler.cli.common import Invocation, announce, recipe_command
+from osler.cli.common import Invocation, announce, recipe_command, writing_to
 from osler.clinic.synthesize import SynthesizeRecipe
-from osler.core.errors import RecipeError
+from osler.core.errors import InputError, RecipeError
 from osler.stages.prepare.config import DiscoverRecipe, PrepareRecipe
 
 if TYPE_CHECKING:
@@ -34,15 +34,16 @@ def list_tasks(
     from rich.console import Console
     from rich.table import Table
 
-    from osler.tasks.card import Kind
     from osler.tasks.catalogue import all_cards
 
-    if kind is not None and kind not in list(Kind):
-        raise typer.BadParameter(f"must be one of {', '.join(Kind)}", param_hint="--kind")
+    cards, asked = all_cards(), {"language": language, "kind": kind, "domain": domain}
+    for name, value in asked.items():
+        known = sorted({str(getattr(card, name)) for card in cards})
+        if value is not None and value not in known:
+            raise typer.BadParameter(f"must be one of {', '.join(known)}", param_hint=f"--{name}")
     table = Table("task", "kind", "language", "labels", "protocols", "description", box=None, header_style="bold")
-    for card in all_cards():
-        wanted = ((language, card.language), (kind, card.kind), (domain, card.domain))
-        if all(asked is None or asked == has for asked, has in wanted):
+    for card in cards:
+        if all(value is None or value == getattr(card, name) for name, value in asked.items()):
             others = len(card.protocols) - 1
             protocols = f"{card.protocol} (+{others})" if others else card.protocol
             table.add_row(card.name, card.kind, card.language, str(len(card.labels) or "-"), protocols, card.title)
@@ -114,6 +115,8 @@ def _prepare_many(call: Invocation) -> None:
     for outcome in run_all(source, todo, anywhere=task is not None, force=call.force):
         outcomes.append(outcome)
         _print_outcome(outcome)
+    if task is not None and all(outcome.status == "not found" for outcome in outcomes):
+        raise InputError(min(outcomes, key=lambda outcome: outcome.job.fold or 0).message)
     _print_summary(todo, outcomes)
     typer.echo(str(out))
 
@@ -135,7 +138,7 @@ def _print_summary(todo: list[PrepareJob], outcomes: list[PrepareOutcome]) -> No
 
     done = [o for o in outcomes if o.status in ("made", "reused")]
     wrong = [o for o in outcomes if o.status in ("failed", "incomplete")]
-    missing = sorted(o.job.name for o in outcomes if o.status == "not found")
+    missing = sorted({o.job.task for o in outcomes if o.status == "not found"})
     console().print(f"{len(done)} of {len(todo)} prepared", style="bold")
     if missing:
         console().print(f"not found: {', '.join(missing)} (`osler tasks info NAME` says how to get them)", markup=False)
@@ -160,7 +163,8 @@ def new(call: Invocation) -> None:
     if call.dry_run:
         return
     found = discover(recipe)
-    write_atomic(path, found.text)
+    with writing_to(path, "--out"):
+        write_atomic(path, found.text)
     _print_discovery(found, recipe.source, path)
     typer.echo(os.path.relpath(path))
 

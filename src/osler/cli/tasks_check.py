@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from osler.cli.common import writing_to
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -37,7 +39,8 @@ def check(
         if str(json_file) == "-":
             typer.echo(text, nl=False)
         else:
-            write_atomic(json_file, text)
+            with writing_to(json_file, "--json"):
+                write_atomic(json_file, text)
     if str(json_file) != "-":
         _show(report, leakage)
     if strict and not report.sound:
@@ -51,6 +54,8 @@ def _tasks(folders: Sequence[Path]) -> list[TaskFolder]:
 
     found = []
     for folder in folders:
+        if not folder.exists():
+            raise ArtifactError("no such folder", where=folder, fix="Check the path")
         if (folder / MANIFEST).is_file():
             found.append(folder)
             continue

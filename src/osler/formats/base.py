@@ -192,10 +192,10 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
             hint = f"Did you mean {close!r}?" if close else f"Known options: {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=hint)
     types = get_type_hints(type(format_))
-    return replace(format_, **{name: _checked(name, types[name], value) for name, value in options.items()})
+    return replace(format_, **{name: _option_value(name, types[name], value) for name, value in options.items()})
 
 
-def _checked(name: str, wanted: Any, value: Any) -> Any:
+def _option_value(name: str, wanted: Any, value: Any) -> Any:
     """Return the value of an option in its type. A list may be written as a,b,c."""
     if get_origin(wanted) is tuple:
         items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value

@@ -276,7 +276,7 @@ class TaskCard(Recipe):
         if self.fold is not None or not 1 <= fold <= self.folds:
             raise RecipeError(
                 f"task {self.name} has no fold {fold}",
-                fix=f"Give a fold from 1 to {self.folds}" if self.folds else "Leave out the fold",
+                fix=f"Give --fold a number from 1 to {self.folds}" if self.folds else "Leave out --fold",
             )
         splits = {
             name: split.model_copy(update={"files": tuple(f.replace("{fold}", str(fold)) for f in split.files)})

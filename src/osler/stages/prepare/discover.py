@@ -73,7 +73,7 @@ def check_card_path(path: Path, *, force: bool) -> None:
     if path.suffix != ".toml":
         raise OutputError("a card must be a .toml file", where=path, fix="Give --out a name that ends in .toml")
     if path.exists() and not force:
-        raise OutputError("the file exists", where=path, fix="Choose another --out, or replace it with --force")
+        raise OutputError("this file exists", where=path, fix="Choose another --out, or replace it with --force")
 
 
 def discover(recipe: DiscoverRecipe) -> Discovery:
@@ -105,7 +105,7 @@ def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
     if recipe.kind not in survey.possible():
         possible = ", ".join(survey.possible())
         raise RecipeError(
-            f"the data does not fit a {recipe.kind} task", where=recipe.source, fix=f"Use one of: {possible}"
+            f"the data does not fit a {recipe.kind} task", where=recipe.source, fix=f"Give --kind one of: {possible}"
         )
     return recipe.kind
 
