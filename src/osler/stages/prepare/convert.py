@@ -43,6 +43,11 @@ class Conversion:
     """By kind; only a tolerant conversion has any."""
     report: Path | None
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was written, or what was read if osler cannot read the result back."""
+        return self.written or self.read
+
 
 def plan(recipe: ConvertRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
