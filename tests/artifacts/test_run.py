@@ -45,6 +45,8 @@ WRITTEN = """{"row": "m", "model": "encoder", "columns": ["a"], "tasks": ["/task
         (spec(PATHS, inputs=INPUTS, fraction=0.25), "f3a206644beebe880fc9"),
         (spec({"name": "café"}, after=OTHER), "1aff59750cb5819c07f1"),
         (spec({}, mode="twin", equal_to=JOINT, alone=OTHER, partner="b"), "93545602301d81bb5338"),
+        (spec({"decoding": "free"}), "cfbea85255a1ed9cd13f"),
+        (spec({"decoding": "greedy"}), "cfbea85255a1ed9cd13f"),  # the same, by its later name
     ],
 )
 def test_keys_are_those_of_earlier_versions(run: RunSpec, key: str) -> None:

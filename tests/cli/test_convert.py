@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from osler.cli.main import app
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, UnknownNameError
+from osler.formats.base import DEFECTS, Defect
 from osler.formats.registry import FORMATS, get_format
 from osler.stages.prepare.config import ConvertRecipe
 from osler.stages.prepare.convert import Conversion, capabilities, run
@@ -249,11 +250,42 @@ def test_a_broken_input_leaves_nothing_and_names_file_and_line(brat: Path, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes"]
     done = osler(brat, "--to", "jsonl", "--out", out, "--tolerant")
     assert done.exit_code == 0
-    assert "defects in the input: 1 bad-span, 1 text-mismatch" in done.stderr
-    assert json.loads((tmp_path / "notes.jsonl.loss.json").read_text())["defects"] == {
-        "bad-span": 1,
-        "text-mismatch": 1,
-    }
+    report = json.loads((tmp_path / "notes.jsonl.loss.json").read_text())
+    assert report["defects"] == {"bad-span": 1, "text-mismatch": 1}
+    assert [Path(place).name for place in report["first_defects"].values()] == ["c3.ann:2", "c3.ann:1"]
+
+
+def test_tolerant_is_advised_by_name_and_says_what_it_kept_and_where(brat: Path, tmp_path: Path) -> None:
+    with (brat / "c3.ann").open("a") as stream:
+        stream.write("T1\tdrug 0 7\tCANARY\nT2\tdrug 90 95\tCANARY\nT3\tdrug 91 95\tCANARY\n")
+    error = refused(osler(brat, "--to", "jsonl", "--out", tmp_path / "out.jsonl"))
+    assert "continue with --tolerant, which keeps the mention, at its offsets" in str(error)
+    done = osler(brat, "--to", "jsonl", "--out", tmp_path / "out.jsonl", "--tolerant")
+    assert "defects in the input, passed over with --tolerant: 3" in done.stderr
+    shown = [line for line in done.stderr.splitlines() if "first at" in line]
+    assert [line.partition(",")[0].strip() for line in shown] == ["2 bad-span", "1 text-mismatch"]
+    assert shown[0].endswith("c3.ann:2; kept: nothing of the mention")
+
+
+def test_the_guide_says_what_tolerant_keeps(root: Path) -> None:
+    guide = (root / "docs" / "guide" / "formats.md").read_text()
+    assert DEFECTS.keys() == set(get_args(Defect))
+    for kind, (wrong, kept) in DEFECTS.items():
+        assert f"| `{kind}` | {wrong} | {kept} |" in guide
+
+
+def test_what_was_written_is_counted_not_what_was_read(brat: Path, tmp_path: Path) -> None:
+    get_format("brat").write([NOTE, HARD, PLAIN], tmp_path / "hard")
+    done = osler(tmp_path / "hard", "--to", "conll", "--out", tmp_path / "out.conll")
+    # The discontinuous mention, and one of the two that overlap, are not in the file.
+    assert "documents 3 · spans 4 of 6 (2 lost) · relations 0 of 2 (2 lost)" in done.stderr
+    report = json.loads((tmp_path / "out.conll.loss.json").read_text())
+    assert report["read"] == {"documents": 3, "spans": 6, "relations": 2}
+    assert report["written"] == {"documents": 3, "spans": 4, "relations": 0}
+    # Options of the writer may give names that its reader does not find.
+    done = osler(tmp_path / "hard", "--to", "csv", "--out", tmp_path / "out.csv", "--set", "write.text=note")
+    assert done.exit_code == 0
+    assert "counts of the input: osler cannot read the result back" in done.stderr
 
 
 def test_an_unclear_format_lists_the_candidates(tmp_path: Path) -> None:

@@ -277,3 +277,55 @@ def test_the_language_is_guessed_from_common_words(text: str, language: str) -> 
     guess = LanguageGuess()
     guess.add(text)
     assert guess.language == language
+
+
+def test_columns_of_a_table_without_a_header_are_given_with_commas(tmp_path: Path) -> None:
+    rows = [f"d{n}\tEl paciente con los datos del caso {n}.\t{'ab'[n % 2]}\n" for n in range(40)]
+    (tmp_path / "bare.tsv").write_text("".join(rows))
+    card = tmp_path / "bare.toml"
+    options = ("--format", "tsv", "--from", tmp_path / "bare.tsv", "--out", card)
+    made = osler("new", "bare", *options, "--set", "options.columns=id,text,label")
+    assert made.exit_code == 0, made.output
+    assert load_card(card).source.options == {"columns": ["id", "text", "label"]}
+    assert load_card(card).labels == ("a", "b")
+    done = osler("prepare", card, "--from", tmp_path / "bare.tsv", "--out", tmp_path / "task")
+    assert done.exit_code == 0, done.output
+    # On top of a card, where the names are a list too.
+    options = ("--from", tmp_path / "bare.tsv", "--out", tmp_path / "b", "--set", "options.columns=i,text,label")
+    again = osler("prepare", card, *options)
+    assert again.exit_code == 0, again.output
+
+
+@pytest.mark.parametrize(
+    ("records", "kind", "shipped"),
+    [
+        (notes(0, 40), "tagging", ["ncbi-disease"]),
+        (pairs(40, value=0.5), "regression", ["biosses"]),
+        (notes(0, 40), "relation", ["ddi2013"]),
+        (plain(40, "ab"), "classification", ["pubmedqa", "mednli"]),
+        (plain(40, "ab"), "multilabel", ["codiesp"]),
+    ],
+)
+def test_a_card_has_the_protocols_of_shipped_tasks(
+    records: Sequence[Record], kind: str, shipped: Sequence[str], tmp_path: Path
+) -> None:
+    card = tmp_path / "mine.toml"
+    source = written("jsonl", records, tmp_path / "data.jsonl")
+    made = osler("new", "mine", "--from", source, "--format", "jsonl", "--kind", kind, "--out", card)
+    assert made.exit_code == 0, made.output
+    own = load_card(card)
+    expected = {name: p for task in shipped for name, p in load_card(task).protocols.items()}
+    assert {name: (p.metric, p.train_on, p.decoding, p.repair, p.subwords) for name, p in own.protocols.items()} == {
+        name: (p.metric, p.train_on, p.decoding, p.repair, p.subwords) for name, p in expected.items()
+    }
+    assert own.protocol == load_card(shipped[0]).protocol
+    # What is printed next names the card by its path.
+    assert f"osler tasks prepare {card} --from" in osler("info", card).stdout
+
+
+@pytest.mark.parametrize("name", ["mean", "My task"])
+def test_a_name_that_a_task_cannot_have_is_refused(name: str, tmp_path: Path) -> None:
+    source = written("jsonl", notes(0, 40), tmp_path / "data.jsonl")
+    error = refused(osler("new", name, "--from", source, "--out", tmp_path / "card.toml"))
+    assert "'mean' cannot be the name of a task" in str(error) or "lower-case letters" in str(error)
+    assert not (tmp_path / "card.toml").exists()

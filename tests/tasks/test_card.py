@@ -37,7 +37,8 @@ def test_a_card_can_be_the_users_own_file_and_mistakes_are_named(tmp_path):
         ({"labels": ()}, "needs labels"),
         ({"kind": "relation"}, "needs pairs"),
         ({"record": "pair"}, "needs documents"),
-        ({"name": "Has Blanks"}, "pattern"),
+        ({"name": "Has Blanks"}, "lower-case letters, digits and hyphens"),
+        ({"name": "mean"}, "'mean' cannot be the name of a task, because dev scores use it"),
     ],
 )
 def test_inconsistent_cards_are_refused(change, message):

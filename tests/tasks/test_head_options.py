@@ -81,7 +81,8 @@ def lone_inside(builder) -> tuple[Document, list, np.ndarray]:
         ("conlleval", "protocol", False),
         ("conlleval", "constrained", True),
         ("strict", "protocol", True),
-        ("strict", "free", False),
+        ("strict", "greedy", False),
+        ("strict", "free", False),  # its earlier name
     ],
 )
 def test_decoding_is_the_protocols_unless_the_recipe_chooses(tokens, protocol, decoding, constrained):

@@ -57,7 +57,11 @@ class Evaluation(Artifact):
     def read_metrics(folder: Path) -> EvaluationMetrics | None:
         """The metrics in a folder, or None where nothing was scored."""
         path = folder / _METRICS
-        return EvaluationMetrics(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+        if not path.is_file():
+            return None
+        values = json.loads(path.read_text(encoding="utf-8"))
+        # Greedy decoding was called free in earlier evaluations.
+        return EvaluationMetrics(**values | {"protocol": values["protocol"].replace("+free@", "+greedy@")})
 
     @staticmethod
     def read_predictions(folder: Path) -> Iterator[Record]:

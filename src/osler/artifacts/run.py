@@ -123,7 +123,10 @@ class RunSpec:
 
     def key(self, model_digest: str) -> str:
         """The content address: the same start, data, settings and seed give the same key."""
-        settings = json.dumps(without_paths(self.settings), sort_keys=True)
+        values = without_paths(self.settings)
+        if values.get("decoding") == "greedy":
+            values["decoding"] = "free"  # its name in the keys of earlier runs
+        settings = json.dumps(values, sort_keys=True)
         content: list[Any] = [self.after or model_digest, list(self.task_digests), self.seed, self.split, settings]
         if self.inputs:
             content.append(list(self.inputs))

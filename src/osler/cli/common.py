@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -209,3 +210,18 @@ def finish(artifact: Artifact) -> None:
     # The path goes to standard output, so that a script can read it.
     if os.environ.get("RANK", "0") == "0":
         typer.echo(os.path.relpath(artifact.path) if artifact.path.is_relative_to(Path.cwd()) else str(artifact.path))
+
+
+@contextmanager
+def writing_to(path: Path, option: str) -> Iterator[None]:
+    """Let an error about writing a file name the option that says where."""
+    from osler.core.errors import OutputError
+
+    try:
+        yield
+    except OutputError as error:
+        fix = (error.fix or "").replace("--out", option)
+        raise OutputError(error.problem, where=error.where, fix=fix) from None
+    except FileNotFoundError:  # the folder exists, but its file system takes no files (/proc)
+        problem = "cannot write: files cannot be created here"
+        raise OutputError(problem, where=path, fix=f"Choose another {option}") from None

@@ -11,6 +11,7 @@ import typer
 from osler.cli.common import Invocation, announce, recipe_command
 from osler.core.console import console
 from osler.core.errors import RecipeError
+from osler.formats.base import DEFECTS
 from osler.stages.prepare.config import ConvertRecipe
 from osler.stages.prepare.convert import Conversion, capabilities, plan, run
 
@@ -41,18 +42,34 @@ def convert(
 
 
 def _print_result(done: Conversion, target: str) -> None:
-    numbers = " · ".join(f"{name} {count:,}" for name, count in done.counts.items() if count)
+    numbers = " · ".join(_number(name, count, done.written.get(name)) for name, count in done.read.items())
     console().print(f"[bold green]✓[/] converted: {numbers}")
-    for title, found in ((f"{target} cannot hold", done.lost), ("defects in the input", done.defects)):
-        if found:
-            listed = ", ".join(f"{count:,} {reason}" for reason, count in found.items())
-            console().print(f"[bold yellow]![/] {title}: {listed}")
+    if not done.written:
+        console().print("[bold yellow]![/] these are counts of the input: osler cannot read the result back")
+    if done.lost:
+        listed = ", ".join(f"{count:,} {reason}" for reason, count in done.lost.items())
+        console().print(f"[bold yellow]![/] {target} cannot hold: {listed}")
+    if done.defects:
+        total = sum(defect.count for defect in done.defects.values())
+        console().print(f"[bold yellow]![/] defects in the input, passed over with --tolerant: {total:,}")
+    for kind, defect in done.defects.items():
+        kept = DEFECTS[kind][1]
+        console().print(f"  {defect.count:,} {kind}, first at {defect.first}; kept: {kept}", markup=False)
     if done.report is not None:
-        console().print(f"  written to {_shown(done.report)}", style="dim", markup=False)
+        console().print(f"  details in {_shown(done.report)}", style="dim", markup=False)
     else:
         console().print("  nothing was lost", style="dim")
     # The path goes to standard output, so that a script can take it.
     typer.echo(_shown(done.path))
+
+
+def _number(name: str, read: int, written: int | None) -> str:
+    """What was written of what was read."""
+    if written is None or written == read:
+        return f"{name} {read:,}"
+    if written < read:
+        return f"{name} {written:,} of {read:,} ({read - written:,} lost)"
+    return f"{name} {written:,} ({read:,} read)"
 
 
 def _shown(path: Path) -> str:

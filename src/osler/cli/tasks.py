@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from osler.cli import tasks_check, tasks_show
-from osler.cli.common import Invocation, announce, recipe_command
+from osler.cli.common import Invocation, announce, recipe_command, writing_to
 from osler.clinic.synthesize import SynthesizeRecipe
-from osler.core.errors import RecipeError
+from osler.core.errors import InputError, RecipeError
 from osler.stages.prepare.config import DiscoverRecipe, PrepareRecipe
 
 if TYPE_CHECKING:
@@ -33,15 +34,16 @@ def list_tasks(
     from rich.console import Console
     from rich.table import Table
 
-    from osler.tasks.card import Kind
     from osler.tasks.catalogue import all_cards
 
-    if kind is not None and kind not in list(Kind):
-        raise typer.BadParameter(f"must be one of {', '.join(Kind)}", param_hint="--kind")
+    cards, asked = all_cards(), {"language": language, "kind": kind, "domain": domain}
+    for name, value in asked.items():
+        known = sorted({str(getattr(card, name)) for card in cards})
+        if value is not None and value not in known:
+            raise typer.BadParameter(f"must be one of {', '.join(known)}", param_hint=f"--{name}")
     table = Table("task", "kind", "language", "labels", "protocols", "description", box=None, header_style="bold")
-    for card in all_cards():
-        wanted = ((language, card.language), (kind, card.kind), (domain, card.domain))
-        if all(asked is None or asked == has for asked, has in wanted):
+    for card in cards:
+        if all(value is None or value == getattr(card, name) for name, value in asked.items()):
             others = len(card.protocols) - 1
             protocols = f"{card.protocol} (+{others})" if others else card.protocol
             table.add_row(card.name, card.kind, card.language, str(len(card.labels) or "-"), protocols, card.title)
@@ -63,7 +65,7 @@ def info(
 
         typer.echo(tomli_w.dumps(card.resolved()).rstrip())
     else:
-        typer.echo(describe(card))
+        typer.echo(describe(card, task))
 
 
 @app.command("prepare")
@@ -85,7 +87,16 @@ def prepare(
     elif task is not None and fold is None and call.recipe is None and not call.sets and load_card(task).folds:
         _prepare_many(call)
     else:
-        call.perform(plan, run)
+        made = call.perform(plan, run)
+        if made is not None:
+            _print_left_out(made.manifest.counts)
+
+
+def _print_left_out(counts: Mapping[str, Any]) -> None:
+    from osler.core.console import console
+
+    if counts.get("left_out"):
+        console().print(f"  {tasks_check.left_out_text(counts['left_out'])}", style="dim", markup=False)
 
 
 def _prepare_many(call: Invocation) -> None:
@@ -104,6 +115,8 @@ def _prepare_many(call: Invocation) -> None:
     for outcome in run_all(source, todo, anywhere=task is not None, force=call.force):
         outcomes.append(outcome)
         _print_outcome(outcome)
+    if task is not None and all(outcome.status == "not found" for outcome in outcomes):
+        raise InputError(min(outcomes, key=lambda outcome: outcome.job.fold or 0).message)
     _print_summary(todo, outcomes)
     typer.echo(str(out))
 
@@ -114,6 +127,7 @@ def _print_outcome(outcome: PrepareOutcome) -> None:
     if outcome.status in ("made", "reused"):
         sizes = " · ".join(f"{k} {v:,}" for k, v in outcome.counts.items() if isinstance(v, int))
         console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}")
+        _print_left_out(outcome.counts)
     elif outcome.status != "not found":
         console().print(f"[bold red]✗[/] {outcome.job.name} {outcome.status}: ", end="")
         console().print(outcome.message, markup=False)
@@ -124,7 +138,7 @@ def _print_summary(todo: list[PrepareJob], outcomes: list[PrepareOutcome]) -> No
 
     done = [o for o in outcomes if o.status in ("made", "reused")]
     wrong = [o for o in outcomes if o.status in ("failed", "incomplete")]
-    missing = sorted(o.job.name for o in outcomes if o.status == "not found")
+    missing = sorted({o.job.task for o in outcomes if o.status == "not found"})
     console().print(f"{len(done)} of {len(todo)} prepared", style="bold")
     if missing:
         console().print(f"not found: {', '.join(missing)} (`osler tasks info NAME` says how to get them)", markup=False)
@@ -149,7 +163,8 @@ def new(call: Invocation) -> None:
     if call.dry_run:
         return
     found = discover(recipe)
-    write_atomic(path, found.text)
+    with writing_to(path, "--out"):
+        write_atomic(path, found.text)
     _print_discovery(found, recipe.source, path)
     typer.echo(os.path.relpath(path))
 

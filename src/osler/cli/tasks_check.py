@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from osler.cli.common import writing_to
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.table import Table
 
@@ -37,7 +39,8 @@ def check(
         if str(json_file) == "-":
             typer.echo(text, nl=False)
         else:
-            write_atomic(json_file, text)
+            with writing_to(json_file, "--json"):
+                write_atomic(json_file, text)
     if str(json_file) != "-":
         _show(report, leakage)
     if strict and not report.sound:
@@ -51,6 +54,8 @@ def _tasks(folders: Sequence[Path]) -> list[TaskFolder]:
 
     found = []
     for folder in folders:
+        if not folder.exists():
+            raise ArtifactError("no such folder", where=folder, fix="Check the path")
         if (folder / MANIFEST).is_file():
             found.append(folder)
             continue
@@ -78,13 +83,15 @@ def _show(report: CheckReport, leakage: bool) -> None:
             ("Records shared by splits of one task", report.within),
             ("Training records that another task holds out", report.across),
         ):
-            telling = [item for item in items if item.near]
+            telling = [item for item in items if item.texts or item.near]
             console.print(_overlaps(title, telling) if telling else f"{title}: none")
             if len(telling) < len(items):
                 console.print(f"  {len(items) - len(telling)} other comparisons share ids only", style="dim")
             console.print()
     unsound = [task.task for task in report.tasks if not task.sound]
-    verdict = f"unexplained differences: {', '.join(unsound)}" if unsound else "all counts are as stated"
+    explained = any(line.verdict == "explained" for task in report.tasks for line in task.lines)
+    good = "all counts are as stated or explained" if explained else "all counts are as stated"
+    verdict = f"unexplained differences: {', '.join(unsound)}" if unsound else good
     console.print(verdict, style="bold red" if unsound else "bold green", markup=False)
 
 
@@ -119,12 +126,17 @@ def _notes(task: TaskReport) -> list[str]:
     for split, kinds in task.problems.items():
         notes.append(f"defects in {split}: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
     if task.left_out:
-        listed = [f"{name} {count:,}" for name, count in sorted(task.left_out.items(), key=lambda i: -i[1])[:8]]
-        more = len(task.left_out) - len(listed)
-        notes.append("left out: " + ", ".join(listed) + (f" and {more} other labels" if more > 0 else ""))
+        notes.append(left_out_text(task.left_out))
     if task.absent:
         notes.append(f"missing from the files: {', '.join(task.absent)}")
     return notes
+
+
+def left_out_text(counts: Mapping[str, int]) -> str:
+    """What the files hold and the task does not, the most frequent first."""
+    listed = [f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda item: -item[1])[:8]]
+    more = len(counts) - len(listed)
+    return "left out by the card: " + ", ".join(listed) + (f" and {more} other labels" if more > 0 else "")
 
 
 def _overlaps(title: str, items: Sequence[SharedRecords]) -> Table:
@@ -134,5 +146,5 @@ def _overlaps(title: str, items: Sequence[SharedRecords]) -> Table:
     for column in ("same text", "near-duplicate", "same id"):
         table.add_column(column, justify="right")
     for item in items:
-        table.add_row(item.of, item.within, f"{item.texts:,}", f"{item.near - item.texts:,}", f"{item.ids:,}")
+        table.add_row(item.of, item.within, f"{item.texts:,}", f"{item.near:,}", f"{item.ids:,}")
     return table

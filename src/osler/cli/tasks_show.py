@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from osler.cli.common import writing_to
 from osler.core.errors import InputError, OutputError, UnknownNameError, nearest
 from osler.text.document import Document, Record, TextPair
 
@@ -148,4 +149,5 @@ def _write_page(card: TaskCard, split: str, label: str | None, records: list[Rec
     for number, record in enumerate(records, 1):
         if isinstance(record, Document):
             page.note(record, f"{split} {number} · {record.id}")
-    page.write(path)
+    with writing_to(path, "--html"):
+        page.write(path)

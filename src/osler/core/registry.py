@@ -49,7 +49,9 @@ class Registry:
         if target is None:
             close = nearest(name, self.names())
             hint = f"Did you mean {close!r}? " if close else ""
-            raise UnknownNameError(f"no {name!r} in {self.kind}", fix=f"{hint}Known: {', '.join(self.names())}")
+            raise UnknownNameError(
+                f"{name!r} is not one of the {self.kind}", fix=f"{hint}Known: {', '.join(self.names())}"
+            )
         module, _, attribute = target.partition(":")
         thing = getattr(importlib.import_module(module), attribute)
         self._objects[name] = thing

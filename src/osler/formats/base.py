@@ -5,24 +5,8 @@ selection of files in any of these) and yields records one by one. `write` takes
 per reason of what the format could not hold.
 
 Real corpora have a few defects: an offset that is off by one, a relation to a missing mention. A reader without a
-`Problems` collector is strict: the first defect raises `InputError` with file and line. With a collector, it continues
-as the table says and counts the defects by kind, so that a task card can state the known ones ("text-mismatch": 5).
-
-| kind               | what is wrong                                              | what is read                    |
-|--------------------|------------------------------------------------------------|---------------------------------|
-| text-mismatch      | a mention's own text differs from the text at its offsets  | the mention, at its offsets     |
-| bad-span           | offsets outside the text, empty, or overlapping each other | nothing                         |
-| empty-fragment     | a fragment of a discontinuous mention is empty             | the mention without it          |
-| empty-text         | a text, or one text of a pair, is empty                    | the record, with it empty       |
-| empty-label        | a mention or relation without a type                       | the relation, as "untyped"      |
-| dangling-reference | a reference to a missing mention                           | nothing                         |
-| duplicate-id       | a mention or relation id occurs twice in a document        | the first                       |
-| duplicate-document | a document id occurs twice in a source                     | both                            |
-| missing-annotation | a text without its annotation file                         | the bare document               |
-| missing-text       | an annotation without its text                             | nothing                         |
-| malformed-line     | a line, row or element that does not fit the format        | nothing of that line            |
-| improper-tag       | an I- tag with no mention to continue                      | the start of a new mention      |
-| unknown-field      | a field this format does not know                          | nothing of that field           |
+`Problems` collector is strict: the first defect raises `DefectError` with file and line. With a collector, it continues
+as `DEFECTS` says and counts the defects by kind, so that a task card can state the known ones ("text-mismatch": 5).
 
 Bytes that are not UTF-8, damaged archives and broken XML always raise.
 """
@@ -34,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from osler.core.errors import InputError, RecipeError, nearest
 from osler.formats.sources import Source, SourceTree, opened
@@ -55,6 +39,22 @@ Defect = Literal[
     "improper-tag",
     "unknown-field",
 ]
+DEFECTS: Mapping[Defect, tuple[str, str]] = {
+    "text-mismatch": ("a mention's own text differs from the text at its offsets", "the mention, at its offsets"),
+    "bad-span": ("offsets outside the text, empty, or overlapping each other", "nothing of the mention"),
+    "empty-fragment": ("a fragment of a discontinuous mention is empty", "the mention without it"),
+    "empty-text": ("a text, or one text of a pair, is empty", "the record, with it empty"),
+    "empty-label": ("a mention or relation without a type", "the relation, as `untyped`; nothing of the mention"),
+    "dangling-reference": ("a reference to a missing mention", "nothing of what refers to it"),
+    "duplicate-id": ("a mention or relation id occurs twice in a document", "the first"),
+    "duplicate-document": ("a document id occurs twice in a source", "both"),
+    "missing-annotation": ("a text without its annotation file", "the document, without annotations"),
+    "missing-text": ("an annotation without its text", "nothing of the annotation"),
+    "malformed-line": ("a line, row or element that does not fit the format", "nothing of that line"),
+    "improper-tag": ("an I- tag with no mention to continue", "the tag, as the start of a new mention"),
+    "unknown-field": ("a field this format does not know", "the record without that field"),
+}
+"""What is wrong, and what a tolerant reader keeps."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,19 @@ class FormatProblem:
     detail: str
 
 
+class DefectError(InputError):
+    """A strict reader met a defect."""
+
+    def __init__(self, kind: Defect, detail: str, *, where: str, fix: str | None) -> None:
+        super().__init__(f"{detail} ({kind})", where=where, fix=fix or "Correct the file")
+        self.kind = kind
+
+
 class Problems:
-    """Collects defects so that reading can continue: counts per kind, and the first `keep` defects in full."""
+    """Collects defects so that reading can continue: counts per kind, and the first `keep` defects in full.
+
+    The first defect of each kind is always among them.
+    """
 
     def __init__(self, keep: int = 100) -> None:
         self.counts: Counter[str] = Counter()
@@ -91,14 +102,13 @@ class Problems:
     def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
         """Count one defect. `fix` is advice for strict readers, which raise instead."""
         self.counts[kind] += 1
-        if len(self.examples) < self._keep:
+        if len(self.examples) < self._keep or self.counts[kind] == 1:
             self.examples.append(FormatProblem(kind, where, detail))
 
 
 class _Strict(Problems):
     def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
-        advice = fix or "Correct the file, or read it in tolerant mode to count such defects and continue"
-        raise InputError(f"{detail} ({kind})", where=where, fix=advice)
+        raise DefectError(kind, detail, where=where, fix=fix)
 
 
 class SourceReading:
@@ -170,7 +180,7 @@ class Format(ABC):
 
 
 def configure(format_: Format, options: Mapping[str, Any]) -> Format:
-    """Return the format with some of its options set. An unknown option raises."""
+    """Return the format with some of its options set. An unknown option or a value of the wrong type raises."""
     if not options:
         return format_
     # A plug-in's format need not be a dataclass: it then has no options.
@@ -181,12 +191,27 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
             close = nearest(option, known)
             hint = f"Did you mean {close!r}?" if close else f"Known options: {', '.join(sorted(known)) or 'none'}"
             raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=hint)
-    lists = {f.name for f in own if isinstance(getattr(format_, f.name), tuple)}
-    values: dict[str, Any] = {name: _list(value) if name in lists else value for name, value in options.items()}
-    return replace(format_, **values)
+    types = get_type_hints(type(format_))
+    return replace(format_, **{name: _option_value(name, types[name], value) for name, value in options.items()})
 
 
-def _list(value: Any) -> tuple[str, ...]:
-    """The value of an option with several values: a list, or `a,b,c` as on the command line."""
-    parts = value.split(",") if isinstance(value, str) else value
-    return tuple(str(part).strip() for part in parts)
+def _option_value(name: str, wanted: Any, value: Any) -> Any:
+    """Return the value of an option in its type. A list may be written as a,b,c."""
+    if get_origin(wanted) is tuple:
+        items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
+            return tuple(items)
+        expected = f"a list of names, such as {name}=a,b,c"
+    elif get_origin(wanted) is Literal:
+        if value in get_args(wanted):
+            return value
+        expected = f"one of: {', '.join(get_args(wanted))}"
+    elif wanted is str:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return str(value)  # a column may be called 2019
+        expected = "a name"
+    else:
+        if isinstance(value, wanted):
+            return value
+        expected = "true or false" if wanted is bool else f"of type {wanted.__name__}"
+    raise RecipeError(f"the option {name!r} cannot be {value!r}", fix=f"Make it {expected}")

@@ -50,7 +50,10 @@ def get_format(name: str) -> Format:
 
 def detect_format(source: Source, where: Path, option: str) -> str:
     """Return the only format that this source looks like. `option` is the command-line option that names a format."""
-    found = detect_formats(source)
+    with opened(source) as tree:
+        if not len(tree):
+            raise InputError("there are no files here", where=where, fix="Check the path")
+        found = detect_formats(tree)
     if len(found) == 1:
         return found[0]
     problem = f"the files could be {' or '.join(found)}" if found else "no known format matches these files"

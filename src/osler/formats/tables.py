@@ -59,7 +59,7 @@ class TableFormat(Format):
             header = list(self.columns) or next(rows, (0, []))[1]
             roles = self._roles(header, tree.where(name, 1))
             if header and "text" not in roles and not {"first", "second"} <= roles.keys():
-                fix = "Name the columns in the options (text, or first and second)"
+                fix = f"Name one with {_setting('text')}, or two with first and second. {_columns(header)}"
                 raise InputError("no column with texts", where=tree.where(name, 1), fix=fix)
             for count, (number, row) in enumerate(rows, 1):
                 if len(row) != len(header):
@@ -79,9 +79,8 @@ class TableFormat(Format):
             named = getattr(self, role)
             column = named if named in header else next((lower[name] for name in usual if name in lower), None)
             if named and named not in header:
-                raise InputError(
-                    f"no column {named!r}", where=where, fix=f"Set the option {role} to the name of a column"
-                )
+                fix = f"Name another with {_setting(role)}. {_columns(header)}"
+                raise InputError(f"no column {named!r}", where=where, fix=fix)
             if column is not None:
                 roles[role] = column
         return roles
@@ -132,6 +131,18 @@ class TableFormat(Format):
         special = (self.delimiter, '"', "\n", "\r")
         quoted = (f'"{c.replace(chr(34), chr(34) * 2)}"' if any(s in c for s in special) else c for c in cells)
         return self.delimiter.join(quoted) + "\n"
+
+
+def _setting(option: str) -> str:
+    return f"--set read.{option}=NAME (convert) or --set options.{option}=NAME (tasks)"
+
+
+def _columns(header: list[str]) -> str:
+    """List the columns, unless the first line may be data: no error quotes a document."""
+    usual = {name for names in _KNOWN.values() for name in names}
+    if usual & {column.lower() for column in header} or all(map(str.isidentifier, header)):
+        return f"Columns: {', '.join(header)}"
+    return "The first line may not be a header, so it is not shown; the option columns names the columns of such a file"
 
 
 CSV = TableFormat("csv", "CSV with a header: texts or pairs, labels, values", (".csv",))

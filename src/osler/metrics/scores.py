@@ -77,6 +77,16 @@ class Scores:
 
         return Decomposed(self.counts.reshape(documents, width * 3), macro)
 
+    def decomposed(self) -> dict[str, Decomposed]:
+        """Every average by its name, each as a function of sums over documents."""
+        sums = self.counts.sum(axis=1)
+        return {
+            "f1": self.f1("micro"),
+            "precision": Decomposed(sums, lambda counts: ratio(counts[..., 0], counts[..., 0] + counts[..., 1])),
+            "recall": Decomposed(sums, lambda counts: ratio(counts[..., 0], counts[..., 0] + counts[..., 2])),
+            "macro_f1": self.f1("macro"),
+        }
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "micro": self.micro.as_dict(),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from osler.core.config import Recipe
 from osler.core.errors import RecipeError, nearest
@@ -183,10 +183,25 @@ class Protocol(Recipe):
     """How a candidate pair is shown to the model: mentions between markers, or replaced by their types (`@CHEMICAL$`)."""
 
 
+_RESERVED = ("mean", "kind", "step", "clock")
+"""Names beside the scores of tasks in the history of a training run."""
+
+
+def _task_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9\-]*", name):
+        raise ValueError("a name has only lower-case letters, digits and hyphens, and does not begin with a hyphen")
+    if name in _RESERVED:
+        raise ValueError(f"{name!r} cannot be the name of a task, because dev scores use it; choose another one")
+    return name
+
+
+TaskName = Annotated[str, AfterValidator(_task_name)]
+
+
 class TaskCard(Recipe):
     """Everything known about one task except its data."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9\-]*$")
+    name: TaskName
     """Name of the task and of its head: lower-case letters, digits and hyphens."""
     title: str
     """The task in a few words."""
@@ -297,7 +312,7 @@ class TaskCard(Recipe):
         if self.fold is not None or not 1 <= fold <= self.folds:
             raise RecipeError(
                 f"task {self.name} has no fold {fold}",
-                fix=f"Give a fold from 1 to {self.folds}" if self.folds else "Leave out the fold",
+                fix=f"Give --fold a number from 1 to {self.folds}" if self.folds else "Leave out --fold",
             )
         splits = {
             name: split.model_copy(update={"files": tuple(f.replace("{fold}", str(fold)) for f in split.files)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from osler.core.config import read_toml, validate
 from osler.core.errors import RecipeError, UnknownNameError, nearest
@@ -40,16 +41,19 @@ def load_card(name: str | Path) -> TaskCard:
 
 
 def _read(path: Path) -> TaskCard:
-    """Read a card and add the protocols of its family; the card's own protocols win."""
-    values = read_toml(path)
+    return make_card(read_toml(path), path)
+
+
+def make_card(values: dict[str, Any], where: str | Path) -> TaskCard:
+    """Make a card from the content of its file and add the protocols of its family; the card's own protocols win."""
     family = values.pop("protocol_family", None)
     if family is not None:
         shared = _FAMILIES / f"{family}.toml"
         if not shared.is_file():
             known = ", ".join(sorted(file.stem for file in _FAMILIES.glob("*.toml")))
-            raise RecipeError(f"no protocol_family {family!r}", where=path, fix=f"Known: {known}")
+            raise RecipeError(f"no protocol_family {family!r}", where=where, fix=f"Known: {known}")
         values["protocols"] = {**read_toml(shared), **values.get("protocols", {})}
-    return validate(TaskCard, values, where=str(path))
+    return validate(TaskCard, values, where=str(where))
 
 
 def all_cards() -> list[TaskCard]:

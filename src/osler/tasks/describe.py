@@ -10,8 +10,8 @@ from osler.tasks.card import ExpectedCounts, TaskCard
 _FEW = 12
 
 
-def describe(card: TaskCard) -> str:
-    """Return the text of `osler tasks info`."""
+def describe(card: TaskCard, given: str | None = None) -> str:
+    """Return the text of `osler tasks info`; `given` is what the user named the card by, such as its path."""
     lines = [f"{card.name}: {card.title}", ""]
     facts = {
         "kind": f"{card.kind}, {card.record}s, {card.language}, {card.domain}",
@@ -35,7 +35,7 @@ def describe(card: TaskCard) -> str:
     for name, protocol in card.protocols.items():
         lines += _indented(f"{card.protocol_id(name)} [{protocol.metric}] {protocol.description}")
     if card.source.reader == "files":
-        lines += ["", f"Prepare it: osler tasks prepare {card.name} --from DIR --out DIR"]
+        lines += ["", f"Prepare it: osler tasks prepare {given or card.name} --from DIR --out DIR"]
     return "\n".join(lines)
 
 

@@ -140,6 +140,7 @@ class SharedRecords:
     ids: int
     texts: int
     near: int
+    """Records with a near copy and no exact one; exact copies are in `texts`."""
 
 
 def overlaps(prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[str, str]]) -> list[SharedRecords]:
@@ -155,8 +156,9 @@ def overlaps(prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[
     for of, others in wanted.items():
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for item in prints[of]:
-            for kind, names in (("ids", index.same_id), ("texts", index.same_text), ("near", index.near)):
-                for within in names(item) & others:
+            same = index.same_text(item)
+            for kind, names in (("ids", index.same_id(item)), ("texts", same), ("near", index.near(item) - same)):
+                for within in names & others:
                     counts[within][kind] += 1
         found += [SharedRecords(of, name, c["ids"], c["texts"], c["near"]) for name, c in sorted(counts.items())]
     return found

@@ -18,12 +18,15 @@ from osler.text.document import Document, Record, Relation
 
 @dataclass(frozen=True)
 class Scored:
-    """All metrics of one evaluation. `main` is the metric of the protocol, `decomposed` its parts by document."""
+    """All metrics of one evaluation; `main` is the metric of the protocol."""
 
     main: float
     metrics: dict[str, float]
     details: dict[str, Any]
-    decomposed: Decomposed
+    documents: int
+    """Number of records that were scored."""
+    decomposed: Decomposed | None
+    """`main` as a function of sums over documents; None for a metric that is not one, such as a rank correlation."""
 
 
 def score(
@@ -43,8 +46,8 @@ def score(
             where=f"task {card.name}",
             fix=f"Use one of: {', '.join(metrics)}",
         )
-    decomposed = decompositions.get(protocol.metric) or next(iter(decompositions.values()))
-    return Scored(metrics[protocol.metric], metrics, details, decomposed)
+    main = metrics[protocol.metric]
+    return Scored(main, metrics, details, len(gold), decompositions.get(protocol.metric))
 
 
 _Result = tuple[dict[str, float], dict[str, Any], dict[str, Decomposed]]
@@ -53,7 +56,7 @@ _BY_MENTION = ("f1", "precision", "recall", "macro_f1")
 
 def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     scores = score_spans(_documents(gold), _documents(predicted), labels=card.labels)
-    return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+    return _averages(scores), scores.as_dict(), scores.decomposed()
 
 
 def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
@@ -66,7 +69,7 @@ def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]
         metrics["safe_harbor_recall"] = masking.safe_harbor_total.recall
         metrics["clean_share"] = masking.clean_share
         details["deid"] = masking.as_dict()
-    return metrics, details, decomposed | {"token_f1": tokens.f1("micro")}
+    return metrics, details, decomposed | {"partial_f1": partial.f1("micro"), "token_f1": tokens.f1("micro")}
 
 
 def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
@@ -74,14 +77,14 @@ def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record
     if card.symmetric:
         wanted, found = [in_text_order(d) for d in wanted], [in_text_order(d) for d in found]
     scores = score_relations(wanted, found, labels=card.labels)
-    return _averages(scores), scores.as_dict(), {"f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+    return _averages(scores), scores.as_dict(), scores.decomposed()
 
 
 def _classification(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     scores = score_classes(
         [r.labels[0] for r in gold], [r.labels[0] for r in predicted], labels=card.labels, ignore={card.negative}
     )
-    decomposed = {"accuracy": scores.decomposed_accuracy(), "f1": scores.f1("micro"), "macro_f1": scores.f1("macro")}
+    decomposed = {"accuracy": scores.decomposed_accuracy()} | scores.decomposed()
     return {"accuracy": scores.accuracy} | _averages(scores), scores.as_dict(), decomposed
 
 
@@ -94,9 +97,8 @@ def _multilabel(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Reco
     ranking = score_ranking(wanted, ranked)
     metrics = _averages(scores) | {"accuracy": scores.accuracy, "hoc_f1": abstracts.f1, "map": ranking.value}
     details = {**scores.as_dict(), "by_document": abstracts.as_dict()}
-    decomposed = {
-        "f1": scores.f1("micro"),
-        "macro_f1": scores.f1("macro"),
+    decomposed = scores.decomposed() | {
+        "accuracy": scores.decomposed_accuracy(),
         "hoc_f1": abstracts.decomposed_f1(),
         "map": ranking,
     }

@@ -44,16 +44,16 @@ class Bench:
         """A task of pairs scored by accuracy: a run with k right answers has k / size."""
         card = load_card("clinic-entailment-en")
         records: list[Record] = [TextPair(str(i), "a", "b", labels=("entailment",)) for i in range(size)]
-        self._task(name, card, records, folds)
+        self.task(name, card, records, folds)
         return name
 
     def spans(self, name: str, size: int = 20) -> str:
         """A task of documents with two mentions each, scored by F1."""
         spans = (Span.at(0, 2, "DRUG", id="T1"), Span.at(3, 5, "DOSE", id="T2"))
-        self._task(name, load_card("clinic-entities-en"), [Document(str(i), TEXT, spans) for i in range(size)], 0)
+        self.task(name, load_card("clinic-entities-en"), [Document(str(i), TEXT, spans) for i in range(size)], 0)
         return name
 
-    def _task(self, name: str, card: Any, records: Sequence[Record], folds: int) -> None:
+    def task(self, name: str, card: Any, records: Sequence[Record], folds: int = 0) -> None:
         made = []
         for fold in range(folds or 1):
             own = card.model_copy(update={"name": f"{name}-fold{fold + 1}" if folds else name})

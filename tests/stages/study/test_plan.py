@@ -254,7 +254,7 @@ def test_long_runs_begin_before_short_ones(tasks, tmp_path, fake):
         ({"mode_settings": {"together": {"epoch": 1}}, "modes": ["together"]}, "unknown key 'epoch'"),
         (
             {"models": {"a": {"model": "m"}, "b": {"model": "m", "settings": {"decoding": "free"}}}},
-            r"clinic-entities-en would be scored under .*/strict@v1 and under .*/strict\+free@v1",
+            r"clinic-entities-en would be scored under .*/strict@v1 and under .*/strict\+greedy@v1",
         ),
         ({"fractions": [1.5]}, "fractions: 1.5 is not between 0 and 1"),
         ({"fractions": [0.5, 0.5]}, "fractions has a value twice"),

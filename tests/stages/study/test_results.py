@@ -11,6 +11,9 @@ from osler.core.errors import ArtifactError, OslerError
 from osler.stages.study.cells import CellKey
 from osler.stages.study.page import write_report
 from osler.stages.study.results import collect, read_results
+from osler.stages.study.tables import difference_table, interval_table
+from osler.tasks.catalogue import load_card
+from osler.text.document import TextPair
 
 
 def test_seeds_of_a_cell(bench) -> None:
@@ -164,3 +167,19 @@ def test_damaged_results_are_named(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text("{}")
     with pytest.raises(ArtifactError, match="not the results of a study"):
         read_results(tmp_path / "results.json")
+
+
+def test_a_metric_without_a_decomposition_has_no_interval_and_the_tables_say_so(bench) -> None:
+    card = load_card("clinic-similarity-en")
+    by_rank = card.protocol_named().changed(metric="spearman")
+    card = card.changed(protocols={card.protocol: by_rank})
+    bench.task("sts", card, [TextPair(str(i), "a", "b", (), float(i)) for i in range(20)])
+    bench.classes("mednli")
+    runs = [bench.run(row, task, 1, 20) for row in "ab" for task in ("sts", "mednli")]
+    results = collect(bench.recipe("a", "b"), runs)
+    # All right: the rank correlation and Pearson's are both 1, but an interval of the one is not the other's.
+    assert results.cell("a", "sts").scores == (1.0,)
+    assert results.cell("a", "sts").interval is None
+    assert {key.column for key in results.comparisons} == {"mednli"}
+    for table in (interval_table(results), difference_table(results)):
+        assert "No interval and no test (–) for sts (spearman)" in table.note

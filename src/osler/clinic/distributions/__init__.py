@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from osler.clinic.distributions.base import Distribution
 from osler.clinic.lexicon import table
+from osler.core.errors import UnknownNameError
 from osler.core.registry import Registry
+from osler.tasks.catalogue import card_paths, load_card
 
 DISTRIBUTIONS = Registry(
     "distributions", {name: f"{__name__}.{entry['make']}" for name, entry in table("distributions").items()}
@@ -21,6 +23,12 @@ TASKS = {task: name for name, entry in table("distributions").items() for task i
 def get_distribution(name: str) -> Distribution:
     """Return the distribution of this name, or the one that this task is read from."""
     name = TASKS.get(name, name)
+    if name in card_paths() and name not in DISTRIBUTIONS:
+        card = load_card(name)
+        built_in = "Prepare it as it is: it needs no files" if card.source.reader == "clinic" else card.access
+        raise UnknownNameError(
+            f"task {name} has no synthetic distribution, because it is not access-controlled", fix=built_in
+        )
     found = DISTRIBUTIONS.get(name)
     # A plug-in provides a Distribution, a module of this package only the function that writes it.
     if isinstance(found, Distribution):

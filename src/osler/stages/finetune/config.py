@@ -116,7 +116,7 @@ class FinetuneRecipe(Recipe):
     tagger: Tagger = "linear"
     """Label each word independently (linear) or as a sequence (crf)."""
     decoding: Decoding = "protocol"
-    """For a linear tagger: the best tag of each word (free), the best legal sequence (constrained), or as the protocol says."""
+    """For a linear tagger: the best tag of each word (greedy), the best legal sequence (constrained), or as the protocol says."""
     relations: Relations = "tagged"
     """Read a relation from the first token (tagged) or from the markers around its arguments (markers)."""
     class_weights: Literal["none", "balanced"] = "none"
@@ -164,11 +164,11 @@ class FinetuneRecipe(Recipe):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """Identity without `leaks` where it has its default: bundles from before it existed are still recognised."""
+        """Identity in which bundles of earlier versions are recognised: no `leaks` at its default, greedy decoding as `free`."""
         values = super().identity()
         if self.leaks == "remove":
             del values["leaks"]
-        return values
+        return values | {"decoding": "free"} if self.decoding == "greedy" else values
 
     @property
     def trains_encoder(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from osler.artifacts.task_folder import TaskFolder
-from osler.tasks.card import ExpectedCounts, TaskCard
+from osler.tasks.card import ExpectedCounts, Kind, TaskCard
 from osler.tasks.leakage import Fingerprint, SharedRecords, fingerprint, overlaps
 from osler.tasks.records import RecordCounts
 from osler.text.document import Document
@@ -134,6 +134,7 @@ def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[
         for number in ("documents", "mentions", "relations", "assigned"):
             if number in numbers:
                 stated.setdefault((split, number), {})
+    by_card = _left_out(card)
     order = [*splits, *(key for key in paper if key not in splits)]
     for (key, number), columns in sorted(stated.items(), key=lambda item: order.index(item[0][0])):
         parts = list(splits) if key == "all" else key.split("+")
@@ -143,14 +144,64 @@ def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[
         pinned = [card.counts.get(part, ExpectedCounts()).stated().get(number) for part in parts]
         if "card" not in columns and None not in pinned:
             columns["card"] = sum(filter(None, pinned))
-        yield _line(card, key, number, here, columns)
+        yield _line(card, key, number, here, columns, by_card.get((key, number)))
 
 
-def _line(card: TaskCard, key: str, number: str, here: int, columns: Mapping[str, int]) -> CountLine:
+@dataclass(frozen=True)
+class _LeftOut:
+    """How a number changes because the card leaves out labels that its counts still state."""
+
+    number: int
+    exact: bool
+    """Whether the number is known, or only an upper bound."""
+    reason: str
+
+
+def _left_out(card: TaskCard) -> dict[tuple[str, str], _LeftOut]:
+    """What to expect of the counts on the card if labels were taken off it, or renamed, after they were made."""
+    found: dict[tuple[str, str], _LeftOut] = {}
+    if card.discover_labels or not card.labels:
+        return found
+    for split, counts in card.counts.items():
+        gone = {label: count for label, count in counts.labels.items() if label not in card.labels}
+        if not gone:
+            continue
+        renamed: dict[str, dict[str, int]] = defaultdict(dict)
+        for label, count in gone.items():
+            new = card.label_map.get(label, "")
+            if new in card.labels:
+                renamed[new][label] = count
+            how = f"the card renames it to {new}" if new in card.labels else "left out by the card"
+            found[split, f"label:{label}"] = _LeftOut(0, True, how)
+        for new, labels in renamed.items():
+            reason = f"the card adds {_listed(labels)}"
+            found[split, f"label:{new}"] = _LeftOut(counts.labels.get(new, 0) + sum(labels.values()), True, reason)
+        lost = {label: count for label, count in gone.items() if card.label_map.get(label, "") not in card.labels}
+        if not lost:
+            continue
+        counted = {Kind.TAGGING: "mentions", Kind.RELATION: "relations"}.get(card.kind, "assigned")
+        reason = f"left out by the card: {_listed(lost)}"
+        for number, value in counts.stated().items():
+            if number == counted:
+                found[split, number] = _LeftOut(value - sum(lost.values()), True, reason)
+            elif number in ("mentions", "overlapping", "discontinuous"):
+                found[split, number] = _LeftOut(value, False, reason)
+    return found
+
+
+def _listed(labels: Mapping[str, int]) -> str:
+    return ", ".join(f"{label} {count:,}" for label, count in labels.items())
+
+
+def _line(
+    card: TaskCard, key: str, number: str, here: int, columns: Mapping[str, int], left_out: _LeftOut | None = None
+) -> CountLine:
     pinned, printed = columns.get("card"), columns.get("paper")
     reason = card.paper.reason(key, number) if card.paper else None
     verdict: Verdict = "equal" if columns else "not stated"
     if pinned is not None and pinned != here:
+        if left_out and (here == left_out.number or (here < left_out.number and not left_out.exact)):
+            return CountLine(key, number, here, pinned, printed, "explained", left_out.reason)
         verdict = "differs"
     elif printed is not None and printed != here:
         # The explanation is about the official files: it holds if their count is the one on the card.

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from osler.core.config import Recipe, runtime
-from osler.tasks.card import Kind
+from osler.tasks.card import Kind, TaskName
 
 
 class PrepareRecipe(Recipe):
@@ -27,7 +27,7 @@ class PrepareRecipe(Recipe):
 class DiscoverRecipe(Recipe):
     """Which data to look at, and what is known about it."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9\-]*$")
+    name: TaskName
     """A name for the task: lower-case letters, digits and hyphens."""
     source: Path = runtime()
     """A file, a folder or an archive."""
@@ -49,7 +49,7 @@ class ConvertRecipe(Recipe):
     to_format: str
     """The format to write."""
     tolerant: bool = False
-    """Count defects of the input and continue, instead of stopping at the first."""
+    """Continue after a defect of the input instead of stopping: the result says what was found, where, and what was kept."""
     read: dict[str, Any] = Field(default_factory=dict)
     """Options of the input format, such as `unit` of conll or the column names of csv."""
     write: dict[str, Any] = Field(default_factory=dict)

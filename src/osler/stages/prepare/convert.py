@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from osler.core.console import progress
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, writing
 from osler.core.files import locked, remove_tree, write_json
-from osler.formats.base import Format, Problems, configure
+from osler.formats.base import DEFECTS, Defect, DefectError, Format, Loss, Problems, configure
 from osler.formats.registry import FORMATS, detect_format, get_format
 from osler.stages.prepare.config import ConvertRecipe
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 
 @dataclass(frozen=True)
+class SkippedDefect:
+    """How often one kind of defect occurs, and where first."""
+
+    count: int
+    first: str
+
+
+@dataclass(frozen=True)
 class Conversion:
-    """Result of a conversion: counts of what was written, what the target could not hold, defects of the input."""
+    """Result of a conversion: what was read and written, what the target could not hold, defects of the input."""
 
     path: Path
-    counts: dict[str, int]
+    read: dict[str, int]
+    """Documents, pairs, spans, relations, labels and values in the input."""
+    written: dict[str, int]
+    """The same in the result, counted by reading it back."""
     lost: dict[str, int]
-    defects: dict[str, int]
+    """By reason."""
+    defects: dict[Defect, SkippedDefect]
+    """By kind; only a tolerant conversion has any."""
     report: Path | None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was written, or what was read if osler cannot read the result back."""
+        return self.written or self.read
 
 
 def plan(recipe: ConvertRecipe, out: Path) -> list[str]:
@@ -40,37 +60,41 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
     """Convert the input and return what was written and lost."""
     source, target = _source(recipe), _target(recipe)
     out = Path(os.path.abspath(out))
-    _check_place(recipe.input, out, target, force=force)
-    problems = Problems() if recipe.tolerant else None
-    counts: Counter[str] = Counter()
     work = out.with_name(f".{out.name}.partial")
     lock = out.with_name(f".{out.name}.lock")
+    if not _unfinished(recipe, out, lock):
+        _check_place(recipe.input, out, target, force=force)
+    problems = Problems() if recipe.tolerant else None
+    counts: Counter[str] = Counter()
     with locked(lock, out), writing(out):
         # Remove what a killed run left: the input is read again from its start.
         remove_tree(work)
         work.mkdir(parents=True)
         try:
             # Some formats derive ids from the file name, so the file must have its final name from the start.
-            loss = target.write(_counted(source.read(recipe.input, problems=problems), counts), work / out.name)
+            made = work / out.name
+            loss = target.write(_counted("convert", _records(source, recipe.input, problems), counts), made)
             if not counts["records"]:
                 fix = "Check --from and the path"
                 raise InputError(f"no {source.name} records found", where=recipe.input, fix=fix)
             if loss.counts.get("documents", 0) + loss.counts.get("text pairs", 0) == counts["records"]:
                 kind = "pairs of texts" if counts["documents"] else "single texts"
                 raise RecipeError(
-                    f"{target.name} holds {kind} only, and the input has none of them", where=recipe.input
+                    f"{target.name} holds {kind} only, and the input has none of them",
+                    where=recipe.input,
+                    fix="Choose another --to: `osler convert --list` shows what each format holds",
                 )
+            done = _conversion(out, counts, _reread(target, made), loss, problems)
+            # From here on --out may hold the result of a run that was killed before its end: see `_unfinished`.
+            lock.write_text(json.dumps(_mark(recipe, made)))
+            _write_report(done, source, target, work)
             if out.is_dir():
                 os.rename(out, work / f"{out.name}.old")
-            os.replace(work / out.name, out)
+            os.replace(made, out)
         finally:
             remove_tree(work)
             lock.unlink(missing_ok=True)
-        lost = {reason: int(count) for reason, count in sorted(loss.counts.items()) if count}
-        defects = dict(sorted(problems.counts.items())) if problems is not None else {}
-        report = _write_report(out, source, target, counts, lost, defects)
-    kept = {name: count for name, count in counts.items() if name != "records"}
-    return Conversion(out, kept, lost, defects, report)
+    return done
 
 
 def _source(recipe: ConvertRecipe) -> Format:
@@ -80,6 +104,27 @@ def _source(recipe: ConvertRecipe) -> Format:
 
 def _target(recipe: ConvertRecipe) -> Format:
     return configure(get_format(recipe.to_format), recipe.write)
+
+
+def _records(source: Format, path: Path, problems: Problems | None) -> Iterator[Record]:
+    try:
+        yield from source.read(path, problems=problems)
+    except DefectError as error:
+        fix = f"{error.fix}, or continue with --tolerant, which keeps {DEFECTS[error.kind][1]}"
+        raise InputError(error.problem, where=error.where, fix=fix) from None
+
+
+def _mark(recipe: ConvertRecipe, made: Path) -> dict[str, Any]:
+    found = made.stat()
+    return {"recipe": recipe.resolved(), "result": [found.st_ino, found.st_mtime_ns]}
+
+
+def _unfinished(recipe: ConvertRecipe, out: Path, lock: Path) -> bool:
+    """Whether --out is the result of this same command, killed before it could end. It is then made again."""
+    try:
+        return bool(json.loads(lock.read_text()) == _mark(recipe, out))
+    except (OSError, ValueError):
+        return False
 
 
 def _check_place(source: Path, out: Path, target: Format, *, force: bool) -> None:
@@ -97,8 +142,8 @@ def _check_place(source: Path, out: Path, target: Format, *, force: bool) -> Non
         raise OutputError(f"--out does not hold {target.name}, so it is not replaced", where=out, fix="Remove it first")
 
 
-def _counted(records: Iterable[Record], counts: Counter[str]) -> Iterator[Record]:
-    with progress("convert") as bar:
+def _counted(step: str, records: Iterable[Record], counts: Counter[str]) -> Iterator[Record]:
+    with progress(step) as bar:
         for record in records:
             counts["records"] += 1
             if isinstance(record, Document):
@@ -113,17 +158,54 @@ def _counted(records: Iterable[Record], counts: Counter[str]) -> Iterator[Record
             bar.advance()
 
 
-def _write_report(
-    out: Path, source: Format, target: Format, counts: Counter[str], lost: dict[str, int], defects: dict[str, int]
-) -> Path | None:
+def _reread(target: Format, made: Path) -> Counter[str]:
+    """Count what the result holds. Empty if osler cannot read it: writing options may give names it does not know."""
+    counts: Counter[str] = Counter()
+    try:
+        for _ in _counted("check", target.read(made, problems=Problems()), counts):
+            pass
+    except OslerError:
+        return Counter()
+    return counts
+
+
+def _conversion(
+    out: Path, read: Counter[str], written: Counter[str], loss: Loss, problems: Problems | None
+) -> Conversion:
+    kinds = [name for name in ("documents", "pairs", "spans", "relations", "labels", "values") if read[name]]
+    lost = {reason: int(count) for reason, count in sorted(loss.counts.items()) if count}
+    first: dict[Defect, str] = {}
+    for example in problems.examples if problems else ():
+        first.setdefault(example.kind, example.where)
+    defects = {kind: SkippedDefect(problems.counts[kind], where) for kind, where in sorted(first.items()) if problems}
+    return Conversion(
+        out,
+        {name: read[name] for name in kinds},
+        {name: written[name] for name in kinds} if written else {},
+        lost,
+        defects,
+        out.with_name(f"{out.name}.loss.json") if lost or defects else None,
+    )
+
+
+def _write_report(done: Conversion, source: Format, target: Format, work: Path) -> None:
     """Write the losses and defects next to the result, or remove the report of an earlier conversion."""
-    path = out.with_name(f"{out.name}.loss.json")
-    if not lost and not defects:
-        path.unlink(missing_ok=True)
-        return None
-    found = {"from": source.name, "to": target.name, "records": counts["records"], "lost": lost, "defects": defects}
-    write_json(path, found)
-    return path
+    if done.report is None:
+        done.path.with_name(f"{done.path.name}.loss.json").unlink(missing_ok=True)
+        return
+    found = {
+        "from": source.name,
+        "to": target.name,
+        "records": sum(done.read.get(name, 0) for name in ("documents", "pairs")),
+        "read": done.read,
+        "written": done.written,
+        "lost": done.lost,
+        "defects": {kind: defect.count for kind, defect in done.defects.items()},
+        "first_defects": {kind: defect.first for kind, defect in done.defects.items()},
+    }
+    # By way of the work folder, so that a kill leaves no temporary file outside it.
+    write_json(work / done.report.name, found)
+    os.replace(work / done.report.name, done.report)
 
 
 _TEXT = "Aspirin and warfarin"

@@ -10,14 +10,14 @@ from typing import Any, get_args
 
 import tomli_w
 
-from osler.core.config import validate
 from osler.core.errors import InputError, OutputError, RecipeError
-from osler.formats.base import Defect, Problems, configure
+from osler.formats.base import Defect, Format, Problems, configure
 from osler.formats.registry import detect_format, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.prepare.config import DiscoverRecipe
 from osler.stages.prepare.survey import SHARES, SplitPlan, Survey, plan_splits
 from osler.tasks.card import ExpectedCounts, Kind, TaskCard
+from osler.tasks.catalogue import make_card
 from osler.tasks.records import Narrow, RecordCounts
 from osler.tasks.sources import open_source
 
@@ -32,13 +32,28 @@ _TITLES = {
     Kind.MULTILABEL: "Labels of each {unit}",
     Kind.REGRESSION: "A value for each {unit}",
 }
-_PROTOCOLS: Mapping[Kind, tuple[str, str, str]] = {
-    Kind.TAGGING: ("strict", "f1", "Exact characters and label, micro-averaged; first sub-word labelled."),
-    Kind.RELATION: ("gold-mentions", "f1", "Between gold mentions, set-based, micro over relation labels."),
-    Kind.CLASSIFICATION: ("whole", "accuracy", "Accuracy; long texts in windows, outputs averaged."),
-    Kind.MULTILABEL: ("whole", "f1", "Micro-averaged over labels; a label holds if any window shows it."),
-    Kind.REGRESSION: ("whole", "pearson", "Pearson correlation."),
+_FAMILIES = {Kind.TAGGING: ("ner", "strict"), Kind.REGRESSION: ("regression", "pearson")}
+"""Family of protocols and default protocol of the shipped tasks of a kind."""
+_PROTOCOLS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
+    Kind.RELATION: {
+        "micro": {"metric": "f1", "description": "Between gold mentions, micro-averaged over relation labels."},
+        "macro": {"metric": "macro_f1", "description": "As micro, with the mean of the labels' F1."},
+    },
+    Kind.CLASSIFICATION: {
+        "accuracy": {"metric": "accuracy", "description": "Accuracy; long texts in windows, outputs averaged."},
+        "macro": {"metric": "macro_f1", "description": "The mean of the labels' F1."},
+        "accuracy-train+dev": {
+            "metric": "accuracy",
+            "train_on": ["train", "dev"],
+            "description": "As accuracy, trained on train and dev together.",
+        },
+    },
+    Kind.MULTILABEL: {
+        "micro": {"metric": "f1", "description": "Micro-averaged over labels; a label holds if any window shows it."},
+        "map": {"metric": "map", "description": "Mean average precision of the ranked labels."},
+    },
 }
+"""Protocols of the other kinds, as shipped tasks have them; the first is the default."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +73,7 @@ def check_card_path(path: Path, *, force: bool) -> None:
     if path.suffix != ".toml":
         raise OutputError("a card must be a .toml file", where=path, fix="Give --out a name that ends in .toml")
     if path.exists() and not force:
-        raise OutputError("the file exists", where=path, fix="Choose another --out, or replace it with --force")
+        raise OutputError("this file exists", where=path, fix="Choose another --out, or replace it with --force")
 
 
 def discover(recipe: DiscoverRecipe) -> Discovery:
@@ -72,9 +87,9 @@ def discover(recipe: DiscoverRecipe) -> Discovery:
             for record in format_.read(tree.view({file: file for file in files}), problems=Problems()):
                 survey.add(record)
         kind = _kind(recipe, survey)
-        draft = _draft(recipe, kind, survey, plan, name, {}, {})
+        draft = _draft(recipe, kind, survey, plan, format_, {}, {})
         counts, problems = _try_card(_parse(draft, recipe.name), tree, recipe.source)
-    text = _draft(recipe, kind, survey, plan, name, counts, problems)
+    text = _draft(recipe, kind, survey, plan, format_, counts, problems)
     return Discovery(_parse(text, recipe.name), text, plan, survey, counts, problems)
 
 
@@ -90,13 +105,13 @@ def _kind(recipe: DiscoverRecipe, survey: Survey) -> Kind:
     if recipe.kind not in survey.possible():
         possible = ", ".join(survey.possible())
         raise RecipeError(
-            f"the data does not fit a {recipe.kind} task", where=recipe.source, fix=f"Use one of: {possible}"
+            f"the data does not fit a {recipe.kind} task", where=recipe.source, fix=f"Give --kind one of: {possible}"
         )
     return recipe.kind
 
 
 def _parse(text: str, where: str) -> TaskCard:
-    return validate(TaskCard, tomllib.loads(text), where=where)
+    return make_card(tomllib.loads(text), where)
 
 
 def _try_card(
@@ -127,7 +142,7 @@ def _draft(
     kind: Kind,
     survey: Survey,
     plan: SplitPlan,
-    format_name: str,
+    format_: Format,
     counts: Mapping[str, Mapping[str, Any]],
     problems: Mapping[str, Mapping[str, int]],
 ) -> str:
@@ -149,19 +164,15 @@ def _draft(
     if problems:
         comment = "Defects found in the files and accepted; more of them is an error."
         parts.append(_entry(comment, known_problems=problems))
-    name, metric, description = _PROTOCOLS[kind]
-    parts.append(_entry("The default protocol.", protocol=name))
-    parts += _source(recipe, survey, plan, format_name)
-    protocol: dict[str, Any] = {"metric": metric, "description": description}
-    comment = "\n"
-    if kind is Kind.RELATION:
-        protocol["candidates"] = survey.candidates()
-        crossing = f"{survey.crossing:,} of {survey.relations.total():,} relations do"
-        comment = _entry(f"`candidates`: sentence, or document if relations cross sentences ({crossing} here).")
-    if kind is Kind.CLASSIFICATION and survey.unlabelled:
-        protocol["records"] = "labelled"
-        comment = _entry(f"{survey.unlabelled:,} records have no label and are not used.")
-    parts.append(f"{comment}[protocols.{name}]\n{_toml(**protocol)}")
+    if kind in _FAMILIES:
+        family, default = _FAMILIES[kind]
+        comment = f"The protocols of all shipped {kind} tasks (`osler tasks info` shows them); add your own below."
+        parts.append(_entry(comment, protocol_family=family))
+    else:
+        default = next(iter(_PROTOCOLS[kind]))
+    parts.append(_entry("The default protocol.", protocol=default))
+    parts += _source(recipe, survey, plan, format_)
+    parts += _protocols(kind, survey)
     if counts:
         parts += [_entry("Counts at the time this card was written."), tomli_w.dumps({"counts": counts})]
     return "".join(parts)
@@ -186,10 +197,28 @@ def _labels(kind: Kind, survey: Survey) -> list[str]:
     return parts
 
 
-def _source(recipe: DiscoverRecipe, survey: Survey, plan: SplitPlan, format_name: str) -> list[str]:
-    options = {"options": recipe.options} if recipe.options else {}
+def _protocols(kind: Kind, survey: Survey) -> list[str]:
+    """Return the protocols that the card states itself."""
+    more: dict[str, str] = {}
+    comment = "How results are scored: each number is printed with the name of its protocol."
+    if kind is Kind.RELATION:
+        more["candidates"] = survey.candidates()
+        crossing = f"{survey.crossing:,} of {survey.relations.total():,} relations do"
+        comment = f"`candidates`: sentence, or document if relations cross sentences ({crossing} here)."
+    if kind is Kind.CLASSIFICATION and survey.unlabelled:
+        more["records"] = "labelled"
+        comment = f"{survey.unlabelled:,} records have no label and are not used."
+    parts = []
+    for number, (name, protocol) in enumerate(_PROTOCOLS.get(kind, {}).items()):
+        parts += ["\n" if number else _entry(comment), f"[protocols.{_key(name)}]\n{_toml(**protocol, **more)}"]
+    return parts
+
+
+def _source(recipe: DiscoverRecipe, survey: Survey, plan: SplitPlan, format_: Format) -> list[str]:
+    values = {name: getattr(format_, name) for name in recipe.options}
+    options = {"options": values} if values else {}
     parts = [_entry(f"Where the records are. Splits were recognised by: {plan.how}."), "[source]\n"]
-    parts.append(_toml(reader="files", format=format_name, **options))
+    parts.append(_toml(reader="files", format=format_.name, **options))
     for split in ("train", "dev", "test"):
         if split in plan.files:
             parts.append(f"\n[source.splits.{split}]\n" + _toml(files=list(plan.files[split])))
@@ -213,7 +242,7 @@ def _toml(**values: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         return tomli_w.dumps({"x": value}).removeprefix("x = ").rstrip("\n")
     items = [_value(item) for item in value]
     line = f"[{', '.join(items)}]"

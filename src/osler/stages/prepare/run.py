@@ -28,6 +28,7 @@ from osler.tasks.sources.files import FilesMissingError
 def plan(recipe: PrepareRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
     card = _resolved_card(recipe)
+    open_source(card, recipe.source)  # says what is missing or wrong before anything is read
     source = "the built-in synthetic clinic" if card.source.reader == "clinic" else str(recipe.source)
     return [f"prepare task {card.name} ({card.kind}, {card.language}) from {source}", f"write it to {out}"]
 
@@ -58,7 +59,7 @@ def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
         return card.at_fold(recipe.fold)
     if card.folds and card.fold is None:
         problem = f"task {card.name} has {card.folds} folds, and each is prepared separately"
-        raise RecipeError(problem, fix="Choose one with fold=1, 2, …")
+        raise RecipeError(problem, fix="Choose one with --fold 1, --fold 2, …")
     return card
 
 

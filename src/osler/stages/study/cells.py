@@ -276,9 +276,8 @@ def _read(run: Run, column: str, gold_of: Callable[[Path, str], tuple[TaskFolder
     if metrics and run.chosen:
         data, gold = gold_of(path, spec.split)
         scored = score(data.card, data.card.protocol_behind(metrics.protocol), gold, run.predictions(column))
-        main, values, documents = scored.main, dict(scored.metrics), len(scored.decomposed.rows)
-        # If a metric cannot be decomposed by document, scoring decomposes another one: better no interval than that one's.
-        decomposed = scored.decomposed if abs(scored.decomposed.value - main) < 1e-9 else None
+        main, values, documents = scored.main, dict(scored.metrics), scored.documents
+        decomposed = scored.decomposed
     return _ReadRun(
         RunScore(
             seed=spec.seed,

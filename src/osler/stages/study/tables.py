@@ -78,9 +78,21 @@ def interval_table(results: Results) -> Table:
     rows, headings = sections(results, rows_of)
     text = (
         "Mean ± standard deviation over seeds, times 100; the interval is a bootstrap over documents and seeds "
-        f"({results.resamples:,} draws). – if the metric cannot be decomposed by document."
+        f"({results.resamples:,} draws).{_untested(results)}"
     )
     return Table(heads, rows, f"Every score on the {results.split} split with its interval", text, headings)
+
+
+def _untested(results: Results) -> str:
+    """Name the tasks whose scores have no interval, and so no test."""
+    found = {key.column: cell.metric for key, cell in results.cells.items() if cell.interval is None}
+    if not found:
+        return ""
+    listed = ", ".join(f"{column} ({metric})" for column, metric in found.items())
+    return (
+        f" No interval and no test (–) for {listed}: the metric cannot be computed from sums over documents, "
+        "or some seeds lack a fold."
+    )
 
 
 def difference_table(results: Results) -> Table:
@@ -102,7 +114,7 @@ def difference_table(results: Results) -> Table:
     text = (
         f"Difference in points with its 95 % interval, from a paired bootstrap over documents and seeds ({seeds} per model, "
         f"{draws_for(len(rows), results.resamples):,} draws). Corrected: Holm over the {len(rows)} comparisons of this "
-        "study. * below 0.05 after correction."
+        f"study. * below 0.05 after correction.{_untested(results)}"
     )
     return Table(heads, rows, f"Differences from {results.baseline}", text, headings)
 

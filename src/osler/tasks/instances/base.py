@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BeforeValidator
 
 from osler.core.config import Recipe
 from osler.core.registry import Registry
@@ -23,7 +24,10 @@ IGNORED = -100
 """Target of a token without a label."""
 
 Tagger = Literal["linear", "crf"]
-Decoding = Literal["protocol", "free", "constrained"]
+Decoding = Annotated[
+    Literal["protocol", "greedy", "constrained"], BeforeValidator(lambda value: "greedy" if value == "free" else value)
+]
+"""How tags are decoded. Greedy decoding was called free in earlier recipes, bundles and studies."""
 Relations = Literal["tagged", "markers"]
 
 
@@ -38,8 +42,7 @@ class HeadOptions(Recipe):
         """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
         if self.tagger != "linear" or self.decoding == "protocol":
             return ""
-        asked = "greedy" if self.decoding == "free" else self.decoding
-        return "" if asked == decoding else self.decoding
+        return "" if self.decoding == decoding else self.decoding
 
 
 @dataclass(frozen=True, slots=True)

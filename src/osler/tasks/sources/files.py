@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any, Self
 
 from osler.core.artifact import MANIFEST
@@ -44,12 +45,15 @@ class FileSource:
         self._anywhere = anywhere
         self._stack = ExitStack()
         self._problems: dict[str, Problems] = {}
+        if isinstance(given, Path) and not given.exists():
+            raise InputError("no such file or folder", where=given, fix="Check --from")
         self._format = configure(get_format(str(card.source.format)), card.source.options)
 
     def __enter__(self) -> Self:
         self._tree = self._stack.enter_context(opened(self._given))
         try:
-            self._located = _locate(self.card, self._tree, anywhere=self._anywhere)
+            where = self._given if isinstance(self._given, Path) else self._tree.root
+            self._located = _locate(self.card, self._tree, where, anywhere=self._anywhere)
         except InputError:
             self._stack.close()
             raise
@@ -177,7 +181,7 @@ class _Located:
         return total.hexdigest()
 
 
-def _locate(card: TaskCard, tree: SourceTree, *, anywhere: bool) -> dict[str, _Located]:
+def _locate(card: TaskCard, tree: SourceTree, where: Path, *, anywhere: bool) -> dict[str, _Located]:
     """Find the files of every split that has files; with `anywhere`, also in a folder that the card does not name."""
     wanted = {name: card.source.splits[name] for name in _with_files(card)}
     found: Mapping[str, Mapping[str, _Files]] = {name: _roots(tree, split) for name, split in wanted.items()}
@@ -188,8 +192,8 @@ def _locate(card: TaskCard, tree: SourceTree, *, anywhere: bool) -> dict[str, _L
     if missing:
         raise FilesMissingError(
             f"files of task {card.name} are missing: {_expected(card, missing)}",
-            where=tree.root,
-            fix=card.access or "Check the folder",
+            where=where,
+            fix=f"Give the folder or archive that has them with --from. {card.access}".strip(),
             found=len(missing) < sum(not split.optional for split in wanted.values()),
         )
     present = {name: roots for name, roots in found.items() if roots}
