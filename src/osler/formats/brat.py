@@ -77,7 +77,10 @@ class _Annotations:
             match = _MENTION.fullmatch(columns[1])
             if match is None:
                 return self._malformed(number)
-            fragments = ((int(a), int(b)) for a, b in (part.split(" ") for part in match[2].split(";")))
+            offsets = self._draft.numbers(re.split("[ ;]", match[2]), number)
+            if offsets is None:
+                return None
+            fragments = zip(offsets[::2], offsets[1::2], strict=True)
             expected = columns[2] if len(columns) > 2 else None
             label = match[1].removeprefix(self._prefix)
             self._draft.span(fragments, label, span_id=columns[0], expected=expected, line=number)

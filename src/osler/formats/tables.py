@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
+from osler.core.parsing import parse_float
 from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, VALUES, count_lost, output_file, tab_line
 from osler.formats.sources import SourceTree, csv_rows
@@ -69,8 +70,8 @@ class TableFormat(Format):
                 cells = dict(zip(header, row, strict=True))
                 try:
                     yield self._record(cells, roles, count, tree.where(name, number))
-                except ValueError:
-                    reading.report("malformed-line", "the value is not a number", name, number)
+                except InputError as error:
+                    reading.report("malformed-line", error.problem, name, number)
 
     def _roles(self, header: list[str], where: str) -> dict[str, str]:
         lower = {column.lower().strip(): column for column in header}
@@ -100,7 +101,7 @@ class TableFormat(Format):
         common: dict[str, Any] = {
             "id": cell.get("id") or str(count),
             "labels": tuple(labels),
-            "value": float(cell["value"]) if cell.get("value", "").strip() else None,
+            "value": parse_float(cell["value"], where=where) if cell.get("value", "").strip() else None,
             "meta": {key: value for key, value in cells.items() if key not in used and value},
         }
         if "text" in cell:
