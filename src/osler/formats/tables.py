@@ -51,7 +51,8 @@ class TableFormat(Format):
         head = tree.first_lines(f"*{self.suffixes[0]}", 1)
         header = [cell.strip('"') for cell in head[0].split(self.delimiter)] if head else []
         roles = self._roles(header, str(tree.root)) if head else {}
-        return "text" in roles or {"first", "second"} <= roles.keys()
+        # In a table with offsets (bsc_tsv), "text" is the text of a mention.
+        return ("text" in roles and "start_span" not in header) or {"first", "second"} <= roles.keys()
 
     def _read(self, reading: SourceReading) -> Iterator[Record]:
         tree = reading.tree

@@ -46,7 +46,7 @@ def _refused(build: Callable[..., object], *sources: object, **options: object) 
         (b'{"text": 3.5}', "holds a number, not a string"),
         (b'{"text": "CANARY", "id": {}}', "'id' holds an object"),
         (b'"CANARY"', "the line holds a string, not an object"),
-        (b'{"text": "CANARY', "not valid JSON at character"),
+        (b'{"text": "CANARY', "not valid JSON at column 10"),
         (b'{"text": "CANARY \xe9"}', "byte 32 of this line is not valid utf-8"),
         (b"[" * 100_000, "nested too deeply"),
     ],
