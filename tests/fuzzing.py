@@ -140,7 +140,7 @@ def _archive(name: str) -> Subject:
 
     def read(packed: Files, problems: Problems | None, folder: Path) -> Iterator[Record]:
         path = folder / _ROOT / name
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         path.write_bytes(packed.get(name, b""))
         limits = Limits(expanded=1 << 22, in_memory=1 << 16)
         with SourceTree.open(path, limits) as tree:
@@ -171,7 +171,7 @@ def _corpus_reader(name: str) -> Subject:
 
     def read(files: Files, problems: Problems | None, folder: Path) -> Iterator[None]:
         path = folder / _ROOT / file_name
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         path.write_bytes(files.get(file_name, b""))
         file = InputFile(path, file_name, 0, "notes", name, path.stat().st_size)
         for part in reader.cut(file, source, 64):
@@ -367,27 +367,28 @@ def fuzz(subject: Subject, inputs: int, seed: int = 0, seconds: float = SECONDS)
     """Read this many damaged inputs, each strictly and tolerantly, and write what was read."""
     findings = Findings()
     writers = [get_format(name) for name in FORMATS.names()]
-    for number in range(inputs):
-        rng = random.Random(f"{seed} {subject.name} {number}")
-        files = damaged(rng, subject.files)
-        findings.inputs += 1
-        begin = time.perf_counter()
-        records: list[Record] = []
-        with tempfile.TemporaryDirectory(dir=_SCRATCH) as scratch:
+    with tempfile.TemporaryDirectory(dir=_SCRATCH) as scratch:
+        for number in range(inputs):
+            rng = random.Random(f"{seed} {subject.name} {number}")
+            files = damaged(rng, subject.files)
+            folder = Path(scratch) / str(number)
+            begin = time.perf_counter()
+            records: list[Record] = []
             refused = False
             for problems in (None, Problems()):
-                folder = Path(scratch) / ("strict" if problems is None else "tolerant")
-                folder.mkdir()
+                place = folder / ("strict" if problems is None else "tolerant")
                 with _watched(findings, f"input {number}", "read", str(_ROOT), seconds) as outcome:
-                    records = [record for record in subject.read(files, problems, folder) if record is not None]
+                    records = [record for record in subject.read(files, problems, place) if record is not None]
                 refused = refused or outcome.refused
-            findings.refused += refused
-            findings.read += not refused
             writer = rng.choice(writers)
-            path = Path(scratch) / "written" / ("out" if writer.layout == "folder" else f"out{writer.suffixes[0]}")
+            path = folder / ("out" if writer.layout == "folder" else f"out{writer.suffixes[0]}")
             with _watched(findings, f"input {number} to {writer.name}", f"write {writer.name}", str(path), seconds):
                 writer.write(records, path)
-        findings.slowest = max(findings.slowest, time.perf_counter() - begin)
+            shutil.rmtree(folder, ignore_errors=True)
+            findings.inputs += 1
+            findings.refused += refused
+            findings.read += not refused
+            findings.slowest = max(findings.slowest, time.perf_counter() - begin)
     return findings
 
 

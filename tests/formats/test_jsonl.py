@@ -20,9 +20,9 @@ GOOD = json.dumps({"id": "1", "text": CANARY})
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ('{"id": "2", "note": "zzcanary"}', r"no field 'text' .*option 'text' of the format jsonl"),
+        ('{"id": "2", "note": "zzcanary"}', r"no field 'text' .*--set read\.text=FIELD"),
         ("{}", "no field 'text'"),
-        ('{"first": "zzcanary"}', r"no field 'second' .*option 'second'"),
+        ('{"first": "zzcanary"}', r"no field 'second' .*read\.second=FIELD"),
         ('{"text": 5}', "'text' holds a number, not a string"),
         ('{"text": null}', "'text' holds null, not a string"),
         ('["zzcanary"]', "the line is a list, not an object"),

@@ -124,15 +124,17 @@ class _Annotations:
                 self._draft.relation(role, trigger, target, relation_id=name, attributes=more, line=number)
         spans, relations = self._draft.spans, self._draft.relations
         gathered: dict[str, dict[str, str]] = {}
+        repeats: Counter[tuple[str, str]] = Counter()
         for number, target, name, value in self._attributes:
             target = self._events[target][2] if target in self._events else target
             if target not in spans and target not in relations:
                 self._draft.dangling(number)
                 continue
             mine = gathered.setdefault(target, {})
-            key, count = name, 2
+            key = name
             while key in mine:
-                key, count = f"{name}#{count}", count + 1
+                repeats[target, name] += 1
+                key = f"{name}#{repeats[target, name] + 1}"
             mine[key] = value
         for target, found in gathered.items():
             if target in spans:

@@ -102,7 +102,9 @@ class Jsonl(Format):
     def _text(self, data: Mapping[str, Any], role: Literal["text", "first", "second"]) -> str:
         field = getattr(self, role)
         if field not in data:
-            fix = f"If the text is in another field, name that field in the option {role!r} of the format jsonl"
+            fix = (
+                f"If another field holds it, name that field: --set read.{role}=FIELD, or options.{role} in a task card"
+            )
             raise InputError(f"the object has no field {field!r}", fix=fix)
         return _string(data[field], field)
 
