@@ -32,7 +32,7 @@ from osler.formats.output import (
 from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced, token_ranges
 from osler.text.document import Document, Record, Span
-from osler.text.tags import Repair, Scheme, chunks, spans_to_tags
+from osler.text.tags import OUTSIDE, Repair, Scheme, chunks, spans_to_tags
 from osler.text.words import covered, line_ranges
 
 _MARK = re.compile(r"-DOCSTART-(?:[\t ]+(\S+).*)?|###\w+:(.*)")
@@ -191,7 +191,7 @@ def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterato
             losses[DISCONTINUOUS if span.discontinuous else "overlapping spans"] += 1
         losses["discontinuous spans joined"] += sum(span.discontinuous for span in result.inexact)
         for (first, last), tag in zip(tokens, result.tags, strict=True):
-            yield text[first:last], re.sub(r"\s+", "_", tag)
+            yield text[first:last], tag if tag == OUTSIDE else re.sub(r"\s+", "_", tag)
         yield "", ""
     losses["spans across lines"] += len(document.spans) - placed
 

@@ -116,6 +116,15 @@ def test_bad_parquet(build, tmp_path: Path, table: dict[str, list[object]] | Non
     assert problem in _refused(build, path)
 
 
+@pytest.mark.parametrize("column", ["text", "id"])
+def test_parquet_strings_that_are_not_utf8(build, tmp_path: Path, column: str) -> None:
+    offsets, data = pa.py_buffer(b"\x00\x00\x00\x00\x02\x00\x00\x00"), pa.py_buffer(b"\xf3n")
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, offsets, data])
+    pq.write_table(pa.table({"text": [NOTE], "id": ["1"], column: broken}), tmp_path / "notes.parquet")
+    message = _refused(build, tmp_path / "notes.parquet")
+    assert "a text or an id in rows 1 to 1 is not valid UTF-8" in message
+
+
 def test_an_empty_corpus_says_why_it_is_empty(build, jsonl, tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"\n\n")
