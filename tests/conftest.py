@@ -22,6 +22,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz", type=int, default=30, help="damaged inputs per reader (tests/formats/test_fuzz.py)")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest file first, so that the workers of a parallel run end together."""
     items.sort(key=lambda item: "e2e" not in item.path.parts)

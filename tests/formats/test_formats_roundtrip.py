@@ -18,6 +18,7 @@ DOCUMENTS = [
     "bc2gm",
     "bioc",
     "brat",
+    "bsc_tsv",
     "chemprot",
     "codiesp",
     "conll",
@@ -196,6 +197,17 @@ EXACT: dict[str, list[Record]] = {
             spans=tuple(Span(s.fragments, s.label, s.id) for s in ABSTRACT.spans),
             relations=(Relation("CPR:4", "T1", "T2", "R1", attributes={"evaluated": "Y", "type": "INHIBITOR"}),),
         )
+    ],
+    "bsc_tsv": [
+        Document(
+            "es-S1",
+            "dolor de cabeza\r\ny fiebre",
+            (
+                Span.at(0, 15, "ENFERMEDAD", id="T3", attributes={"code": "25064002", "semantic_rel": "EXACT"}),
+                Span.at(19, 25, "ENFERMEDAD", id="T1"),
+            ),
+        ),
+        Document("es-S2", "sin hallazgos"),
     ],
     "codiesp": [
         Document(

@@ -187,3 +187,11 @@ def test_a_wrong_tag_is_placed_and_not_quoted(tag: str) -> None:
 def test_lengths_must_agree() -> None:
     with pytest.raises(ValueError, match="2 words"):
         tags_to_spans(["O"], [(0, 1), (2, 3)], BIO, STRICT)
+
+
+def test_a_predicted_span_does_not_begin_or_end_with_a_bidi_mark() -> None:
+    text = "\u200fאספירין\u200f 100\u202c mg"
+    places = words(text)
+    (drug, dose) = tags_to_spans(["B-DRUG", "B-X", "I-X"], places, BIO, STRICT)
+    assert text[drug.start : drug.end] == "אספירין"
+    assert text[dose.start : dose.end] == "100\u202c mg"

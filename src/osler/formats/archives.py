@@ -1,7 +1,8 @@
 """List and open files in folders, compressed files and archives without unpacking them.
 
-A stream that grows beyond `Limits` is refused while it is read, whatever its header claims, so that neither a zip bomb
-nor nested zip bombs can fill memory or disk.
+A stream that grows beyond `Limits` is refused while it is read, whatever its header claims. So are a zip whose members
+share their bytes, one that lists too many members, and nested archives that are too large together: no archive can fill
+memory or disk. Symbolic links that lead out of a folder are not followed.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ import gzip
 import io
 import lzma
 import os
-import shutil
+import struct
 import tarfile
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from osler.core.errors import InputError
+from osler.core.logs import get_logger
 
-_DAMAGE = (lzma.LZMAError, zlib.error, EOFError, zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError)
+log = get_logger(__name__)
+
+_DAMAGE = (lzma.LZMAError, zlib.error, EOFError, zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, struct.error)
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
 _STREAMS = (".gz", ".xz", ".bz2")
 
@@ -36,8 +41,17 @@ class Limits:
     ratio: int = 200
     ratio_floor: int = 1 << 28
     entries: int = 2_000_000
+    members: int = 500_000
+    """Files in all archives of a source together."""
+    directory: int = 1 << 24
+    """Bytes of the list of members of one zip: the list is read whole before any member can be counted."""
     depth: int = 4
     in_memory: int = 1 << 26
+    """Bytes of unpacked archives that are kept in memory; the rest goes to temporary files."""
+
+    def allowed(self, packed: int) -> int:
+        """How far this many bytes may expand."""
+        return min(self.expanded, max(self.ratio_floor, self.ratio * max(packed, 1)))
 
 
 LIMITS = Limits()
@@ -72,13 +86,8 @@ class _Guarded(io.RawIOBase):
                 raise _damaged(self._where) from error
             raise
         self._count += len(data)
-        allowed = min(self._limits.expanded, max(self._limits.ratio_floor, self._limits.ratio * max(self._packed, 1)))
-        if self._count > allowed:
-            raise InputError(
-                f"refused as a decompression bomb: {self._packed} bytes expand to more than {self._count}",
-                where=self._where,
-                fix="Unpack the file yourself if you trust it",
-            )
+        if self._count > self._limits.allowed(self._packed):
+            raise _bomb(f"{self._packed} bytes expand to more than {self._count}", self._where)
         view[: len(data)] = data
         return len(data)
 
@@ -107,8 +116,45 @@ class _Slice(io.RawIOBase):
         return len(data)
 
 
+class _Directory(io.BufferedIOBase):
+    """A zip file whose list of members, which is read with one call, may not be longer than the limit."""
+
+    def __init__(self, stream: BinaryIO, where: str, limits: Limits) -> None:
+        self._stream, self._where, self._limit = stream, where, limits.directory
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size > self._limit:
+            raise _too_many(self._where)
+        return self._stream.read(-1 if size is None else size)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
 def _damaged(where: str) -> InputError:
     return InputError("the archive or compressed file is damaged or cut short", where=where, fix="Download it again")
+
+
+def _bomb(detail: str, where: str) -> InputError:
+    fix = "If you trust it, unpack it yourself and give the folder"
+    return InputError(f"refused as a decompression bomb: {detail}", where=where, fix=fix)
+
+
+def _too_many(where: str) -> InputError:
+    return InputError("the archive holds too many files", where=where, fix=_UNPACK)
+
+
+_UNPACK = "Unpack it yourself and give the folder"
 
 
 def _buffered(stream: io.RawIOBase) -> BinaryIO:
@@ -127,17 +173,9 @@ def _inflate(entry: Entry, suffix: str, where: str, limits: Limits) -> BinaryIO:
     return _buffered(_Guarded(unpacked, entry.size, where, limits))
 
 
-def _spool(stream: BinaryIO, limits: Limits) -> IO[bytes]:
-    spool = tempfile.SpooledTemporaryFile(max_size=limits.in_memory)  # noqa: SIM115 - closed by the tree
-    with stream:
-        shutil.copyfileobj(stream, spool, 1 << 20)
-    spool.seek(0)
-    return cast(IO[bytes], spool)
-
-
 def _safe(name: str, where: str) -> str | None:
     """Return a member's name in POSIX form, or None if it is hidden. A name that points outside raises."""
-    path = PurePosixPath(name.replace("\\", "/"))
+    path = PurePosixPath(shown_name(name).replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":")):
         raise InputError("a member's name points outside the archive", where=where, fix="Do not use this archive")
     return None if _hidden(path.parts) else str(path)
@@ -152,6 +190,8 @@ class _Scanner:
         self.limits = limits
         self.entries: dict[str, Entry] = {}
         self.closers: list[Callable[[], None]] = []
+        self._members = 0
+        self._unpacked = 0  # bytes of all archives that had to be unpacked to list their members
 
     def add(self, name: str, entry: Entry, where: str, depth: int, top: bool = False) -> None:
         """List one file under its name, or the members of an archive."""
@@ -163,6 +203,9 @@ class _Scanner:
             prefix = "" if top else f"{name}/"
             try:
                 for inner, member in members(entry, lower, where):
+                    self._members += 1
+                    if self._members > self.limits.members:
+                        raise _too_many(where)
                     self.add(prefix + inner, member, f"{where}/{inner}", depth + 1)
             except _DAMAGE as error:
                 raise _damaged(where) from error
@@ -179,10 +222,17 @@ class _Scanner:
     def _zip(self, entry: Entry, name: str, where: str) -> Iterator[tuple[str, Entry]]:
         stream = entry.open()
         if not stream.seekable():
-            stream = cast(BinaryIO, _spool(stream, self.limits))
+            stream = self._spool(stream, entry.size, where)
         self.closers.append(stream.close)
-        archive = zipfile.ZipFile(stream)
+        archive = _opened_zip(stream, where, self.limits)
+        packed, expanded, size = 0, 0, stream.seek(0, io.SEEK_END)
         for info in archive.infolist():
+            packed, expanded = packed + info.compress_size, expanded + info.file_size
+            if packed > size:
+                raise _bomb("its members share their bytes", where)
+            # No member can be read beyond the size in the list, so their sum bounds what can come out.
+            if expanded > self.limits.allowed(size):
+                raise _bomb(f"{size} bytes expand to more than {expanded}", where)
             inner = None if info.is_dir() else _safe(info.filename, where)
             if inner is None:
                 continue
@@ -193,7 +243,9 @@ class _Scanner:
     def _zip_member(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> BinaryIO:
         try:
             stream = archive.open(info)
-        except (*_DAMAGE, NotImplementedError) as error:
+        except NotImplementedError:
+            raise _unsupported(where) from None
+        except (*_DAMAGE, OSError, ValueError) as error:  # an offset outside the file
             raise _damaged(where) from error
         return _buffered(_Guarded(stream, info.compress_size, f"{where}/{info.filename}", self.limits))
 
@@ -201,10 +253,11 @@ class _Scanner:
         suffix = {".tgz": ".gz", ".txz": ".xz", ".tbz2": ".bz2", ".tar": ""}.get(Path(name).suffix, Path(name).suffix)
         # A compressed tar has no index: unpack it once, into memory or an anonymous file, and read members by offset.
         stream = _inflate(entry, suffix, where, self.limits) if suffix else entry.open()
-        plain = cast(IO[bytes], stream) if stream.seekable() else _spool(stream, self.limits)
+        plain = stream if stream.seekable() else self._spool(stream, entry.size, where)
         self.closers.append(plain.close)
         with tarfile.open(fileobj=plain, mode="r:") as archive:
             for member in archive:
+                archive.members.clear()  # type: ignore[attr-defined]  # the list would only grow
                 inner = None if member.isdir() else _safe(member.name, where)
                 if inner is None:
                     continue
@@ -212,6 +265,36 @@ class _Scanner:
                     raise InputError("the archive holds links or devices", where=where, fix="Pack plain files only")
                 start, size = member.offset_data, member.size
                 yield inner, Entry(lambda start=start, size=size: _buffered(_Slice(plain, start, size)), size)  # type: ignore[misc]
+
+    def _spool(self, stream: BinaryIO, packed: int, where: str) -> BinaryIO:
+        """Unpack an archive into memory or, once the archives together are large, into a temporary file."""
+        room = max(self.limits.in_memory - self._unpacked, 1)
+        spool = tempfile.SpooledTemporaryFile(max_size=room)  # noqa: SIM115 - closed by the tree
+        with stream:
+            while block := stream.read(1 << 20):
+                self._unpacked += len(block)
+                if self._unpacked > self.limits.expanded:
+                    spool.close()
+                    raise _bomb(f"nested archives expand to more than {self._unpacked} bytes", where)
+                spool.write(block)
+        spool.seek(0)
+        return cast(BinaryIO, spool)
+
+
+def _opened_zip(stream: BinaryIO, where: str, limits: Limits) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(cast(BinaryIO, _Directory(stream, where, limits)))
+    except NotImplementedError:
+        raise _unsupported(where) from None
+    except UnicodeDecodeError:
+        raise InputError("a member's name is not valid UTF-8", where=where, fix=_UNPACK) from None
+    except (OSError, ValueError) as error:  # an offset outside the file
+        raise _damaged(where) from error
+
+
+def _unsupported(where: str) -> InputError:
+    problem = "the zip archive uses a version or a compression that is not supported"
+    return InputError(problem, where=where, fix=_UNPACK)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -221,25 +304,51 @@ def _open(path: Path) -> BinaryIO:
         raise InputError(f"cannot open the file: {error.strerror}", where=path, fix="Check its permissions") from error
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, each folder's files sorted and before its sub-folders; hidden ones are left out.
+
+    A symbolic link is followed if it stays inside the folder. The others are counted in one warning.
+    """
+    root = Path(os.path.realpath(folder))
     visited: set[str] = set()
+    outside: list[Path] = []
+
+    def inside(path: Path) -> bool:
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+            outside.append(path)
+            return False
+        return True
+
     for current, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(current)
         if real in visited:
             folders.clear()
             continue
         visited.add(real)
-        folders[:] = sorted(f for f in folders if not _hidden((f,)))
+        folders[:] = sorted(f for f in folders if not _hidden((f,)) and inside(Path(current, f)))
         for name in sorted(files):
             path = Path(current, name)
-            if not _hidden((name,)) and path.is_file():
-                yield path.relative_to(folder).as_posix(), path
+            if not _hidden((name,)) and inside(path) and path.is_file():
+                yield path
+    if outside:
+        _say_not_followed(len(outside), outside[0])
+
+
+@cache  # a command lists a folder more than once
+def _say_not_followed(count: int, first: Path) -> None:
+    log.warning("input.links_outside_the_folder_not_followed", links=count, first=first)
+
+
+def shown_name(path: str) -> str:
+    """A file's name as valid text: a name on disk or in a tar need not be UTF-8, an id or a message must be."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def scan(path: Path, limits: Limits) -> tuple[dict[str, Entry], list[Callable[[], None]]]:
     """Return every file at or below `path` by name, and what to close when done."""
     scanner = _Scanner(limits)
-    files = list(_walk(path)) if path.is_dir() else [(path.name, path)]
+    found = list(files_below(path)) if path.is_dir() else [path]
+    files = [(shown_name(file.relative_to(path if path.is_dir() else path.parent).as_posix()), file) for file in found]
     # Plain files first: if a folder has a file and its compressed copy, the plain one gets the name.
     for name, file in sorted(files, key=lambda item: (item[0].lower().endswith(_STREAMS), item[0])):
         entry = Entry(lambda file=file: _open(file), file.stat().st_size)  # type: ignore[misc]

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from osler.core.errors import InputError, RecipeError, nearest
+from osler.core.parsing import to_int
 from osler.formats.sources import Source, SourceTree, opened
-from osler.text.document import Record
+from osler.text.document import Record, check_record
 
 Defect = Literal[
     "text-mismatch",
@@ -123,6 +124,17 @@ class SourceReading:
         """Report a defect of a file or of one of its lines."""
         self.problems.report(kind, detail, where=self.tree.where(file, line), fix=fix)
 
+    def numbers(self, cells: Iterable[str], file: str, line: int | None = None) -> list[int] | None:
+        """Read offsets and other whole numbers; None after reporting that one of them is no such number."""
+        found: list[int] = []
+        for cell in cells:
+            number = to_int(cell)
+            if number is None:
+                self.report("malformed-line", "an offset is not a whole number of at most 18 digits", file, line)
+                return None
+            found.append(number)
+        return found
+
     def check_new(self, document_id: str, file: str, line: int | None = None) -> None:
         """Report a document whose id occurred before."""
         key = hash(document_id)
@@ -158,7 +170,7 @@ class Format(ABC):
     def write(self, records: Iterable[Record], path: Path) -> Loss:
         """Write the records and return what could not be held."""
         losses: Counter[str] = Counter()
-        self._write(records, path, losses)
+        self._write(_checked(records, path), path, losses)
         return Loss(+losses)
 
     def _named(self, tree: SourceTree) -> list[str]:
@@ -177,6 +189,13 @@ class Format(ABC):
 
     @abstractmethod
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None: ...
+
+
+def _checked(records: Iterable[Record], path: Path) -> Iterator[Record]:
+    """Stop at a record that no file can hold, so that no writer meets one."""
+    for number, record in enumerate(records, 1):
+        check_record(record, where=f"{path}: record {number}")
+        yield record
 
 
 def configure(format_: Format, options: Mapping[str, Any]) -> Format:

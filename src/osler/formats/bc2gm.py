@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from pathlib import Path
 from osler.core.errors import InputError
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
-from osler.formats.output import RENAMED, SPANS, documents, flattened, output_file
+from osler.formats.output import RENAMED, SPANS, DocumentNames, documents, flattened, output_file, renumbered
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
 
 _LINE = re.compile(r"([^|]*)\|(\d+) (\d+)\|(.*)")
-_Mention = tuple[int, int, str]
+_Mention = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,21 @@ class Bc2gm(Format):
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         with output_file(path / f"{path.name}.in") as sentences, output_file(path / "GENE.eval") as mentions:
+            names = DocumentNames(losses)
             for document in documents(records, losses, holds={SPANS}):
-                name = re.sub(r"[|\s]+", "_", document.id) or "_"
-                losses[RENAMED] += name != document.id
+                name = names.name(document.id, re.sub(r"[|\s]+", "_", document.id) or "_")
+                losses[RENAMED] += renumbered(span for span in document.spans if not span.discontinuous)
                 text = flattened(document.text, "\n\r", losses)
                 sentences.write(f"{name} {text}\n".encode())
+                blanks = [offset for offset, character in enumerate(text) if character == " "]
                 for start, end in _trimmed(document, text, losses):
-                    first, last = (offset - text.count(" ", 0, offset) for offset in (start, end))
+                    first, last = (offset - bisect_left(blanks, offset) for offset in (start, end))
                     mentions.write(f"{name}|{first} {last - 1}|{text[start:end]}\n".encode())
 
 
 def _mention(line: str) -> tuple[str, _Mention] | None:
     match = _LINE.fullmatch(line)
-    return (match[1], (int(match[2]), int(match[3]), match[4])) if match else None
+    return (match[1], (match[2], match[3], match[4])) if match else None
 
 
 def _document(
@@ -74,7 +77,11 @@ def _document(
     draft = Draft(reading, identifier, text, "")
     for label, (table, rows) in tables.items():
         draft.file = table
-        for number, (first, last, shown) in rows.pop(identifier, []):
+        for number, (*cells, shown) in rows.pop(identifier, []):
+            offsets = draft.numbers(cells, number)
+            if offsets is None:
+                continue
+            first, last = offsets
             # Offsets outside the sentence become offsets outside the text, which the draft reports.
             inside = first <= last < len(places)
             edge = (places[first], places[last] + 1) if inside else (first, len(text) + 1)

@@ -12,12 +12,13 @@ between the first mention of each, with the concepts in the attributes "head" an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
+from osler.core.parsing import parse_int, to_int
 from osler.formats import xml
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, same_text
@@ -26,6 +27,8 @@ from osler.formats.sources import SourceTree
 from osler.formats.titles import TITLE_LENGTH
 from osler.text.document import Document, Record, Relation, Span
 
+# The most blanks between two passages: offsets counted on escaped XML are off by less.
+_GAP = 1 << 20
 _LABEL_KEYS = ("relation", "type", "relation type")
 
 
@@ -60,12 +63,15 @@ def _infons(element: Any) -> dict[str, str]:
 def _document(reading: SourceReading, file: str, element: Any) -> Document:
     annotations = []
     for annotation in element.iter("annotation"):
-        edges = [(place.get("offset", ""), place.get("length", "")) for place in annotation.findall("location")]
-        if not edges or not all(cell.isdigit() for edge in edges for cell in edge):
-            detail = "an annotation has no offset and length"
-            reading.report("malformed-line", detail, file, annotation.sourceline)
+        places, line = annotation.findall("location"), annotation.sourceline
+        if not places:
+            reading.report("malformed-line", "an annotation has no location", file, line)
             continue
-        annotations.append((annotation, [(int(o), int(o) + int(n)) for o, n in edges]))
+        cells = (place.get(key, "") for place in places for key in ("offset", "length"))
+        numbers = reading.numbers(cells, file, line)
+        if numbers is not None:
+            edges = [(start, start + length) for start, length in zip(numbers[::2], numbers[1::2], strict=True)]
+            annotations.append((annotation, edges))
 
     def agreeing(text: str) -> int:
         shown = ((" ".join(text[a:b] for a, b in edges), xml.element_text(item, "text")) for item, edges in annotations)
@@ -96,10 +102,11 @@ def _passages(document: Any, where: str) -> Iterator[tuple[int, str]]:
     """Yield offset and text of every passage, or of its sentences if they hold the text."""
     for passage in document.findall("passage"):
         for part in [passage] if passage.find("text") is not None else passage.findall("sentence"):
+            place = f"{where}:{part.sourceline}"
             offset = xml.element_text(part, "offset").strip()
-            if not offset.isdigit():
-                raise InputError("a passage has no offset", where=f"{where}:{part.sourceline}", fix="Check the file")
-            yield int(offset), xml.element_text(part, "text")
+            if not offset:
+                raise InputError("a passage has no offset", where=place, fix="Check the file")
+            yield parse_int(offset, where=place), xml.element_text(part, "text")
 
 
 def _texts(passages: list[tuple[int, str]]) -> list[str]:
@@ -107,7 +114,8 @@ def _texts(passages: list[tuple[int, str]]) -> list[str]:
     joined = " ".join(text for _, text in passages)
     placed = ""
     for offset, text in passages:
-        if offset < len(placed):
+        # A damaged offset must not fill the memory with blanks.
+        if not len(placed) <= offset <= len(placed) + _GAP:
             return [joined]
         placed = placed.ljust(offset) + text
     return [placed] if placed == joined else [placed, joined]
@@ -142,8 +150,8 @@ def _infon_lines(pairs: Iterable[tuple[str, str]], losses: Counter[str]) -> Iter
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
     yield from ("<document>", f"<id>{xml.encoded(document.id, losses)}</id>")
     yield from _infon_lines(((k, v) for k, v in document.meta.items() if k != TITLE_LENGTH), losses)
-    known = document.meta.get(TITLE_LENGTH, "")
-    title = int(known) if known.isdigit() and document.text[int(known) : int(known) + 1] == " " else 0
+    known = to_int(document.meta.get(TITLE_LENGTH, "")) or 0
+    title = known if known > 0 and document.text[known : known + 1] == " " else 0
     parts = [("text", 0, len(document.text))]
     if title:
         parts = [("title", 0, title), ("abstract", title + 1, len(document.text))]
@@ -154,10 +162,11 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
             if start <= span.start < end or (span.start < start and kind == "abstract" and span.start >= title):
                 yield from _annotation(span, document.text, losses)
         yield "</passage>"
+    labels = {span.id: span.label for span in reversed(document.spans)}
     for relation in document.relations:
         yield f'<relation id="{xml.encoded(relation.id, losses)}">' if relation.id else "<relation>"
         yield from _infon_lines([("relation", relation.label)], losses)
-        yield from _arguments(relation, document, losses)
+        yield from _arguments(relation, labels, losses)
         yield "</relation>"
     yield "</document>"
 
@@ -171,10 +180,10 @@ def _annotation(span: Span, text: str, losses: Counter[str]) -> Iterator[str]:
     yield f"<text>{xml.encoded(span.text_in(text), losses)}</text></annotation>"
 
 
-def _arguments(relation: Relation, document: Document, losses: Counter[str]) -> Iterator[str]:
+def _arguments(relation: Relation, labels: Mapping[str, str], losses: Counter[str]) -> Iterator[str]:
     attributes = dict(relation.attributes)
     if {"head", "tail"} <= attributes.keys():
-        kinds = [document.span(relation.head).label, document.span(relation.tail).label]
+        kinds = [labels[relation.head], labels[relation.tail]]
         if kinds[0] == kinds[1]:
             kinds = ["head", "tail"]
         yield from _infon_lines(zip(kinds, (attributes.pop("head"), attributes.pop("tail")), strict=True), losses)

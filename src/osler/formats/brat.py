@@ -77,7 +77,10 @@ class _Annotations:
             match = _MENTION.fullmatch(columns[1])
             if match is None:
                 return self._malformed(number)
-            fragments = ((int(a), int(b)) for a, b in (part.split(" ") for part in match[2].split(";")))
+            offsets = self._draft.numbers(re.split("[ ;]", match[2]), number)
+            if offsets is None:
+                return None
+            fragments = zip(offsets[::2], offsets[1::2], strict=True)
             expected = columns[2] if len(columns) > 2 else None
             label = match[1].removeprefix(self._prefix)
             self._draft.span(fragments, label, span_id=columns[0], expected=expected, line=number)
@@ -121,15 +124,17 @@ class _Annotations:
                 self._draft.relation(role, trigger, target, relation_id=name, attributes=more, line=number)
         spans, relations = self._draft.spans, self._draft.relations
         gathered: dict[str, dict[str, str]] = {}
+        repeats: Counter[tuple[str, str]] = Counter()
         for number, target, name, value in self._attributes:
             target = self._events[target][2] if target in self._events else target
             if target not in spans and target not in relations:
                 self._draft.dangling(number)
                 continue
             mine = gathered.setdefault(target, {})
-            key, count = name, 2
+            key = name
             while key in mine:
-                key, count = f"{name}#{count}", count + 1
+                repeats[target, name] += 1
+                key = f"{name}#{repeats[target, name] + 1}"
             mine[key] = value
         for target, found in gathered.items():
             if target in spans:

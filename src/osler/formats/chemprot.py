@@ -55,11 +55,10 @@ class ChemProt(Format):
                 text, meta = join_title(title, abstract)
                 draft = Draft(reading, pmid, text, entity_table)
                 for row_number, (_, span_id, label, first, last, shown, *_) in entities.pop(pmid, []):
-                    if first.isdigit() and last.isdigit():
-                        edge = (int(first), int(last))
+                    offsets = draft.numbers((first, last), row_number)
+                    if offsets is not None:
+                        edge = (offsets[0], offsets[1])
                         draft.span((edge,), label, span_id=span_id, expected=shown, line=row_number)
-                    else:
-                        draft.report("malformed-line", "the offsets are not numbers", row_number)
                 draft.file = relation_table
                 for row_number, row in relations.pop(pmid, []):
                     head, tail = (argument.rpartition(":")[2] for argument in row[-2:])

@@ -14,7 +14,18 @@ from pathlib import Path
 
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents, flattened, tab_line
+from osler.formats.output import (
+    ATTRIBUTES,
+    DISCONTINUOUS,
+    LABELS,
+    RENAMED,
+    SPANS,
+    OutputFolder,
+    documents,
+    flattened,
+    renumbered,
+    tab_line,
+)
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, parse_fragments
 
@@ -67,6 +78,7 @@ class Codiesp(Format):
                 place = ";".join(f"{start} {end}" for start, end in span.fragments)
                 shown = flattened(span.text_in(document.text), "\t\n\r", Counter())
                 rows["X"].append((stem, span.label, span.attributes.get("code", ""), shown, place))
+            losses[RENAMED] += renumbered(document.spans)
             losses[ATTRIBUTES] += sum(len(relation.attributes) for relation in document.relations)
         for kind, table in rows.items():
             folder.write(f"{path.name}{kind}.tsv", "".join(tab_line(row, losses) for row in table))

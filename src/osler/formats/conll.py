@@ -1,10 +1,12 @@
-"""CoNLL-style columns: one token and tag per line (BIO/IOB2 or BIOES), a blank line between sentences.
+"""CoNLL-style columns: one token and tag per line, a blank line between sentences.
 
 The first column is the token, the last the tag; columns between them (part of speech, chunk) are dropped. Columns are
 separated by tabs or, in a line without tabs, by spaces. Lines `-DOCSTART-` and `###MEDLINE:id` begin a document, whose
 sentences become lines. A file without such lines gives one document per sentence; `unit` = "sentence" or "document"
-overrides this. The text is rebuilt with one space between tokens, and meta has `tokens = "blanks"`. Tags without a type
-(B, I, O) get the label named in the options.
+overrides this. The text is rebuilt with one space between tokens, and meta has `tokens = "blanks"`.
+
+Tags are BIO (IOB2) or BIOES (IOBES). Two schemes that only have other letters are read as BIOES: BILOU (L for E, U for S) and
+BMEWO (M for I, W for S). Tags without a type (B, I, O) get the label named in the options.
 """
 
 from __future__ import annotations
@@ -17,15 +19,27 @@ from pathlib import Path
 from typing import Literal
 
 from osler.formats.base import Format, SourceReading
-from osler.formats.output import DISCONTINUOUS, RENAMED, SPANS, documents, output_file
+from osler.formats.output import (
+    DISCONTINUOUS,
+    RENAMED,
+    SPANS,
+    DocumentNames,
+    documents,
+    output_file,
+    renumbered,
+    spans_by_line,
+)
 from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced, token_ranges
 from osler.text.document import Document, Record, Span
-from osler.text.tags import Repair, Scheme, chunks, spans_to_tags
-from osler.text.words import line_ranges
+from osler.text.tags import OUTSIDE, Repair, Scheme, chunks, spans_to_tags
+from osler.text.words import covered, line_ranges
 
 _MARK = re.compile(r"-DOCSTART-(?:[\t ]+(\S+).*)?|###\w+:(.*)")
 _TAG = re.compile(r"[BIES]-.+|O")
+_PREFIX = re.compile(r"([A-Za-z]{1,3})-.+")
+_SAME = {"L": "E", "U": "S", "M": "I", "W": "S"}
+_SCHEMES = "Write O and B-, I- (BIO), with E-, S- (BIOES) or L-, U- (BILOU), each followed by a label"
 
 
 @dataclass
@@ -90,8 +104,12 @@ class Conll(Format):
                 continue
             columns = _columns(line)
             tag = _typed(columns[-1], self.label)
-            if len(columns) < 2 or not columns[0] or not _TAG.fullmatch(tag):
-                reading.report("malformed-line", "not a token and a tag", name, number)
+            if len(columns) < 2 or not columns[0]:
+                fix = "Put a token and its tag on each line, separated by a tab or a space"
+                reading.report("malformed-line", "not a token and a tag", name, number, fix=fix)
+                continue
+            if not _TAG.fullmatch(tag):
+                reading.report("malformed-line", _problem(columns[-1]), name, number, fix=_SCHEMES)
                 continue
             sentence = sentence or _Sentence(number)
             sentence.tokens.append(columns[0])
@@ -101,6 +119,7 @@ class Conll(Format):
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         """Write one file; each document begins with `-DOCSTART-` and its id."""
+        names = DocumentNames(losses)
         with output_file(path) as stream:
             for document in documents(records, losses, holds={SPANS, DISCONTINUOUS}, meta=TOKENS):
                 flat = respaced(document, losses, empty_lines=False)
@@ -108,8 +127,8 @@ class Conll(Format):
                     losses["documents without a word"] += 1
                     continue
                 name = re.sub(r"\s+", "_", document.id)
-                name = name if name not in ("", "-X-", "O") else "document"
-                losses[RENAMED] += name != document.id
+                name = names.name(document.id, name if name not in ("", "-X-", "O") else "document")
+                losses[RENAMED] += renumbered(document.spans)
                 stream.write(f"-DOCSTART-\t{name}\tO\n\n".encode())
                 for token, tag in _tagged(flat, Scheme[self.scheme], losses):
                     stream.write(f"{token}\t{tag}\n".encode() if token else b"\n")
@@ -120,7 +139,18 @@ def _columns(line: str) -> list[str]:
 
 
 def _typed(tag: str, label: str) -> str:
-    return f"{tag}-{label}" if tag in ("B", "I", "E", "S") else tag
+    """Return a tag as BIO or BIOES with a label; a tag of no known scheme stays as it is."""
+    prefix = _SAME.get(tag[:1], tag[:1])
+    if len(tag) == 1:
+        return f"{prefix}-{label}" if prefix in ("B", "I", "E", "S") else tag
+    return prefix + tag[1:] if tag[1:2] == "-" else tag
+
+
+def _problem(tag: str) -> str:
+    # Only what is surely the prefix of a tag is quoted: the last column of a wrong file may be a patient's text.
+    if match := _PREFIX.fullmatch(tag):
+        return f"tags with the prefix {match[1]}- belong to no known scheme"
+    return "the last column is not a tag"
 
 
 def _document(reading: SourceReading, name: str, document_id: str, sentences: list[_Sentence]) -> Document:
@@ -149,10 +179,11 @@ def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterato
     text = document.text
     everything = token_ranges(document.with_(meta=TOKENS))
     placed = 0
-    for start, end in line_ranges(text):
-        inside = [span for span in document.spans if start <= span.start and span.end <= end]
+    lines = line_ranges(text)
+    for (start, end), inside in zip(lines, spans_by_line(document.spans, lines), strict=True):
         placed += len(inside)
-        tokens = [edge for edge in everything if start <= edge[0] < end]
+        covers = covered(everything, start, end)
+        tokens = everything[covers.start : covers.stop]
         result = spans_to_tags(inside, tokens, scheme)
         # Two spans inside one word become the same span when they are widened to the word.
         losses["overlapping spans"] += len(inside) - len({span.key for span in inside})
@@ -160,11 +191,13 @@ def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterato
             losses[DISCONTINUOUS if span.discontinuous else "overlapping spans"] += 1
         losses["discontinuous spans joined"] += sum(span.discontinuous for span in result.inexact)
         for (first, last), tag in zip(tokens, result.tags, strict=True):
-            yield text[first:last], re.sub(r"\s+", "_", tag)
+            yield text[first:last], tag if tag == OUTSIDE else re.sub(r"\s+", "_", tag)
         yield "", ""
     losses["spans across lines"] += len(document.spans) - placed
 
 
 FORMAT = Conll(
-    "conll", "CoNLL columns: token and BIO or BIOES tag, 2 or more columns", (".conll", ".iob", ".iob2", ".bio", ".tsv")
+    "conll",
+    "CoNLL columns: token and tag (BIO, BIOES, BILOU), 2 or more columns",
+    (".conll", ".iob", ".iob2", ".bio", ".tsv"),
 )

@@ -19,11 +19,13 @@ from typing import Any
 from osler.formats import xml
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
-from osler.formats.output import DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
+from osler.formats.output import DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents, spans_by_line
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Fragment, Record, Span, parse_fragments
 from osler.text.words import line_ranges
 
+# Sentences of the corpus have fewer entities than this.
+_LISTED = 200
 _OFFSETS = re.compile(r"\d+-\d+(;\d+-\d+)*")
 
 
@@ -60,7 +62,10 @@ def _document(reading: SourceReading, file: str, root: Any) -> Document:
             if not _OFFSETS.fullmatch(offsets):
                 draft.report("malformed-line", "charOffset is not start-end", entity.sourceline)
                 continue
-            fragments = ((int(a) + start, int(b) + start + 1) for a, b in (p.split("-") for p in offsets.split(";")))
+            numbers = draft.numbers(re.split("[-;]", offsets), entity.sourceline)
+            if numbers is None:
+                continue
+            fragments = ((a + start, b + start + 1) for a, b in zip(numbers[::2], numbers[1::2], strict=True))
             name, label, shown = (entity.get(key, "") for key in ("id", "type", "text"))
             draft.span(fragments, label, span_id=name, expected=shown, line=entity.sourceline)
         for pair in sentence.findall("pair"):
@@ -86,19 +91,20 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
         links.setdefault((relation.head, relation.tail), []).append(relation.label)
     placed = related = 0
     yield from ('<?xml version="1.0" encoding="UTF-8"?>', f'<document id="{xml.encoded(document.id, losses)}">')
-    for number, (start, end) in enumerate(_sentences(document)):
+    places = _sentences(document)
+    spans = spans_by_line(document.spans, places)
+    for number, ((start, end), inside) in enumerate(zip(places, spans, strict=True)):
         name = f"{document.id}.s{number}"
         text = document.text[start:end]
         yield f'    <sentence id="{xml.encoded(name, losses)}" text="{_attribute(text, losses)}">'
-        inside = [span for span in document.spans if start <= span.start and span.end <= end]
         placed += len(inside)
         names = [f"{name}.e{index}" for index in range(len(inside))]
         for span, entity in zip(inside, names, strict=True):
             losses[RENAMED] += span.id not in ("", entity)
-            places = ";".join(f"{a - start}-{b - start - 1}" for a, b in span.fragments)
+            offsets = ";".join(f"{a - start}-{b - start - 1}" for a, b in span.fragments)
             shown = _attribute(span.text_in(document.text), Counter())
             label = xml.encoded(span.label, losses)
-            yield f'        <entity id="{xml.encoded(entity, losses)}" charOffset="{places}" type="{label}" text="{shown}"/>'
+            yield f'        <entity id="{xml.encoded(entity, losses)}" charOffset="{offsets}" type="{label}" text="{shown}"/>'
         for line, true in _pairs(name, list(zip(inside, names, strict=True)), links, losses):
             related += true
             yield line
@@ -111,9 +117,17 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
 def _pairs(
     sentence: str, entities: list[tuple[Span, str]], links: dict[tuple[str, str], list[str]], losses: Counter[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield every pair of the sentence and whether it interacts; a pair with two relations is listed twice."""
+    """Yield every pair of the sentence and whether it interacts; a pair with two relations is listed twice.
+
+    Of a very long sentence, only the pairs that interact are listed: the others would fill the disk and say nothing.
+    """
     numbers = itertools.count()
-    for (first, name1), (second, name2) in itertools.combinations(entities, 2):
+    chosen: Iterable[tuple[tuple[Span, str], tuple[Span, str]]] = itertools.combinations(entities, 2)
+    if len(entities) > _LISTED:
+        order = {span.id: index for index, (span, _) in enumerate(entities)}
+        linked = {tuple(sorted((order[a], order[b]))) for a, b in links if a != b and a in order and b in order}
+        chosen = ((entities[a], entities[b]) for a, b in sorted(linked))
+    for (first, name1), (second, name2) in chosen:
         forward, backward = links.get((first.id, second.id), []), links.get((second.id, first.id), [])
         joined: list[tuple[str, str, str | None]] = [(name1, name2, kind) for kind in forward]
         joined += [(name2, name1, kind) for kind in backward]

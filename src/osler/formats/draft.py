@@ -37,6 +37,10 @@ class Draft:
         """Report a defect of the current file."""
         self._reading.report(kind, detail, self.file, line)
 
+    def numbers(self, cells: Iterable[str], line: int | None) -> list[int] | None:
+        """Read offsets of the current file; None after reporting that one of them is not a whole number."""
+        return self._reading.numbers(cells, self.file, line)
+
     def dangling(self, line: int | None) -> None:
         """Report a reference to a missing mention."""
         self.report("dangling-reference", "this line refers to a mention that does not exist", line)

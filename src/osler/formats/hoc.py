@@ -14,7 +14,16 @@ from pathlib import Path
 
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import file_stem
-from osler.formats.output import DISCONTINUOUS, LABELS, SPANS, OutputFolder, documents
+from osler.formats.output import (
+    DISCONTINUOUS,
+    LABELS,
+    RENAMED,
+    SPANS,
+    OutputFolder,
+    documents,
+    renumbered,
+    spans_by_line,
+)
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Span
 from osler.text.words import line_ranges
@@ -51,11 +60,13 @@ class Hoc(Format):
             stem = folder.stem(document.id)
             slots: list[str] = []
             held: list[Span] = []
-            for line in line_ranges(document.text):
-                mine = [span for span in document.spans if span.fragments == (line,)]
+            lines = line_ranges(document.text)
+            for line, inside in zip(lines, spans_by_line(document.spans, lines), strict=True):
+                mine = [span for span in inside if span.fragments == (line,)]
                 mine = [span for span in mine if _label(span.label) == span.label and _holdable(span.label)]
                 held += mine
                 slots.append(" AND".join(span.label for span in mine) or " ")
+            losses[RENAMED] += renumbered(held)
             losses["spans that are not sentences"] += len(document.spans) - len(held)
             losses[LABELS] += len(set(document.labels) ^ {span.label for span in held})
             folder.write(f"text/{stem}.txt", document.text + "\n")

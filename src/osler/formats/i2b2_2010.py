@@ -14,9 +14,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from osler.core.parsing import to_int
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, pair_files
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
+from osler.formats.output import (
+    ATTRIBUTES,
+    DISCONTINUOUS,
+    RELATIONS,
+    RENAMED,
+    SPANS,
+    OutputFolder,
+    documents,
+    renumbered,
+)
 from osler.formats.sources import SourceTree
 from osler.formats.tokens import TOKENS, respaced
 from osler.text.document import Document, Fragment, Record, Span
@@ -90,11 +100,15 @@ class _Annotated:
 
     def _place(self, groups: tuple[str, ...]) -> Fragment:
         """Offsets from one line:token to another; a place that does not exist gives offsets outside the text."""
-        line1, token1, line2, token2 = map(int, groups)
+        outside = len(self.draft.text)
+        numbers = [number for cell in groups if (number := to_int(cell)) is not None]
+        if len(numbers) < len(groups) or not numbers[0] or not numbers[2]:  # lines count from 1
+            return outside, outside + 1
+        line1, token1, line2, token2 = numbers
         try:
             return self._tokens[line1 - 1][token1][0], self._tokens[line2 - 1][token2][1]
         except IndexError:
-            return len(self.draft.text), len(self.draft.text) + 1
+            return outside, outside + 1
 
     def concepts(self, name: str) -> None:
         for number, match in self._matches(name, _CON):
@@ -149,6 +163,7 @@ def _lines(document: Document, losses: Counter[str]) -> tuple[list[str], list[st
             starts[start], ends[end] = f"{number}:{index}", f"{number}:{index}"
     concepts: dict[str, str] = {}
     con, ast, rel = list[str](), list[str](), list[str]()
+    losses[RENAMED] += renumbered(span for span in document.spans if not span.discontinuous)
     for span in document.spans:
         losses[ATTRIBUTES] += len(span.attributes.keys() - {"assertion"})
         if span.discontinuous:

@@ -71,14 +71,13 @@ class I2b2Xml(Format):
                     line=line,
                 )
                 continue
-            start, end = attributes.get("start", ""), attributes.get("end", "")
-            if not (start.isdigit() and end.isdigit()):
-                draft.report("malformed-line", "a tag has no offsets", line)
+            offsets = draft.numbers((attributes.get("start", ""), attributes.get("end", "")), line)
+            if offsets is None:
                 continue
             kind = "TYPE" if "TYPE" in attributes else "type"
             kept = {key: value for key, value in attributes.items() if key not in _PLACE and key != kind and value}
             draft.span(
-                ((int(start), int(end)),),
+                ((offsets[0], offsets[1]),),
                 attributes.get(kind, ""),
                 span_id=attributes.get("id", ""),
                 expected=attributes.get("text"),

@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from osler.core.errors import InputError
+from osler.core.parsing import json_kind, parse_json, to_float
 from osler.formats.base import Format, Problems, SourceReading
 from osler.formats.output import output_file
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Record, Relation, Span, TextPair, check_text, split_meta
+from osler.text.document import Document, Record, Relation, Span, TextPair, split_meta
 
 _OWN = {"spans", "relations", "labels", "label", "value", "meta"}
 
@@ -48,30 +49,25 @@ class Jsonl(Format):
                     continue
                 where = reading.tree.where(name, number)
                 try:
-                    record = self._record(json.loads(line, parse_constant=_refuse), number, where, reading.problems)
-                except json.JSONDecodeError as error:
-                    reading.report("malformed-line", f"not JSON at column {error.colno}", name, number)
-                except (KeyError, TypeError, ValueError, AttributeError):
-                    reading.report("malformed-line", "the object is not a record: see the format", name, number)
+                    record = self._record(parse_json(line, where=where), number, where, reading.problems)
                 except InputError as error:
-                    reading.report("malformed-line", error.problem, name, number)
+                    reading.report("malformed-line", error.problem, name, number, fix=error.fix)
                 else:
                     yield record
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         with output_file(path) as stream:
             for record in records:
-                text = record.text if isinstance(record, Document) else record.first + record.second
-                check_text(text, where=f"{path}: record")
-                line = json.dumps(as_json(record), ensure_ascii=False, allow_nan=False)
-                stream.write(line.encode() + b"\n")
+                stream.write(json.dumps(as_json(record), ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
-    def _record(self, data: Mapping[str, Any], number: int, where: str, problems: Problems) -> Record:
+    def _record(self, data: Any, number: int, where: str, problems: Problems) -> Record:
+        if not isinstance(data, dict):
+            raise InputError(f"the line is {json_kind(data)}, not an object", fix='Write {"id": ..., "text": ...}')
         known = _OWN | {self.id, self.text, self.first, self.second, self.label, self.value}
-        meta, scores = split_meta({str(key): _string(item) for key, item in (data.get("meta") or {}).items()})
+        meta, scores = split_meta(_strings(data, "meta"))
         if isinstance(data.get("scores"), dict):
             known |= {"scores"}
-            scores |= {str(label): float(score) for label, score in data["scores"].items()}
+            scores |= {label: _number(score, "scores") for label, score in data["scores"].items()}
         for key, item in data.items():
             if key in known or item is None or item == [] or item == {}:
                 continue
@@ -80,21 +76,22 @@ class Jsonl(Format):
             else:
                 problems.report("unknown-field", "a field is not part of a record and has no plain value", where=where)
         label = data.get(self.label)
-        labels = data.get("labels") if label is None else label if isinstance(label, list) else [str(label)]
-        value = data.get(self.value)
+        labels = _list(data, "labels") if label is None else label if isinstance(label, list) else [str(label)]
+        value, given_id = data.get(self.value), data.get(self.id, number)
+        if not isinstance(given_id, str | int | float):
+            raise _wrong(self.id, given_id, "a string or a number")
         common: dict[str, Any] = {
-            "id": str(data.get(self.id, number)),
-            "labels": tuple(_string(item) for item in labels or ()),
-            "value": None if value is None else float(value),
+            "id": str(given_id),
+            "labels": tuple(_string(item, "labels") for item in labels),
+            "value": None if value is None else _number(value, self.value),
             "meta": meta,
             "scores": scores,
         }
         if self.text not in data and self.first in data:
-            first, second = _string(data[self.first]), _string(data[self.second])
-            return TextPair(first=check_text(first, where=where), second=check_text(second, where=where), **common)
-        text = check_text(_string(data[self.text]), where=where)
-        spans = tuple(_span(item) for item in data.get("spans") or ())
-        relations = tuple(_relation(item) for item in data.get("relations") or ())
+            return TextPair(first=self._text(data, "first"), second=self._text(data, "second"), **common)
+        text = self._text(data, "text")
+        spans = tuple(map(_span, _objects(data, "spans")))
+        relations = tuple(map(_relation, _objects(data, "relations")))
         if len({span.id for span in spans if span.id}) != sum(bool(span.id) for span in spans):
             problems.report("duplicate-id", "two spans have one id", where=where)
         try:
@@ -102,37 +99,76 @@ class Jsonl(Format):
         except InputError:
             raise InputError("a span lies outside the text or a relation points to no span") from None
 
+    def _text(self, data: Mapping[str, Any], role: Literal["text", "first", "second"]) -> str:
+        field = getattr(self, role)
+        if field not in data:
+            fix = (
+                f"If another field holds it, name that field: --set read.{role}=FIELD, or options.{role} in a task card"
+            )
+            raise InputError(f"the object has no field {field!r}", fix=fix)
+        return _string(data[field], field)
 
-def _refuse(constant: str) -> float:
-    raise ValueError(constant)
+
+def _wrong(field: str, item: Any, wanted: str) -> InputError:
+    return InputError(f"the field {field!r} holds {json_kind(item)}, not {wanted}", fix="Correct the line")
 
 
-def _string(item: Any) -> str:
+def _string(item: Any, field: str) -> str:
     if not isinstance(item, str):
-        raise TypeError
+        raise _wrong(field, item, "a string")
     return item
 
 
-def _attributes(data: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {str(key): _string(item) for key, item in (data.get("attributes") or {}).items()}
+def _number(item: Any, field: str) -> float:
+    number = to_float(item)
+    if number is None:
+        raise InputError(f"the field {field!r} does not hold a finite number", fix="Correct the line")
+    return number
+
+
+def _list(data: Mapping[str, Any], field: str) -> list[Any]:
+    items = data.get(field) or []
+    if not isinstance(items, list):
+        raise _wrong(field, items, "a list")
+    return items
+
+
+def _objects(data: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    items = _list(data, field)
+    for item in items:
+        if not isinstance(item, dict):
+            raise _wrong(field, item, "objects only")
+    return items
+
+
+def _strings(data: Mapping[str, Any], field: str) -> dict[str, str]:
+    items = data.get(field) or {}
+    if not isinstance(items, dict):
+        raise _wrong(field, items, "an object")
+    return {key: _string(item, field) for key, item in items.items()}
+
+
+def _shared(data: Mapping[str, Any]) -> dict[str, Any]:
     score = data.get("score")
     return {
-        "id": _string(data.get("id", "")),
-        "score": None if score is None else float(score),
-        "attributes": attributes,
+        "id": _string(data.get("id", ""), "id"),
+        "score": None if score is None else _number(score, "score"),
+        "attributes": _strings(data, "attributes"),
     }
 
 
 def _span(data: Mapping[str, Any]) -> Span:
-    pieces = data["fragments"] if "fragments" in data else [[data["start"], data["end"]]]
-    if not all(type(offset) is int for piece in pieces for offset in piece):
-        raise TypeError
-    fragments = tuple((start, end) for start, end in pieces)
-    return Span(fragments, _string(data["label"]), **_attributes(data))
+    pieces = data["fragments"] if "fragments" in data else [[data.get("start"), data.get("end")]]
+    places = pieces if isinstance(pieces, list) else []
+    if not places or not all(isinstance(p, list) and len(p) == 2 and all(type(o) is int for o in p) for p in places):
+        fix = 'Give "start" and "end", or "fragments" as [[start, end], ...]'
+        raise InputError("a span has no offsets, or they are not whole numbers", fix=fix)
+    return Span(tuple((start, end) for start, end in places), _string(data.get("label"), "label"), **_shared(data))
 
 
 def _relation(data: Mapping[str, Any]) -> Relation:
-    return Relation(_string(data["label"]), _string(data["head"]), _string(data["tail"]), **_attributes(data))
+    label, head, tail = (_string(data.get(field), field) for field in ("label", "head", "tail"))
+    return Relation(label, head, tail, **_shared(data))
 
 
 def as_json(record: Record) -> dict[str, Any]:

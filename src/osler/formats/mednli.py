@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from osler.core.errors import InputError
+from osler.core.parsing import parse_json
 from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree
-from osler.text.document import Record, TextPair, check_text
+from osler.text.document import Record, TextPair
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,14 @@ class MedNli(Format):
                     continue
                 where = reading.tree.where(name, number)
                 try:
-                    row = json.loads(line)
+                    row = parse_json(line, where=where)
                     cells = [row[key] for key in ("pairID", "sentence1", "sentence2")]
-                    pair_id, first, second = (check_text(cell.strip(), where=where) for cell in cells)
+                    pair_id, first, second = (cell.strip() for cell in cells)
                     label = str(row.get("gold_label") or "-")
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except InputError as error:
+                    reading.report("malformed-line", error.problem, name, number)
+                    continue
+                except (KeyError, TypeError, AttributeError):
                     detail = "not an object with pairID, sentence1 and sentence2"
                     reading.report("malformed-line", detail, name, number)
                     continue

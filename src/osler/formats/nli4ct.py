@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
+from osler.core.parsing import to_int
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import file_stem
-from osler.formats.output import LABELS, OutputFolder, pairs
+from osler.formats.output import FILLED, LABELS, RENAMED, OutputFolder, pairs
 from osler.formats.sources import SourceTree, read_object
-from osler.text.document import Record, TextPair, check_text
+from osler.text.document import Record, TextPair
 
 _META = {
     "Type": "type",
@@ -55,7 +56,7 @@ class Nli4ct(Format):
             for number, (key, row) in enumerate(read_object(tree, name).items(), 1):
                 reading.check_new(key, name)
                 try:
-                    yield _pair(key, row, trial, tree.where(name))
+                    yield _pair(key, row, trial)
                 except InputError:
                     raise
                 except (KeyError, TypeError, AttributeError):
@@ -63,20 +64,24 @@ class Nli4ct(Format):
                     reading.report("dangling-reference", detail, name)
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        """Write statements.json and one file per trial. A trial with conflicting sections gets a new name."""
+        """Write statements.json and one file per trial.
+
+        A trial with conflicting sections gets a new name. Every statement needs a trial and a section: for a pair without
+        them they are made up ("unnamed1", "Results") and counted.
+        """
         folder = OutputFolder(path, losses)
         trials: dict[str, dict[str, list[str]]] = {}
         rows: dict[str, Any] = {}
         for pair in pairs(records, losses, holds={LABELS}, meta={*_META.values(), "primary_lines"}):
             losses["pairs with an id used before"] += pair.id in rows
-            rows.setdefault(pair.id, _row(pair, trials))
+            rows.setdefault(pair.id, _row(pair, trials, losses))
         for name, sections in trials.items():
             content = {"Clinical Trial ID": name, **sections}
             folder.write(f"CT json/{name}.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         folder.write("statements.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
-def _pair(key: str, row: Mapping[str, Any], trial: Any, where: str) -> TextPair:
+def _pair(key: str, row: Mapping[str, Any], trial: Any) -> TextPair:
     meta = {}
     for field, name in _META.items():
         value = row.get(field)
@@ -87,34 +92,43 @@ def _pair(key: str, row: Mapping[str, Any], trial: Any, where: str) -> TextPair:
         meta["primary_lines"] = str(len(lines))
         lines += trial(row["Secondary_id"])[row["Section_id"]]
     labels = (str(row["Label"]),) if row.get("Label") else ()
-    first, second = check_text("\n".join(lines), where=where), check_text(row["Statement"], where=where)
-    return TextPair(key, first, second, labels=labels, meta=meta)
+    statement = row["Statement"]
+    if not isinstance(statement, str):
+        raise TypeError
+    return TextPair(key, "\n".join(lines), statement, labels=labels, meta=meta)
 
 
-def _row(pair: TextPair, trials: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
+def _row(pair: TextPair, trials: dict[str, dict[str, list[str]]], losses: Counter[str]) -> dict[str, Any]:
     meta = pair.meta
+    losses[FILLED] += "section" not in meta
     section = meta.get("section", "Results")
     lines = pair.first.split("\n")
-    known = meta.get("primary_lines", "")
-    cut = int(known) if known.isdigit() else len(lines)
-    row: dict[str, Any] = {"Type": meta.get("type", "Single"), "Section_id": section}
-    row["Primary_id"] = _place(trials, meta.get("primary", ""), section, lines[:cut])
-    if known.isdigit():
-        row["Secondary_id"] = _place(trials, meta.get("secondary", ""), section, lines[cut:])
+    known = to_int(meta.get("primary_lines", ""))
+    cut = len(lines) if known is None else known
+    kind = "Single" if known is None else "Comparison"
+    row: dict[str, Any] = {"Type": meta.get("type", kind), "Section_id": section}
+    row["Primary_id"] = _place(trials, meta.get("primary", ""), section, lines[:cut], losses)
+    if known is not None:
+        row["Secondary_id"] = _place(trials, meta.get("secondary", ""), section, lines[cut:], losses)
     row["Statement"] = pair.second
     if pair.labels:
         row["Label"] = pair.labels[0]
     for field in ("Primary_evidence_index", "Secondary_evidence_index"):
         if _META[field] in meta:
-            row[field] = [int(cell) for cell in meta[_META[field]].split() if cell.isdigit()]
+            row[field] = [number for cell in meta[_META[field]].split() if (number := to_int(cell)) is not None]
     return row
 
 
-def _place(trials: dict[str, dict[str, list[str]]], name: str, section: str, lines: list[str]) -> str:
+def _place(
+    trials: dict[str, dict[str, list[str]]], name: str, section: str, lines: list[str], losses: Counter[str]
+) -> str:
     """Add a section to the named trial, or to a new trial if the name is taken by other lines; return its name."""
-    usable = name.isalnum() and trials.get(name, {}).get(section, lines) == lines
-    if not usable:
-        name = f"NCT9{len(trials):07d}"
+    if not name.isalnum() or trials.get(name, {}).get(section, lines) != lines:
+        losses[RENAMED if name else FILLED] += 1
+        number = len(trials) + 1
+        while f"unnamed{number}" in trials:
+            number += 1
+        name = f"unnamed{number}"
     trials.setdefault(name, {})[section] = lines
     return name
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from osler.core.errors import InputError, OutputError, writing
-from osler.text.document import Document, Record, Relation, Span, TextPair, check_text
+from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.text.words import Range
 
 _UNSAFE = re.compile(r"[^\w.+=@()-]+")
 SPANS = "spans"
@@ -22,6 +24,7 @@ LABELS = "document labels"
 VALUES = "values"
 META = "meta"
 RENAMED = "ids renamed"
+FILLED = "metadata filled in"
 CHARACTERS = "characters replaced by a blank"
 RESPACED = "texts re-spaced at word edges"
 
@@ -40,13 +43,61 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
             partial.unlink(missing_ok=True)
 
 
+def spans_by_line(spans: Sequence[Span], lines: Sequence[Range]) -> list[list[Span]]:
+    """The spans that lie inside each line (sorted and disjoint ranges), in the order of the spans."""
+    starts = [start for start, _ in lines]
+    found: list[list[Span]] = [[] for _ in lines]
+    for span in spans:
+        index = bisect_right(starts, span.start) - 1
+        if index >= 0 and span.end <= lines[index][1]:
+            found[index].append(span)
+    return found
+
+
+class DocumentNames:
+    """Names of documents in the output: their ids, changed where the format cannot hold them, which counts as a loss.
+
+    A changed name never meets another one: it is numbered (`a_b~2`). Two documents with one id keep it.
+    """
+
+    def __init__(self, losses: Counter[str]) -> None:
+        self._losses = losses
+        self._taken: dict[str, bool] = {}  # lower-cased, because some file systems ignore case; and whether unchanged
+        self._numbers: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def taken(self, document_id: str) -> bool:
+        """Whether an earlier document kept this id, or one that differs from it only in case."""
+        return self._taken.get(document_id.lower(), False)
+
+    def name(self, document_id: str, allowed: str) -> str:
+        """Return the name of the next document; `allowed` is its id as the format can hold it."""
+        name = allowed
+        key = name.lower()
+        if name == document_id and self._taken.get(key, True):
+            self._taken[key] = True
+            return name
+        self._losses[RENAMED] += 1
+        while name.lower() in self._taken:
+            self._numbers[key] += 1
+            name = f"{allowed}~{self._numbers[key] + 1}"
+        self._taken[name.lower()] = False
+        return name
+
+
+def renumbered(items: Iterable[Span | Relation], letter: str = "T") -> int:
+    """Count the items whose id is not the one a reader gives them, where a format holds no ids: T1, T2, …"""
+    return sum(item.id not in ("", f"{letter}{number}") for number, item in enumerate(items, 1))
+
+
 class OutputFolder:
     """A new folder with one or more files per document, named after its id."""
 
     def __init__(self, path: Path, losses: Counter[str]) -> None:
         self.path = path
-        self._losses = losses
-        self._taken: set[str] = set()
+        self._names = DocumentNames(losses)
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
@@ -54,20 +105,16 @@ class OutputFolder:
 
     def stem(self, document_id: str) -> str:
         """File name of a document: its id with unsafe characters replaced. A repeated id raises."""
-        stem = _UNSAFE.sub("_", document_id).lstrip(".")[:120] or "document"
-        if stem != document_id:
-            self._losses[RENAMED] += 1
-            base, number = stem, 2
-            while stem.lower() in self._taken:
-                stem, number = f"{base}~{number}", number + 1
-        if stem.lower() in self._taken:
+        # A file system allows 255 bytes; the rest is for endings and for the number of a changed name.
+        short = _UNSAFE.sub("_", document_id).lstrip(".")[:120].encode()[:200].decode("utf-8", "ignore")
+        stem = short or "document"
+        if stem == document_id and self._names.taken(stem):
             raise InputError(
-                f"document {len(self._taken) + 1} has the id of an earlier document, or differs from it only in case",
+                f"document {len(self._names) + 1} has the id of an earlier document, or differs from it only in case",
                 where=self.path,
                 fix="Give each document its own id",
             )
-        self._taken.add(stem.lower())
-        return stem
+        return self._names.name(document_id, stem)
 
     def write(self, name: str, text: str) -> None:
         """Write one UTF-8 file without changing line breaks."""
@@ -81,7 +128,6 @@ def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], 
     """Count what a format loses of this record if it holds only this content and these meta keys."""
     lost: Counter[str] = Counter()
     if isinstance(record, Document):
-        check_text(record.text, where="document")
         lost[DISCONTINUOUS] = sum(span.discontinuous for span in record.spans)
         lost[RELATIONS] = len(record.relations)
         scored: tuple[Span | Relation, ...] = (*record.spans, *record.relations)

@@ -16,7 +16,7 @@ from typing import Any
 from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, output_file, pairs
 from osler.formats.sources import SourceTree, read_object
-from osler.text.document import Record, TextPair, check_text
+from osler.text.document import Record, TextPair
 
 _META = {"LABELS": "sections", "YEAR": "year", "LONG_ANSWER": "long_answer", "MESHES": "mesh"}
 
@@ -36,7 +36,7 @@ class PubMedQa(Format):
         for name, rows in tables.items():
             for number, (key, row) in enumerate(rows.items(), 1):
                 try:
-                    yield _pair(key, row, key in test, reading.tree.where(name))
+                    yield _pair(key, row, key in test)
                 except (KeyError, TypeError, AttributeError):
                     reading.report("malformed-line", f"entry {number} is not a question with contexts", name)
 
@@ -55,7 +55,7 @@ class PubMedQa(Format):
             stream.write(json.dumps(rows, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
-def _pair(key: str, row: Mapping[str, Any], test: bool, where: str) -> TextPair:
+def _pair(key: str, row: Mapping[str, Any], test: bool) -> TextPair:
     meta = {}
     for field, name in _META.items():
         value = row.get(field)
@@ -65,7 +65,9 @@ def _pair(key: str, row: Mapping[str, Any], test: bool, where: str) -> TextPair:
         meta["split"] = "test"
     decision = row.get("final_decision")
     labels = (str(decision),) if decision else ()
-    first, second = check_text("\n".join(row["CONTEXTS"]), where=where), check_text(row["QUESTION"], where=where)
+    first, second = "\n".join(row["CONTEXTS"]), row["QUESTION"]
+    if not isinstance(second, str):
+        raise TypeError
     return TextPair(key, first, second, labels=labels, meta=meta)
 
 

@@ -19,10 +19,20 @@ from pathlib import Path
 
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
-from osler.formats.output import ATTRIBUTES, RELATIONS, RENAMED, SPANS, documents, flattened, output_file
+from osler.formats.output import (
+    ATTRIBUTES,
+    RELATIONS,
+    RENAMED,
+    SPANS,
+    DocumentNames,
+    documents,
+    flattened,
+    output_file,
+    renumbered,
+)
 from osler.formats.sources import SourceTree
 from osler.formats.titles import TITLE_LENGTH, join_title, split_title
-from osler.text.document import Document, Record
+from osler.text.document import Document, Record, Relation
 
 _TEXT = re.compile(r"([^|\t]*)\|([ta])\|(.*)", re.DOTALL)
 _Block = list[tuple[int, str]]
@@ -48,9 +58,12 @@ class PubTator(Format):
                     yield document
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
+        """Write one file. It holds no ids of mentions and relations: those that a reader will number anew are counted."""
+        names = DocumentNames(losses)
         with output_file(path) as stream:
             for document in documents(records, losses, holds={SPANS, ATTRIBUTES, RELATIONS}, meta={TITLE_LENGTH}):
-                stream.write("".join(f"{line}\n" for line in _lines(document, losses)).encode() + b"\n")
+                name = names.name(document.id, re.sub(r"[|\s]+", "_", document.id) or "_")
+                stream.write("".join(f"{line}\n" for line in _lines(document, name, losses)).encode() + b"\n")
 
 
 def _blocks(tree: SourceTree, name: str) -> Iterator[_Block]:
@@ -84,12 +97,12 @@ def _document(reading: SourceReading, name: str, block: _Block) -> Document | No
             draft.report("malformed-line", "not a mention or relation of this document", number)
         elif not columns[1].strip().isdigit():
             relations.append((number, columns))
-        elif len(columns) < 5 or not columns[2].strip().isdigit():
+        elif len(columns) < 5:
             draft.report("malformed-line", "a mention needs start, end, text and type", number)
-        else:
+        elif (offsets := draft.numbers(columns[1:3], number)) is not None:
             named = zip(("concept", "parts"), columns[5:7], strict=False)
             attributes = {key: value.strip() for key, value in named if value.strip()}
-            edges = ((int(columns[1]), int(columns[2])),)
+            edges = ((offsets[0], offsets[1]),)
             label = columns[4].strip()
             draft.span(edges, label, expected=columns[3], attributes=attributes, line=number)
     first: dict[str, str] = {}  # concept to its first mention
@@ -105,13 +118,13 @@ def _document(reading: SourceReading, name: str, block: _Block) -> Document | No
     return draft.document(meta=meta)
 
 
-def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
-    name = re.sub(r"[|\s]+", "_", document.id)
-    losses[RENAMED] += name != document.id
+def _lines(document: Document, name: str, losses: Counter[str]) -> Iterator[str]:
     text, title, abstract = split_title(document, losses)
     yield f"{name}|t|{title}"
     yield f"{name}|a|{abstract}"
     written: dict[str, str] = {}
+    related: list[Relation] = []
+    losses[RENAMED] += renumbered(span for span in document.spans if not span.discontinuous)
     for span in document.spans:
         concept, parts = (span.attributes.get(key, "") for key in ("concept", "parts"))
         losses[ATTRIBUTES] += len(span.attributes.keys() - {"concept", "parts"})
@@ -131,7 +144,9 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
             losses["relations between mentions without concepts"] += 1
             continue
         losses[ATTRIBUTES] += len(relation.attributes.keys() - {"head", "tail"})
+        related.append(relation)
         yield "\t".join((name, _cell(relation.label, losses), _cell(head, losses), _cell(tail, losses)))
+    losses[RENAMED] += renumbered(related, "R")
 
 
 def _cell(value: str, losses: Counter[str]) -> str:

@@ -17,6 +17,7 @@ FORMATS = Registry(
         "bioc": "osler.formats.bioc:FORMAT",
         "biosses": "osler.formats.sts:BIOSSES",
         "brat": "osler.formats.brat:FORMAT",
+        "bsc_tsv": "osler.formats.bsc_tsv:FORMAT",
         "chemprot": "osler.formats.chemprot:FORMAT",
         "codiesp": "osler.formats.codiesp:FORMAT",
         "conll": "osler.formats.conll:FORMAT",

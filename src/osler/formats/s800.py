@@ -13,7 +13,17 @@ from pathlib import Path
 
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, file_stem, report_leftovers, rows_by_document
-from osler.formats.output import ATTRIBUTES, META, SPANS, OutputFolder, documents, flattened, tab_line
+from osler.formats.output import (
+    ATTRIBUTES,
+    META,
+    RENAMED,
+    SPANS,
+    OutputFolder,
+    documents,
+    flattened,
+    renumbered,
+    tab_line,
+)
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
 
@@ -38,9 +48,12 @@ class S800(Format):
                 reading.check_new(stem, name)
                 draft = Draft(reading, stem, reading.tree.text(name), table)
                 rows = mentions.pop(stem, [])
-                for number, (concept, _, start, end, shown) in rows:
+                for number, (concept, _, *cells, shown) in rows:
                     attributes = {"concept": concept} if concept else {}
-                    edge = (int(start), int(end) + 1)
+                    offsets = draft.numbers(cells, number)
+                    if offsets is None:
+                        continue
+                    edge = (offsets[0], offsets[1] + 1)
                     draft.span((edge,), self.label, expected=shown, attributes=attributes, line=number)
                 pmid = rows[0][1][1] if rows else ""
                 yield draft.document(meta={"pmid": pmid} if pmid else {})
@@ -55,6 +68,8 @@ class S800(Format):
             pmid = document.meta.get("pmid", "")
             held = sum(not span.discontinuous for span in document.spans)
             losses[META] += len(document.meta.keys() - ({"pmid"} if held else set()))
+            losses[ATTRIBUTES] += sum(len(relation.attributes) for relation in document.relations)
+            losses[RENAMED] += renumbered(span for span in document.spans if not span.discontinuous)
             for span in document.spans:
                 losses[ATTRIBUTES] += len(span.attributes.keys() - {"concept"})
                 losses["labels rewritten"] += span.label != self.label

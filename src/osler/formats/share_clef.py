@@ -16,7 +16,7 @@ from pathlib import Path
 
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, SPANS, OutputFolder, documents
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RENAMED, SPANS, OutputFolder, documents, renumbered
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record
 
@@ -61,6 +61,7 @@ class ShareClef(Format):
                 losses["labels rewritten"] += cells != safe
                 offsets = (str(offset) for fragment in span.fragments for offset in fragment)
                 lines.append("||".join((f"{stem}.txt", *safe, *offsets)))
+            losses[RENAMED] += renumbered(document.spans)
             losses[ATTRIBUTES] += sum(len(relation.attributes) for relation in document.relations)
             folder.write(f"ALLREPORTS/{stem}.txt", document.text)
             folder.write(f"Task1Gold/{stem}.txt", "".join(f"{line}\n" for line in lines))
@@ -90,7 +91,9 @@ def _document(reading: SourceReading, stem: str, name: str, gold: str | None) ->
             draft.report("malformed-line", "not file||type||concept||start||end", number)
             continue
         _, label, concept, *cells = line.strip().removesuffix("||").split("||")
-        offsets = [int(cell) for cell in cells]
+        offsets = draft.numbers(cells, number)
+        if offsets is None:
+            continue
         fragments = zip(offsets[::2], offsets[1::2], strict=True)
         draft.span(fragments, label, attributes={"concept": concept} if concept else {}, line=number)
     return draft.document()

@@ -6,13 +6,13 @@ import codecs
 import csv
 import fnmatch
 import io
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from osler.core.errors import InputError
+from osler.core.parsing import parse_json
 from osler.formats.archives import LIMITS, Entry, Limits, scan
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -164,15 +164,7 @@ def read_object(tree: SourceTree, name: str) -> dict[str, Any]:
         return found
 
     text = tree.text(name).removeprefix("\ufeff")
-    try:
-        data = json.loads(text, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        place = tree.where(name, error.lineno)
-        raise InputError(
-            f"not JSON at column {error.colno}", where=place, fix="Check that the file is complete"
-        ) from None
-    except RecursionError:
-        raise InputError("JSON is nested too deep", where=tree.where(name)) from None
+    data = parse_json(text, where=tree.where(name), complete_file=True, pairs=unique)
     if not isinstance(data, dict):
         raise InputError("not a JSON object", where=tree.where(name), fix="Check that this is the right file")
     return data

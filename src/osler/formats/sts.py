@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from osler.core.parsing import to_float
 from osler.formats.base import Format, SourceReading
 from osler.formats.output import META, RENAMED, VALUES, output_file, pairs, tab_line
 from osler.formats.sources import SourceTree
@@ -31,7 +32,7 @@ class Similarity(Format):
         cells = head[0].split("\t") if head else []
         if self.header:
             return cells[: len(self.header)] == list(self.header)
-        return "sentence1" in cells or (len(cells) == 3 and _number(cells[2]) is not None)
+        return "sentence1" in cells or (len(cells) == 3 and to_float(cells[2]) is not None)
 
     def _files(self, tree: SourceTree) -> list[str]:
         return [name for name in tree.names("*.txt", "*.tsv") if ".gs." not in name.lower()] or list(tree)
@@ -74,13 +75,6 @@ class Similarity(Format):
                 stream.write(tab_line((cells.get(column, "") for column in columns), losses).encode())
 
 
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
-
-
 def _pair(cells: list[str], header: list[str], default_id: str, gold: list[str] | None) -> TextPair | None:
     columns = header or ["sentence1", "sentence2", "score"][: len(cells)]
     if len(cells) != len(columns) or not {"sentence1", "sentence2"} <= set(columns):
@@ -88,7 +82,7 @@ def _pair(cells: list[str], header: list[str], default_id: str, gold: list[str] 
     row = dict(zip(columns, cells, strict=True))
     column = next((name for name in _SCORES if name in row), None)
     shown = gold[0] if gold else row.get(column, "") if column else ""
-    value = _number(shown)
+    value = to_float(shown)
     if gold == [] or (shown and value is None):
         return None
     known = {"sentence1", "sentence2", "id", "index", column}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
+from osler.core.parsing import parse_float
 from osler.formats.base import Format, SourceReading
 from osler.formats.output import LABELS, VALUES, count_lost, output_file, tab_line
 from osler.formats.sources import SourceTree, csv_rows
@@ -50,7 +51,8 @@ class TableFormat(Format):
         head = tree.first_lines(f"*{self.suffixes[0]}", 1)
         header = [cell.strip('"') for cell in head[0].split(self.delimiter)] if head else []
         roles = self._roles(header, str(tree.root)) if head else {}
-        return "text" in roles or {"first", "second"} <= roles.keys()
+        # In a table with offsets (bsc_tsv), "text" is the text of a mention.
+        return ("text" in roles and "start_span" not in header) or {"first", "second"} <= roles.keys()
 
     def _read(self, reading: SourceReading) -> Iterator[Record]:
         tree = reading.tree
@@ -69,8 +71,8 @@ class TableFormat(Format):
                 cells = dict(zip(header, row, strict=True))
                 try:
                     yield self._record(cells, roles, count, tree.where(name, number))
-                except ValueError:
-                    reading.report("malformed-line", "the value is not a number", name, number)
+                except InputError as error:
+                    reading.report("malformed-line", error.problem, name, number)
 
     def _roles(self, header: list[str], where: str) -> dict[str, str]:
         lower = {column.lower().strip(): column for column in header}
@@ -99,7 +101,7 @@ class TableFormat(Format):
         common: dict[str, Any] = {
             "id": cell.get("id") or str(count),
             "labels": tuple(labels),
-            "value": float(cell["value"]) if cell.get("value", "").strip() else None,
+            "value": parse_float(cell["value"], where=where) if cell.get("value", "").strip() else None,
             "meta": {key: value for key, value in cells.items() if key not in used and value},
         }
         if "text" in cell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from osler.core.parsing import to_int
 from osler.formats.output import flattened
 from osler.text.document import Document
 
@@ -21,8 +22,8 @@ def split_title(document: Document, losses: Counter[str]) -> tuple[str, str, str
     The title ends where `title_length` in meta says, else at the first line break, else at the end of the text.
     """
     text = flattened(document.text, "\n\r\t", losses)
-    known = document.meta.get(TITLE_LENGTH, "")
-    end = int(known) if known.isdigit() else document.text.find("\n")
+    known = to_int(document.meta.get(TITLE_LENGTH, ""))
+    end = document.text.find("\n") if known is None else known
     if not (0 < end < len(text) - 1 and text[end] == " "):
         end = len(text)
     return text, text[:end], text[end + 1 :]

@@ -6,12 +6,13 @@ created, so code that receives one can rely on it. Error messages give ids and o
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from osler.core.errors import InputError
+from osler.core.parsing import to_float, to_int
 
 Fragment = tuple[int, int]
 
@@ -245,23 +246,23 @@ def split_meta(meta: Mapping[str, str]) -> tuple[dict[str, str], dict[str, float
     rest: dict[str, str] = {}
     scores: dict[str, float] = {}
     for key, text in meta.items():
-        try:
-            if key.startswith("score:"):
-                scores[key.removeprefix("score:")] = float(text)
-                continue
-        except ValueError:
-            pass  # a user's own metadata
-        rest[key] = text
+        score = to_float(text) if key.startswith("score:") else None
+        if score is None:
+            rest[key] = text  # a user's own metadata
+        else:
+            scores[key.removeprefix("score:")] = score
     return rest, scores
-
-
-_FRAGMENTS = re.compile(r"\d+ \d+(;\d+ \d+)*")
 
 
 def parse_fragments(text: str) -> list[Fragment]:
     """Read fragments written as `start end;start end`; none if the text does not have this form."""
-    parts = text.split(";") if _FRAGMENTS.fullmatch(text) else []
-    return [(int(start), int(end)) for start, end in (part.split(" ") for part in parts)]
+    found: list[Fragment] = []
+    for part in text.split(";"):
+        start, end = map(to_int, part.split(" ")) if part.count(" ") == 1 else (None, None)
+        if start is None or end is None or start < 0 or end < 0:
+            return []
+        found.append((start, end))
+    return found
 
 
 def check_text(text: str, *, where: str) -> str:
@@ -278,3 +279,26 @@ def check_text(text: str, *, where: str) -> str:
         problem = f"lone surrogate at offset {error.start}"
         raise InputError(problem, where=where, fix="Save the file as valid UTF-8") from None
     return text
+
+
+def check_record(record: Record, *, where: str) -> None:
+    """Reject a record that no file can hold: NUL characters or lone surrogates in any string, numbers that are not finite."""
+    for text in (record.text,) if isinstance(record, Document) else (record.first, record.second):
+        check_text(text, where=where)
+    items: tuple[Span | Relation, ...] = (*record.spans, *record.relations) if isinstance(record, Document) else ()
+    names = [record.id, *record.labels, *record.meta, *record.meta.values(), *record.scores]
+    numbers = [record.value, *record.scores.values()]
+    for item in items:
+        names += (item.label, item.id, *item.attributes, *item.attributes.values())
+        numbers.append(item.score)
+        if isinstance(item, Relation):
+            names += (item.head, item.tail)
+    shown = "".join(names)
+    if not shown.isascii() or "\x00" in shown:
+        try:
+            check_text(shown, where=where)
+        except InputError:
+            problem = "an id, a label, an attribute or metadata holds a NUL character or a lone surrogate"
+            raise InputError(problem, where=where, fix="Remove it: no text file can hold it") from None
+    if not all(number is None or math.isfinite(number) for number in numbers):
+        raise InputError("a value or a score is not finite", where=where, fix="Leave it out or give a finite number")

@@ -10,7 +10,11 @@ from functools import lru_cache
 
 Range = tuple[int, int]
 
-_PLAIN = re.compile(r"[^\W\d_]+|\d+|\S")
+# Marks without width that set the direction of writing or join nothing (byte order mark, zero-width space). They lie between
+# words like whitespace, so that a predicted span does not begin or end with something that nobody can see.
+_INVISIBLE = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
+_OTHER = rf"[^\s{_INVISIBLE}]"
+_PLAIN = re.compile(rf"[^\W\d_]+|\d+|{_OTHER}")
 # Kana and Han are written without spaces. Every character is a word, so every mention can match word boundaries.
 _KANA = "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
 _UNSPACED = _KANA + "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -22,13 +26,13 @@ def _pattern(marks: str, unspaced: bool) -> re.Pattern[str]:
     """Word pattern for a text with these combining marks."""
     letter = rf"(?![{_UNSPACED}])[^\W\d_]" if unspaced else r"[^\W\d_]"
     if not marks:
-        return re.compile(rf"(?:{letter})+|\d+|\S")
+        return re.compile(rf"(?:{letter})+|\d+|{_OTHER}")
     mark = f"[{marks}]"
-    return re.compile(rf"(?:{letter}{mark}*)+|(?:\d{mark}*)+|\S{mark}*")
+    return re.compile(rf"(?:{letter}{mark}*)+|(?:\d{mark}*)+|{_OTHER}{mark}*")
 
 
 def words(text: str) -> list[Range]:
-    """Half-open character range of every word; only whitespace lies between two words."""
+    """Half-open character range of every word; only whitespace and invisible marks lie between two words."""
     pattern = _PLAIN
     if not text.isascii():
         # `re` has no class for combining marks, so the pattern lists those that occur.

@@ -46,7 +46,7 @@ def _refused(build: Callable[..., object], *sources: object, **options: object) 
         (b'{"text": 3.5}', "holds a number, not a string"),
         (b'{"text": "CANARY", "id": {}}', "'id' holds an object"),
         (b'"CANARY"', "the line holds a string, not an object"),
-        (b'{"text": "CANARY', "not valid JSON at character"),
+        (b'{"text": "CANARY', "not valid JSON at column 10"),
         (b'{"text": "CANARY \xe9"}', "byte 32 of this line is not valid utf-8"),
         (b"[" * 100_000, "nested too deeply"),
     ],
@@ -114,6 +114,15 @@ def test_bad_parquet(build, tmp_path: Path, table: dict[str, list[object]] | Non
     else:
         pq.write_table(pa.table(table), path)
     assert problem in _refused(build, path)
+
+
+@pytest.mark.parametrize("column", ["text", "id"])
+def test_parquet_strings_that_are_not_utf8(build, tmp_path: Path, column: str) -> None:
+    offsets, data = pa.py_buffer(b"\x00\x00\x00\x00\x02\x00\x00\x00"), pa.py_buffer(b"\xf3n")
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, offsets, data])
+    pq.write_table(pa.table({"text": [NOTE], "id": ["1"], column: broken}), tmp_path / "notes.parquet")
+    message = _refused(build, tmp_path / "notes.parquet")
+    assert "a text or an id in rows 1 to 1 is not valid UTF-8" in message
 
 
 def test_an_empty_corpus_says_why_it_is_empty(build, jsonl, tmp_path: Path) -> None:

@@ -71,3 +71,12 @@ def test_a_folder_without_readable_files_is_an_error(tmp_path: Path) -> None:
 
 def test_a_reader_can_be_forced(tree: Path) -> None:
     assert _names(tree / "note.pdf", reader="text") == ["note.pdf"]
+
+
+def test_links_out_of_a_folder_are_not_followed_and_named(tree: Path, tmp_path: Path, caplog) -> None:
+    (tmp_path / "secret.txt").write_text("outside")
+    (tree / "a" / "secret.txt").symlink_to(tmp_path / "secret.txt")
+    (tree / "own.txt").symlink_to(tree / "a" / "1.txt")
+    assert _names(tree) == ["c.jsonl.xz", "own.txt", "b/10.txt", "b/2.txt"]
+    assert str(tree / "a" / "secret.txt") in caplog.text
+    assert _names(tree / "a" / "secret.txt") == ["secret.txt"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from osler.core.errors import InputError
+from osler.formats.archives import files_below, shown_name
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile
 from osler.stages.corpus.readers import READERS
@@ -68,12 +69,8 @@ def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
     """Yield path and name of each file that a path, folder or pattern stands for, and whether it must be readable."""
     path = Path(given).expanduser()
     if path.is_dir():
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted(names):
-                if not name.startswith("."):
-                    found = Path(folder) / name
-                    yield found, _name(found, path), False
+        for found in files_below(path):
+            yield found, _name(found, path), False
     elif path.exists():
         yield path, _name(path, path.parent), True
     elif glob.has_magic(str(path)):
@@ -89,8 +86,7 @@ def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
 
 
 def _name(path: Path, root: Path) -> str:
-    # A file name need not be valid UTF-8, an id must be.
-    return os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "replace")
+    return shown_name(path.relative_to(root).as_posix())
 
 
 def _source_name(source: CorpusSource, path: Path, reader: str) -> str:

@@ -15,6 +15,7 @@ from osler.core.console import progress
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, writing
 from osler.core.files import locked, remove_tree, write_json
 from osler.formats.base import DEFECTS, Defect, DefectError, Format, Loss, Problems, configure
+from osler.formats.output import FILLED, RENAMED
 from osler.formats.registry import FORMATS, detect_format, get_format
 from osler.stages.prepare.config import ConvertRecipe
 from osler.text.document import Document, Record, Relation, Span, TextPair
@@ -247,7 +248,7 @@ _PROBES: Mapping[str, tuple[Record, ...]] = {
     "pair meta": (_PAIR.with_(meta={"note": "x"}),),
 }
 # Losses that concern only the form of a probe.
-_SHAPE = {"ids renamed", "labels rewritten"}
+_SHAPE = {FILLED, RENAMED, "labels rewritten"}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from osler.core.artifact import check_out, check_unfinished
 from osler.core.config import runtime
 from osler.core.console import duration, flop_count, flop_rate
 from osler.core.errors import InputError, RecipeError
+from osler.core.parsing import to_int
 from osler.nn.cost import Memory, memory_of
 from osler.nn.masking import MaskingVocabulary
 from osler.nn.presets import PRESETS
@@ -44,10 +45,10 @@ class PlannedRecipe(PretrainRecipe):
 
 def numbers_of_gpus(text: str) -> tuple[int, ...]:
     """Parse `8` or `1,2,4`."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    numbers = [to_int(part) or 0 for part in text.split(",")]
+    if min(numbers) < 1:
         raise RecipeError(f"--gpus must be a list of numbers such as 1,2,4, got {text!r}")
-    return tuple(sorted({int(part) for part in parts}))
+    return tuple(sorted(set(numbers)))
 
 
 def plan(recipe: PretrainRecipe, out: Path) -> list[str]:

@@ -45,13 +45,13 @@ class ParquetReader:
             for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns, use_threads=False):
                 try:
                     texts = batch.column(source.text_field).to_pylist()
+                    ids = batch.column(source.id_field).to_pylist() if has_ids else [None] * len(texts)
                 except UnicodeDecodeError:
                     raise InputError(
-                        f"a text in rows {row} to {row + batch.num_rows - 1} is not valid UTF-8",
+                        f"a text or an id in rows {row} to {row + batch.num_rows - 1} is not valid UTF-8",
                         where=path,
                         fix="Write the file again as UTF-8",
                     ) from None
-                ids = batch.column(source.id_field).to_pylist() if has_ids else [None] * len(texts)
                 for text, key in zip(texts, ids, strict=True):
                     yield RawDocument(row, text or "", None if key is None else str(key))
                     row += 1
