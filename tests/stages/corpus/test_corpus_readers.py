@@ -112,5 +112,5 @@ def test_ranges_cover_a_file_of_lines_exactly_once(
 def test_an_unknown_field_in_a_source_is_refused() -> None:
     from osler.core.config import load_recipe
 
-    with pytest.raises(RecipeError, match="did you mean 'sources.0.text_field'"):
+    with pytest.raises(RecipeError, match=r"did you mean 'sources.0.text_field'"):
         load_recipe(CorpusRecipe, None, [], {"sources": [{"files": "a.txt", "text_feild": "x"}]})
