@@ -13,13 +13,14 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, OutputError, writing
-from osler.core.files import locked, remove_tree, sha256, sync_folder, write_atomic, write_json
+from osler.core.files import locked, remove_half_written, remove_tree, sha256, sync_folder, write_atomic, write_json
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -182,32 +183,32 @@ def produce(
     partial = out.with_name(out.name + ".partial")
     if os.environ.get("RANK", "0") != "0":
         return _follow(out, partial, kind, identity, build if together else None, force=force)
-    existing = None if force else _reusable(out, kind, identity)
-    if existing is not None:
-        return existing
+    lock, old = out.with_name(f".{out.name}.lock"), out.with_name(f".{out.name}.old")
     with writing(out):
+        existing = _existing(out, kind, identity, force=force)
+        if existing is not None:
+            if lock.exists() or old.exists():  # from a run that was killed just after it had finished
+                with suppress(OutputError), locked(lock, out):
+                    remove_tree(old)
+            return existing
         out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with locked(lock, out):
+    with locked(lock, out), writing(out):
         # Another process may have finished it before this one got the lock.
-        existing = None if force else _reusable(out, kind, identity)
+        existing = _existing(out, kind, identity, force=force)
         if existing is not None:
             return existing
-        with writing(out):
-            manifest = _finished_partial(partial, identity)
-            if manifest is None:
-                _prepare_partial(partial, identity)
-                workspace = Workspace(partial)
-                build(workspace)
-                manifest = _finish_partial(workspace, kind, recipe, identity, _digests(parents))
-            old = out.with_name(f".{out.name}.old")
-            remove_tree(old)
-            if out.exists():
-                os.rename(out, old)
-            os.rename(partial, out)
-            sync_folder(out.parent)
-            remove_tree(old)
-        lock.unlink(missing_ok=True)
+        manifest = _finished_partial(partial, identity)
+        if manifest is None:
+            _prepare_partial(partial, identity)
+            workspace = Workspace(partial)
+            build(workspace)
+            manifest = _finish_partial(workspace, kind, recipe, identity, _digests(parents))
+        remove_tree(old)
+        if os.path.lexists(out):
+            os.rename(out, old)
+        os.rename(partial, out)
+        sync_folder(out.parent)
+        remove_tree(old)
     return Artifact(out, manifest)
 
 
@@ -228,17 +229,27 @@ def _follow(
         time.sleep(0.2)
 
 
-def _reusable(out: Path, kind: str, identity: str) -> Artifact | None:
-    """The artifact at `out` if this recipe made it, None if `out` is free; anything else is an error."""
+def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact | None:
+    """The artifact at `out` if this recipe made it, None if `out` is free or may be replaced; anything else is an error."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
-    fix = "Choose another --out, or replace it with --force"
     if not (out / MANIFEST).is_file():
-        raise OutputError("this exists and is not a finished osler artifact", where=out, fix=fix)
+        # Not even with --force: a mistyped --out must not delete other files.
+        raise OutputError(
+            "this exists and is not a finished osler artifact",
+            where=out,
+            fix="Choose another --out, or remove it first",
+        )
+    if force:
+        return None
     manifest = Artifact.open(out).manifest
     if manifest.kind != kind or manifest.identity != identity:
         found = _with_article(manifest.kind)
-        raise OutputError(f"this folder holds {found} made from another recipe or other inputs", where=out, fix=fix)
+        raise OutputError(
+            f"this folder holds {found} made from another recipe or other inputs",
+            where=out,
+            fix="Choose another --out, or replace it with --force",
+        )
     return Artifact(out, manifest, reused=True)
 
 
@@ -257,8 +268,6 @@ def _prepare_partial(partial: Path, identity: str) -> None:
     """Keep a partial folder with the same identity, to resume from it; otherwise start with an empty one."""
     if partial.exists():
         if _identity_in(partial) == identity:
-            for leftover in partial.rglob(".*.tmp"):  # half a file, from a process that was killed while it wrote
-                leftover.unlink()
             return
         remove_tree(partial)
     partial.mkdir()
@@ -276,6 +285,8 @@ def _finish_partial(
     workspace: Workspace, kind: str, recipe: Recipe, identity: str, parents: dict[str, str]
 ) -> Manifest:
     write_atomic(workspace.path / "recipe.toml", recipe.to_toml())
+    # Here and not at the start: a worker process of the killed run may have lived a moment longer.
+    remove_half_written(workspace.path)
     files = {}
     for path in sorted(workspace.path.rglob("*")):
         name = path.relative_to(workspace.path).as_posix()

@@ -69,6 +69,10 @@ _OUTPUT_PROBLEMS = {
     errno.EPERM: ("the operation is not permitted", "Choose an --out you may write to"),
     errno.EEXIST: ("a part of the path is a file, not a folder", "Choose another --out"),
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "Choose another --out"),
+    errno.ENAMETOOLONG: ("the name is too long", "Choose a shorter --out"),
+    errno.ELOOP: ("the path is a circle of symbolic links", "Choose another --out"),
+    errno.ENOLCK: ("the file system has no locks", "Choose an --out on another file system"),
+    errno.EOPNOTSUPP: ("the file system has no locks", "Choose an --out on another file system"),
 }
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from osler.core.errors import InputError, OutputError, writing
+from osler.core.files import atomic
 from osler.text.document import Document, Record, Relation, Span, TextPair, check_text
 
 _UNSAFE = re.compile(r"[^\w.+=@()-]+")
@@ -25,19 +24,8 @@ RENAMED = "ids renamed"
 CHARACTERS = "characters replaced by a blank"
 RESPACED = "texts re-spaced at word edges"
 
-
-@contextmanager
-def output_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a stream that becomes `path` if the block succeeds and leaves nothing if it fails."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(partial, "wb") as stream:
-                yield stream
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+output_file = partial(atomic, sync=False)
+"""Open a stream that becomes a file if the block succeeds and leaves nothing if it fails."""
 
 
 class OutputFolder:
