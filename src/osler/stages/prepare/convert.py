@@ -40,7 +40,8 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
     """Convert the input and return what was written and lost."""
     source, target = _source(recipe), _target(recipe)
     out = Path(os.path.abspath(out))
-    _check_place(recipe.input, out, target, force=force)
+    with writing(out):
+        _check_place(recipe.input, out, target, force=force)
     problems = Problems() if recipe.tolerant else None
     counts: Counter[str] = Counter()
     work = out.with_name(f".{out.name}.partial")
