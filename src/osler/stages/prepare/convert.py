@@ -40,8 +40,7 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
     """Convert the input and return what was written and lost."""
     source, target = _source(recipe), _target(recipe)
     out = Path(os.path.abspath(out))
-    with writing(out):
-        _check_place(recipe.input, out, target, force=force)
+    _check_place(recipe.input, out, target, force=force)
     problems = Problems() if recipe.tolerant else None
     counts: Counter[str] = Counter()
     work = out.with_name(f".{out.name}.partial")
@@ -86,8 +85,9 @@ def _target(recipe: ConvertRecipe) -> Format:
 def _check_place(source: Path, out: Path, target: Format, *, force: bool) -> None:
     if source.resolve().is_relative_to(out.resolve()):
         raise RecipeError("the input is inside --out and would be replaced", where=out, fix="Choose another --out")
-    if not out.exists() or (target.layout == "folder" and out.is_dir() and not any(out.iterdir())):
-        return
+    with writing(out):
+        if not out.exists() or (target.layout == "folder" and out.is_dir() and not any(out.iterdir())):
+            return
     if target.layout == "file" and out.is_dir():
         fix = f"Give a file name such as {out / f'{source.stem}{target.suffixes[0]}'}"
         raise OutputError(f"{target.name} is one file, but --out is a folder", where=out, fix=fix)
