@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from osler.core.errors import OutputError
-from osler.core.files import atomic, locked, remove_half_written, write_atomic
+from osler.core.files import atomic, fingerprint, locked, remove_half_written, write_atomic
 
 
 def names(folder: Path) -> list[str]:
@@ -104,3 +104,19 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
     with locked(tmp_path / ".a.lock", tmp_path / "a"):
         pass
     assert names(tmp_path) == []
+
+
+def test_write_atomic_replaces_the_file_and_leaves_no_temporary_file(tmp_path):
+    path = tmp_path / "deep" / "file"
+    write_atomic(path, "one")
+    write_atomic(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert [item.name for item in path.parent.iterdir()] == ["file"]
+
+
+def test_fingerprint_depends_on_content_and_order(tmp_path):
+    for name, content in [("a", "1"), ("b", "2"), ("c", "1")]:
+        (tmp_path / name).write_text(content)
+    a, b, c = (tmp_path / name for name in "abc")
+    assert fingerprint([a, b]) == fingerprint([c, b])
+    assert fingerprint([a, b]) != fingerprint([b, a])

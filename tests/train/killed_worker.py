@@ -1,4 +1,4 @@
-"""Trains a toy in child processes that are killed again and again, and once without; run by test_kill_resume.
+"""Trains a toy in child processes that are killed again and again, and once without; run by test_loop_killed.
 
 The parent imports torch once and forks: a child is a process of its own, knows nothing but the folder, and dies by
 SIGKILL.
