@@ -9,8 +9,9 @@ for each trial:
 
 - *kill*: the command dies by SIGKILL up to three times, then runs to its end. Half of the trials die just before the n-th change of
   a file or folder, half after a random time.
-- *disk*: the command runs on a disk (tmpfs) with less room than it needs. It must end with one clear error and leave a finished
-  output, if there is one, as it is. Then the disk gets room, and the same command runs to its end.
+- *disk*: the command runs on a disk (tmpfs) with less room than it needs, in half of the trials with --force and a finished output
+  in its place. It must end with one clear error and leave what was there as it is. Then the disk gets room, and the same command
+  runs to its end.
 
 Afterwards the folder must hold the files of the reference and no others, each with the same bytes. Only what CHANGES lists may
 differ. The script exits with 1 if anything differs.
@@ -36,7 +37,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,15 +115,16 @@ class Stage:
     command: str
     inputs: Path
     reference: Path
+    keep: Path | None = None
     seconds: float = 0.0
     changes: int = 0
     room: int = 0
     figures: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def run(self, folder: Path, **options: float | None) -> Ended:
+    def run(self, folder: Path, *more: str, **options: float | None) -> Ended:
         values = [part.replace("{inputs}", str(self.inputs)) for part in COMMANDS[self.command]]
-        return run([*self.command.split(), *values, "--out", "out"], folder, **options)
+        return run([*self.command.split(), *values, "--out", "out", *more], folder, **options)
 
     def count(self, name: str, number: int = 1) -> None:
         self.figures[name] = self.figures.get(name, 0) + number
@@ -136,6 +138,8 @@ class Stage:
         self.count("leftovers", len(left))
         self.problems += [f"{trial}: left behind {name}" for name in left]
         self.problems += [f"{trial}: {'differs' if name in found else 'missing'} {name}" for name in differing]
+        if self.keep and (left or differing):
+            shutil.copytree(folder, self.keep / self.command.replace(" ", "-") / trial.replace(" ", "-"), symlinks=True)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -150,6 +154,11 @@ def contents(folder: Path) -> dict[str, bytes]:
         for name, path in found.items()
         if not CHANGES.search(name) or LEFT.search(name)
     }
+
+
+def output(folder: Path) -> dict[str, bytes]:
+    """The finished output in a folder, without what lies beside it."""
+    return {name: data for name, data in contents(folder).items() if name.partition("/")[0] == "out"}
 
 
 def run(arguments: list[str], folder: Path, *, after: float | None = None, at: float | None = None) -> Ended:
@@ -245,9 +254,9 @@ def kill(stage: Stage, folder: Path, chance: random.Random, trial: str, by_chang
     finish(stage, folder, trial)
 
 
-def finish(stage: Stage, folder: Path, trial: str) -> None:
+def finish(stage: Stage, folder: Path, trial: str, *more: str) -> None:
     """Run the command to its end, and compare."""
-    ended = stage.run(folder)
+    ended = stage.run(folder, *more)
     if ended.code == 0:
         stage.check(folder, trial)
         return
@@ -255,21 +264,28 @@ def finish(stage: Stage, folder: Path, trial: str) -> None:
     stage.problems.append(f"{trial}: the last run ended with {ended.code}: {last_line(ended.printed)}")
 
 
-def fill(stage: Stage, folder: Path, chance: random.Random, trial: str) -> None:
-    """One trial: too small a disk, then a large one."""
+def fill(stage: Stage, folder: Path, chance: random.Random, trial: str, *, replace: bool) -> None:
+    """One trial: too small a disk, then a large one. With `replace`, a finished output is there and --force replaces it."""
     stage.count("disk trials")
+    more = ["--force"] if replace else []
     with disk(folder) as resize:
-        resize(max(4096, round(chance.uniform(0.02, 0.98) * stage.room)))
-        ended = stage.run(folder)
+        if replace:
+            shutil.copytree(stage.reference, folder, symlinks=True, dirs_exist_ok=True)
+        used = os.statvfs(folder)
+        taken = (used.f_blocks - used.f_bfree) * used.f_frsize
+        before = output(folder)
+        resize(max(4096, taken + round(chance.uniform(0.02, 0.98) * stage.room)))
+        ended = stage.run(folder, *more)
         resize(0)
         if ended.code == 0:
-            stage.count("enough room")  # what a run needs at a time varies a little
-        elif ended.code != 2 or ended.printed.count("error: ") != 1 or "Traceback" in ended.printed:
-            stage.count("unclear errors")
-            stage.problems.append(f"{trial}: a full disk ended with {ended.code}: {last_line(ended.printed)}")
-        if (folder / "out").exists() and ended.code != 0:
-            stage.problems.append(f"{trial}: a full disk left an output")
-        finish(stage, folder, trial)
+            stage.count("enough room")  # a run of a study that is done is not done again
+        else:
+            if ended.code != 2 or ended.printed.count("error: ") != 1 or "Traceback" in ended.printed:
+                stage.count("unclear errors")
+                stage.problems.append(f"{trial}: a full disk ended with {ended.code}: {last_line(ended.printed)}")
+            if output(folder) != before:
+                stage.problems.append(f"{trial}: a full disk changed the output that was there")
+        finish(stage, folder, trial, *more)
 
 
 def last_line(printed: str) -> str:
@@ -290,8 +306,8 @@ def disk(folder: Path) -> Iterator:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def peak(stage: Stage, folder: Path) -> int:
-    """Bytes of disk the command needs at a time."""
+def make_reference(stage: Stage, folder: Path, on_disk: bool) -> Ended:
+    """Run the command undisturbed, and keep its output. On a disk of its own, also find the room it needs at a time."""
     most, done = 0, threading.Event()
 
     def watch() -> None:
@@ -300,13 +316,18 @@ def peak(stage: Stage, folder: Path) -> int:
             state = os.statvfs(folder)
             most = max(most, (state.f_blocks - state.f_bfree) * state.f_frsize)
 
-    with disk(folder):
+    with disk(folder) if on_disk else nullcontext():
         watcher = threading.Thread(target=watch)
-        watcher.start()
-        stage.run(folder)
-        done.set()
-        watcher.join()
-    return most
+        if on_disk:
+            watcher.start()
+        ended = stage.run(folder)
+        if on_disk:
+            done.set()
+            watcher.join()
+        shutil.copytree(folder, stage.reference, symlinks=True)
+    shutil.rmtree(folder)
+    stage.seconds, stage.changes, stage.room = ended.seconds, ended.changes, most
+    return ended
 
 
 def table(stages: list[Stage]) -> str:
@@ -353,7 +374,7 @@ def main() -> None:
     parser.add_argument("--disks", type=int, default=4, help="trials with a full disk for each command")
     parser.add_argument("--stages", nargs="+", choices=list(COMMANDS), default=list(COMMANDS), metavar="COMMAND")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a new folder to keep the trials that failed in")
+    parser.add_argument("--keep", type=Path, help="a new folder for the output of trials that differ")
     arguments = parser.parse_args()
     # Mounting needs a mount namespace of its own, which also removes every mount when the script ends.
     if arguments.disks and "OSLER_KILL" not in os.environ:
@@ -382,30 +403,24 @@ def attack(scratch: Path, arguments: argparse.Namespace) -> list[Stage]:
     assert os.waitpid(pid, 0)[1] == 0
     stages = []
     for command in COMMANDS:
-        stage = Stage(command, inputs, scratch / "reference" / command.replace(" ", "-"))
+        stage = Stage(command, inputs, scratch / "reference" / command.replace(" ", "-"), arguments.keep)
         # Manifests name paths, so every trial runs where the reference was made.
-        ended = stage.run(scratch / "work")
-        (scratch / "work").rename(stage.reference)
+        ended = make_reference(stage, scratch / "work", on_disk=bool(arguments.disks) and command in arguments.stages)
         if ended.code != 0:
             raise SystemExit(f"{command} failed undisturbed:\n{ended.printed}")
-        stage.seconds, stage.changes = ended.seconds, ended.changes
         if command in MADE:
             (inputs / MADE[command]).symlink_to(stage.reference / "out")
         if command not in arguments.stages:
             continue
         stages.append(stage)
-        if arguments.disks:
-            stage.room = peak(stage, scratch / "work")
         for number in range(arguments.kills + arguments.disks):
             trial, folder = f"trial {number}", scratch / "work"
-            before, chance = len(stage.problems), random.Random(f"{arguments.seed}/{command}/{number}")
+            chance = random.Random(f"{arguments.seed}/{command}/{number}")
             if number < arguments.kills:
                 kill(stage, folder, chance, trial, by_change=number % 2 == 0)
             else:
-                fill(stage, folder, chance, trial)
-            if arguments.keep and len(stage.problems) > before:
-                shutil.copytree(folder, arguments.keep / command.replace(" ", "-") / str(number), symlinks=True)
-            shutil.rmtree(folder, ignore_errors=True)
+                fill(stage, folder, chance, trial, replace=number % 2 == 1)
+            shutil.rmtree(folder)
         print(
             f"{command}: {ended.seconds:.1f} s, {ended.changes} changes, {stage.figures}", file=sys.stderr, flush=True
         )

