@@ -15,7 +15,6 @@ from osler.cli.common import DryRunOption, ForceOption, SetOption, announce
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe, load_recipe, shipped_recipe
 from osler.core.console import console
-from osler.core.errors import writing
 from osler.core.files import remove_tree, write_atomic
 
 TASKS = (
@@ -69,8 +68,7 @@ def demo(
         return
     if force:
         remove_tree(out)
-    with writing(out):
-        _run(recipe, out)
+    _run(recipe, out)
 
 
 def _run(recipe: DemoRecipe, out: Path) -> None:
@@ -110,6 +108,7 @@ def corpus(recipe: DemoRecipe, out: Path) -> Artifact:
         path = out / "raw" / f"clinic-{language}.jsonl"
         if not path.exists():
             texts = raw_texts(recipe.raw_documents // 2, language=language, seed=0)
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, "".join(json.dumps(dict(text), ensure_ascii=False) + "\n" for text in texts))
     options = {"sources": [str(path) for path in sorted((out / "raw").glob("*.jsonl"))]}
     return run(load_recipe(CorpusRecipe, shipped_recipe("demo/corpus"), options=options), out / "corpus")

@@ -185,7 +185,7 @@ def produce(
         return _follow(out, partial, kind, identity, build if together else None, force=force)
     lock, old = out.with_name(f".{out.name}.lock"), out.with_name(f".{out.name}.old")
     with writing(out):
-        existing = _existing(out, kind, identity, force=force)
+        existing = _reusable(out, kind, identity, force=force)
         if existing is not None:
             if lock.exists() or old.exists():  # from a run that was killed just after it had finished
                 with suppress(OutputError), locked(lock, out):
@@ -194,7 +194,7 @@ def produce(
         out.parent.mkdir(parents=True, exist_ok=True)
     with locked(lock, out), writing(out):
         # Another process may have finished it before this one got the lock.
-        existing = _existing(out, kind, identity, force=force)
+        existing = _reusable(out, kind, identity, force=force)
         if existing is not None:
             return existing
         manifest = _finished_partial(partial, identity)
@@ -229,18 +229,9 @@ def _follow(
         time.sleep(0.2)
 
 
-def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact | None:
+def _reusable(out: Path, kind: str, identity: str, *, force: bool = False) -> Artifact | None:
     """The artifact at `out` if this recipe made it, None if `out` is free or may be replaced; anything else is an error."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return None
-    if not (out / MANIFEST).is_file():
-        # Not even with --force: a mistyped --out must not delete other files.
-        raise OutputError(
-            "this exists and is not a finished osler artifact",
-            where=out,
-            fix="Choose another --out, or remove it first",
-        )
-    if force:
+    if is_free(out) or force:
         return None
     manifest = Artifact.open(out).manifest
     if manifest.kind != kind or manifest.identity != identity:
@@ -251,6 +242,17 @@ def _existing(out: Path, kind: str, identity: str, *, force: bool) -> Artifact |
             fix="Choose another --out, or replace it with --force",
         )
     return Artifact(out, manifest, reused=True)
+
+
+def is_free(out: Path) -> bool:
+    """Whether nothing is at `out` yet; False if an artifact is there, and an error if it is anything else."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return True
+    if not (out / MANIFEST).is_file():
+        # Not even --force replaces it: a mistyped --out must not delete other files.
+        fix = "Choose another --out, or remove it first"
+        raise OutputError("this exists and is not a finished osler artifact", where=out, fix=fix)
+    return False
 
 
 def _finished_partial(partial: Path, identity: str) -> Manifest | None:

@@ -9,7 +9,7 @@ from osler.artifacts.bundle import Bundle, BundleSpec
 from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import MANIFEST, Artifact, Workspace, identity_of, produce
-from osler.core.errors import ArtifactError, RecipeError, writing
+from osler.core.errors import ArtifactError, RecipeError
 from osler.core.extras import require
 from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
@@ -124,9 +124,8 @@ def _training_differences(one: Protocol, other: Protocol) -> list[str]:
 
 def _existing(out: Path, recipe: EvaluateRecipe, parents: dict[str, str | Artifact]) -> EvaluateRecipe | None:
     """Return the recipe of the evaluation at `out` if it differs from this one only in its errors."""
-    with writing(out):
-        if not (out / MANIFEST).is_file():
-            return None
+    if not (out / MANIFEST).is_file():
+        return None
     manifest = Artifact.open(out).manifest
     asked = {key: manifest.recipe[key] for key in ("errors", "error_documents") if key in manifest.recipe}
     there = recipe.changed(**{"errors": False, **asked})
