@@ -1,4 +1,4 @@
-"""The shape of the package: file sizes, unique class names, import depth and small modules, checked like any other rule."""
+"""The shape of the package: file sizes, class names, import depth, small modules and names of tests, checked like any other rule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1] / "src"
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent / "src"
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted((ROOT / "osler").rglob("*.py"))
@@ -25,8 +26,36 @@ SIBLINGS = (
     "osler.stages.vocab.algorithms.",
     "osler.stages.study.layouts.",
     "osler.clinic.distributions.",
+    "osler.tasks.instances.",
     "osler.cli.",
 )
+# Parts of one procedure, and the test files that test them with it: NAME in the same folder, or FOLDER/NAME. A new module has test
+# files of its own.
+PARTS = {
+    "osler.clinic.case": "notes",
+    "osler.clinic.labels": "notes",
+    "osler.clinic.slots": "notes",
+    "osler.clinic.synthesize": "distributions",
+    "osler.core.extras": "errors",
+    "osler.report.html": "page",
+    "osler.stages.corpus.documents": "readers",
+    "osler.stages.evaluate.error_tables": "error_page",
+    "osler.stages.finetune.report": "run",
+    "osler.stages.prepare.convert": "cli/convert",
+    "osler.stages.prepare.survey": "discover",
+    "osler.stages.serve.annotate": "e2e/end_to_end",
+    "osler.stages.serve.config": "e2e/end_to_end",
+    "osler.stages.serve.export": "e2e/end_to_end",
+    "osler.stages.study.cells": "results",
+    "osler.stages.study.checks": "plan",
+    "osler.stages.study.recipe": "plan",
+    "osler.stages.study.runner": "run",
+    "osler.stages.study.schedule": "run",
+    "osler.stages.study.tables": "results",
+    "osler.stages.vocab.view": "compare",
+    "osler.tasks.scoring": "card",
+    "osler.train.step": "loop",
+}
 
 
 @cache
@@ -83,3 +112,42 @@ def test_few_small_modules_have_one_importer():
     small = [name for name in MODULES if len(FILES[name].read_text(encoding="utf-8").splitlines()) < 70]
     slices = [name for name in small if len(users[name]) == 1 and not name.startswith(SIBLINGS)]
     assert len(slices) <= 15, slices
+
+
+def files_that_test(name: str) -> list[Path]:
+    """The test files of a module: `test_NAME.py`, or `test_NAME_ASPECT.py`, in the folder that mirrors its package."""
+    *folders, stem = name.split(".")[1:]
+    own = _named(folders, stem)
+    if own or name in PARTS:
+        *elsewhere, other = PARTS.get(name, stem).split("/")
+        return own or _named(elsewhere or folders, other)
+    if name.startswith(SIBLINGS):
+        # Siblings share tests that run over their registry and are named after their package.
+        *folders, stem = folders if len(folders) > 1 else [*folders, *folders]
+        return _named(folders, stem)
+    # The recipe of a stage is tested with the stage.
+    return _named(folders, "run") if stem == "config" else []
+
+
+def _named(folders: list[str], stem: str) -> list[Path]:
+    folder = TESTS.joinpath(*folders)
+    return [*folder.glob(f"test_{stem}.py"), *folder.glob(f"test_{stem}_*.py")]
+
+
+def test_the_test_of_a_module_is_found_by_its_name():
+    assert [name for name in MODULES if name != "osler.__main__" and not files_that_test(name)] == []
+    assert PARTS.keys() <= set(MODULES)
+
+
+def test_every_test_file_is_named_after_a_module_or_a_package():
+    whole = {"e2e", "recipes"}  # tests of whole commands and of the shipped recipes
+    places = [path.relative_to(TESTS) for path in sorted(TESTS.rglob("test_*.py")) if path != Path(__file__)]
+    unknown = []
+    for place in places:
+        words = place.stem.removeprefix("test_").split("_")
+        stems = {"_".join(words[:count]) for count in range(1, len(words) + 1)}
+        package = ".".join(["osler", *place.parts[:-1]])
+        known = {f"{package}.{stem}" for stem in stems} & FILES.keys()
+        if not known and package.split(".")[-1] not in stems and place.parts[0] not in whole:
+            unknown.append(place.as_posix())
+    assert unknown == []

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.clinic.builder import NoteBuilder, wrap
-from osler.clinic.dice import Dice
-from osler.clinic.scribe import misspell
-from osler.clinic.template import Slot, TemplateChoice, parse
 
 
 def test_marks_cover_what_was_written() -> None:
@@ -55,35 +51,3 @@ def test_dropped_accents_and_capitals_keep_offsets() -> None:
     document = builder.build("n", labels=(), value=None, meta={}, accents=False, capitals=True)
     assert document.text == "DNA. N: FIEBRE ½ º ß\n"
     assert document.spans[0].text_in(document.text) == "FIEBRE ½ º ß"
-
-
-def test_templates_parse_into_choices_slots_and_links() -> None:
-    template = parse("<Start|Begin <now|>> {rx.home=d} for {PROBLEM.absent=p|a <bad|> cold}. => TrAP d p; attrs d")
-    choice, _, slot, _, literal, end = template.nodes
-    assert isinstance(choice, TemplateChoice)
-    assert len(choice.options) == 2
-    assert slot == Slot("rx", ("home",), "d", None, False)
-    assert isinstance(literal, Slot)
-    assert (literal.kind, literal.modifiers, literal.name) == ("PROBLEM", ("absent",), "p")
-    assert end == "."
-    assert template.links == (("TrAP", "d", "p"), ("attrs", "d"))
-    capital = parse("{Problem} <|x>").nodes[0]
-    assert isinstance(capital, Slot)
-    assert capital.kind == "problem"
-    assert capital.capital
-
-
-@pytest.mark.parametrize("source", ["<a|b", "a > b", "{drug", "}", "{drug=d} => TrAP d", "x => attrs a b"])
-def test_a_broken_template_is_refused(source: str) -> None:
-    with pytest.raises(ValueError, match="template"):
-        parse(source)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.text(alphabet="abcdefg7-", min_size=1, max_size=12), st.integers(0, 99))
-def test_a_misspelling_changes_one_place_of_a_long_word(word: str, seed: int) -> None:
-    slip = misspell(word, Dice(seed))
-    if len(word) < 5 or not word.isalpha():
-        assert slip == word
-    assert abs(len(slip) - len(word)) <= 1
-    assert slip[0] == word[0]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import resource
@@ -237,3 +239,87 @@ def test_out_is_checked_without_making_anything(tmp_path):
     with pytest.raises(OutputError, match="a part of the path is a file"):
         check(tmp_path / "file" / "a", Small())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "file"]
+
+
+LONG = "n" * 300
+
+
+@pytest.mark.parametrize(
+    ("out", "piece"),
+    [
+        ("file/a", "a part of the path is a file"),
+        ("file/a/b", "a part of the path is a file"),
+        (LONG, "the name is too long"),
+        (LONG[:250], "the name is too long"),  # short enough itself, but not with .partial
+        (f"{LONG}/a", "the name is too long"),
+        ("circle/a", "cannot write"),
+    ],
+)
+@pytest.mark.parametrize("force", [False, True])
+def test_an_impossible_place_is_one_clear_error_that_names_it(tmp_path, out, piece, force):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "circle").symlink_to("circle")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(OutputError, match=piece) as error:
+        make(tmp_path / out, force=force)
+    assert error.value.where == str(tmp_path / out)
+    assert "--out" in str(error.value)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_one_may_not_write_to_or_look_into_is_one_clear_error(tmp_path):
+    for mode in (0o500, 0o000):
+        (tmp_path / "closed").mkdir(mode)
+        with pytest.raises(OutputError, match="permission denied"):
+            make(tmp_path / "closed" / "a")
+        (tmp_path / "closed").rmdir()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.ENOLCK])
+def test_a_place_that_takes_no_lock_file_is_named_without_it(tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OutputError, match="cannot write") as error:
+        make(tmp_path / "a")
+    assert error.value.where == str(tmp_path / "a")
+
+
+def test_force_does_not_replace_a_folder_of_something_else(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.doc").write_text("ten years of work")
+    with pytest.raises(OutputError, match="not a finished osler artifact"):
+        make(tmp_path / "home", force=True)
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["thesis.doc"]
+
+
+def test_a_half_written_file_of_a_killed_process_is_not_in_the_artifact(tmp_path):
+    whole = make(tmp_path / "whole")
+
+    def killed(work: Workspace) -> None:
+        (work.path / "inside").mkdir()
+        (work.path / "inside" / ".big.jsonl.tmp").write_text("half")
+        write_number(Small())(work)
+
+    made = produce(tmp_path / "a", kind="small", recipe=Small(), parents={"input": "abc"}, build=killed)
+    assert made.manifest == whole.manifest
+    assert not list(made.path.rglob(".*"))
+
+
+def test_what_a_run_killed_after_its_last_rename_left_beside_is_removed_by_the_next(tmp_path):
+    make(tmp_path / "a")
+    (tmp_path / ".a.lock").write_text("")
+    (tmp_path / ".a.old").mkdir()
+    assert make(tmp_path / "a").reused
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    with locked(tmp_path / ".a.lock", tmp_path / "a"):
+        assert make(tmp_path / "a").reused  # while another process replaces it
+        assert (tmp_path / ".a.lock").exists()
+
+
+def test_a_failed_build_leaves_no_lock(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        produce(tmp_path / "a", kind="small", recipe=Small(), parents={}, build=lambda work: print(1 / 0))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.partial"]

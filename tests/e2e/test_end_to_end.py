@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -52,25 +49,6 @@ def test_a_second_run_reuses_everything(osler, demo):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("reused)") == 6
     assert digests(demo) == before
-
-
-def test_killed_anywhere_the_same_command_ends_with_the_same_bytes(osler, demo, tmp_path):
-    command = [sys.executable, "-m", "osler", "demo", "--fast"]
-    shutil.copytree(demo / "raw", tmp_path / "demo" / "fast" / "raw")
-    chance = random.Random(7)
-    for _ in range(3):
-        process = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        time.sleep(chance.uniform(4, 14))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    done = osler("demo", "--fast", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    made = tmp_path / "demo" / "fast"
-    assert digests(made) == digests(demo)
-    assert (made / "report.html").read_bytes() == (demo / "report.html").read_bytes()
-    assert not list(made.rglob("*.partial"))
 
 
 @pytest.mark.browser

@@ -1,4 +1,4 @@
-"""The runs that test_ddp compares; under torchrun with two processes, or imported and run in one."""
+"""The runs that test_parallel_ddp compares; under torchrun with two processes, or imported and run in one."""
 
 from __future__ import annotations
 

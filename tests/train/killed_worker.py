@@ -1,4 +1,4 @@
-"""Trains a toy in child processes that are killed again and again, and once without; run by test_kill_resume.
+"""Trains a toy in child processes that are killed again and again, and once without; run by test_loop_killed.
 
 The parent imports torch once and forks: a child is a process of its own, knows nothing but the folder, and dies by
 SIGKILL.
@@ -6,12 +6,13 @@ SIGKILL.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch._dynamo  # which optimisers load when first used; here once, rather than in every child
@@ -27,18 +28,10 @@ STEPS = 100
 SETTINGS = {"checkpoint_every": 4, "eval_every": 6, "log_every": 3, "warmup": 0.1}
 
 
-class SlowSource(ToySource):
-    """Takes its time, so that kills meet every phase of a step."""
-
-    def load(self, ref):
-        time.sleep(0.001)
-        return super().load(ref)
-
-
 def work(folder: Path) -> None:
     torch.set_num_threads(1)
     module = Toy(heads=["a", "b"], width=32)
-    source = SlowSource(STEPS, micro=2, heads=["a", "b"])
+    source = ToySource(STEPS, micro=2, heads=["a", "b"])
 
     def evaluate(model, step):
         return {"score": -abs(step - 70) + float(torch.rand(())) + random.random()}
@@ -48,39 +41,41 @@ def work(folder: Path) -> None:
     (folder / "final.bin").write_bytes(final)
 
 
-def child(folder: Path, trap: tuple[str, int] | None) -> int:
+def run(folder: Path, trap: tuple[Any, str, int] | None = None) -> int:
+    """Work in a child that may die just before the n-th call of a function; returns its exit code."""
     pid = os.fork()
     if pid == 0:
         try:
             if trap:
-                die_at_call(os, *trap)
+                die_at_call(*trap)
             work(folder)
         except BaseException as error:
             print("child failed:", repr(error), file=sys.stderr, flush=True)
             os._exit(1)
         os._exit(0)
-    return pid
-
-
-def wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def main(straight: Path, broken: Path) -> None:
-    assert wait(child(straight, None)) == 0
+    assert run(straight) == 0
     chance = random.Random(5)
-    codes = []
     # Inside checkpoints: before a sync of a file or folder, before the rename, before the removal of an old one.
-    for trap in [("fsync", 3), ("rename", 1), ("fsync", 6), ("rename", 2), ("rmdir", 1), ("fsync", 15), ("unlink", 4)]:
-        codes.append(wait(child(broken, trap)))
-    # At any moment, from the start of the process on.
-    for _ in range(8):
-        pid = child(broken, None)
-        time.sleep(chance.uniform(0, 0.35))
-        os.kill(pid, signal.SIGKILL)
-        codes.append(wait(pid))
-    print("kills", sum(code == -signal.SIGKILL for code in codes), "others", sum(code > 0 for code in codes))
-    assert wait(child(broken, None)) == 0
+    in_checkpoints = [
+        ("fsync", 3),
+        ("rename", 1),
+        ("fsync", 6),
+        ("rename", 2),
+        ("rmdir", 1),
+        ("fsync", 15),
+        ("unlink", 4),
+    ]
+    traps: list[tuple[Any, str, int]] = [(os, *trap) for trap in in_checkpoints]
+    # Anywhere else: before a batch, a pass, a log line or an evaluation, also before the first checkpoint of the process.
+    places = [(ToySource, "load"), (Toy, "forward"), (json, "dumps"), (random, "random")]
+    traps += [(*places[number % 4], chance.randint(1, 12)) for number in range(8)]
+    codes = [run(broken, trap) for trap in traps]
+    print("kills", codes.count(-signal.SIGKILL), "of", len(codes))
+    assert run(broken) == 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import time
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from train_toys import Toy, ToySource, config, same, weights
 
 from osler.core.errors import RecipeError
+from osler.train import loop
 from osler.train.config import Budget
 from osler.train.loop import train
 from osler.train.parallel import World
@@ -226,40 +227,51 @@ def test_steps_end_where_they_should(total, warmup):
     assert run.fraction(total) == 1.0
 
 
-def test_training_ends_with_the_time_and_goes_on_after_an_interruption(tmp_path):
-    module = Toy()
-    result = train(module, ToySource(10**9), config(budget="0.4s", log_every=5, checkpoint_every=7), folder=tmp_path)
-    assert 1 < result.step < 10**6
+class Timed(Toy):
+    """Takes 1/64 of a second of the clock for every pass, and half a second more for the first, as if it compiled."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock, self.wait = clock, 0.5
+
+    def forward(self, payload):
+        self.clock.now += self.wait + 1 / 64
+        self.wait = 0.0
+        return super().forward(payload)
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    """The clock of every training run."""
+    clock = Clock()
+    for name in ("ClockPace", "Meter"):
+        monkeypatch.setattr(loop, name, partial(getattr(loop, name), clock=clock))
+    return clock
+
+
+def test_training_ends_with_the_time_and_goes_on_after_an_interruption(tmp_path, clock):
+    settings = config(budget="1s", log_every=5, checkpoint_every=7)
+    module = Timed(clock)
+    result = train(module, ToySource(10**9), settings, folder=tmp_path)
+    assert result.step == 32
     lrs = [record["lr"] for record in result.history if record["kind"] == "train"]
     assert lrs[-1] < max(lrs)
-    again = Toy()
-    assert (
-        train(again, ToySource(10**9), config(budget="0.4s", log_every=5, checkpoint_every=7), folder=tmp_path)
-        == result
-    )
+    again = Timed(clock)
+    assert train(again, ToySource(10**9), settings, folder=tmp_path) == result
     assert same(weights(module), weights(again))
 
 
-def test_a_first_step_that_compiles_does_not_end_the_run(tmp_path):
-    class Compiling(Toy):
-        compiled = False
-
-        def forward(self, payload):
-            if not self.compiled:
-                time.sleep(0.6)
-                self.compiled = True
-            return super().forward(payload)
-
-    result = train(Compiling(), ToySource(10**9), config(budget="1s", log_every=20, warmup=0.1), folder=tmp_path)
-    assert result.step > 20
+def test_a_first_step_that_compiles_does_not_end_the_run(tmp_path, clock):
+    result = train(Timed(clock), ToySource(10**9), config(budget="1s", log_every=20, warmup=0.1), folder=tmp_path)
+    assert result.step == 32
     rates = [record["lr"] for record in result.history if record["kind"] == "train"]
     assert rates[0] < max(rates)  # it warmed up all the same
 
 
-def test_under_a_clock_no_step_is_left_out(tmp_path):
+def test_under_a_clock_no_step_is_left_out(tmp_path, clock):
     source, seen = ToySource(10**9), []
     result = train(
-        Toy(), source, config(budget="0.3s"), folder=tmp_path, on_step=lambda report: seen.append(report.step)
+        Timed(clock), source, config(budget="1s"), folder=tmp_path, on_step=lambda report: seen.append(report.step)
     )
     assert seen == list(range(1, result.step + 1))
     assert source.loaded[: result.step] == [(step, 0) for step in range(result.step)]

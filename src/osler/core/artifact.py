@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,14 +22,13 @@ from typing import Any, ClassVar, Self
 from osler.core.config import Recipe
 from osler.core.console import console
 from osler.core.errors import ArtifactError, OutputError, writing
-from osler.core.files import locked, remove_tree, sha256, sync_folder, write_atomic, write_json
+from osler.core.files import locked, remove_half_written, remove_tree, sha256, sync_folder, write_atomic, write_json
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 LOGS = "logs"
 _IDENTITY = "identity.json"
 _TRAINED = "export.json"
-_OCCUPIED = "Choose another --out, or replace it with --force"
 _COMMANDS = {
     "corpus": "corpus build",
     "tokenizer": "vocab train",
@@ -187,32 +187,32 @@ def produce(
     partial = out.with_name(out.name + ".partial")
     if os.environ.get("RANK", "0") != "0":
         return _follow(out, partial, kind, identity, build if together else None, force=force)
-    existing = None if force else _reusable(out, kind, identity)
-    if existing is not None:
-        return existing
+    lock, old = out.with_name(f".{out.name}.lock"), out.with_name(f".{out.name}.old")
     with writing(out):
+        existing = _reusable(out, kind, identity, force=force)
+        if existing is not None:
+            if lock.exists() or old.exists():  # from a run that was killed just after it had finished
+                with suppress(OutputError), locked(lock, out):
+                    remove_tree(old)
+            return existing
         out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with locked(lock, out):
+    with locked(lock, out), writing(out):
         # Another process may have finished it before this one got the lock.
-        existing = None if force else _reusable(out, kind, identity)
+        existing = _reusable(out, kind, identity, force=force)
         if existing is not None:
             return existing
-        with writing(out):
-            manifest = _finished_partial(partial, identity)
-            if manifest is None:
-                _prepare_partial(partial, identity)
-                workspace = Workspace(partial)
-                build(workspace)
-                manifest = _finish_partial(workspace, kind, recipe, identity, _digests(parents))
-            old = out.with_name(f".{out.name}.old")
-            remove_tree(old)
-            if out.exists():
-                os.rename(out, old)
-            os.rename(partial, out)
-            sync_folder(out.parent)
-            remove_tree(old)
-        lock.unlink(missing_ok=True)
+        manifest = _finished_partial(partial, identity)
+        if manifest is None:
+            _prepare_partial(partial, identity, force=force)
+            workspace = Workspace(partial)
+            build(workspace)
+            manifest = _finish_partial(workspace, kind, recipe, identity, _digests(parents))
+        remove_tree(old)
+        if os.path.lexists(out):
+            os.rename(out, old)
+        os.rename(partial, out)
+        sync_folder(out.parent)
+        remove_tree(old)
     return Artifact(out, manifest)
 
 
@@ -220,9 +220,11 @@ def check_out(
     out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact], force: bool = False
 ) -> bool:
     """Raise the error that `produce` would raise for this `out`; return whether it holds the artifact already."""
-    out = Path(os.path.abspath(out))
-    if not force and _reusable(out, kind, identity_of(kind, recipe, parents)):
+    out, identity = Path(os.path.abspath(out)), identity_of(kind, recipe, parents)
+    if _reusable(out, kind, identity, force=force):
         return True
+    if not force:
+        _refuse_unfinished(out.with_name(out.name + ".partial"), identity)
     above = next(folder for folder in out.parents if folder.exists())
     with writing(out):
         if not above.is_dir():
@@ -232,11 +234,9 @@ def check_out(
     return False
 
 
-def check_unfinished(out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> None:
-    """Refuse to start over where `produce` would delete the checkpoints of an unfinished run with another recipe."""
-    out = Path(os.path.abspath(out))
-    partial = out.with_name(out.name + ".partial")
-    if (partial / "checkpoints").is_dir() and _identity_in(partial) != identity_of(kind, recipe, parents):
+def _refuse_unfinished(partial: Path, identity: str) -> None:
+    """Refuse to delete the checkpoints of an unfinished run with another recipe: they may be days of work."""
+    if (partial / "checkpoints").is_dir() and _identity_in(partial) != identity:
         raise OutputError(
             "this is an unfinished run with another recipe or other inputs, and it has checkpoints",
             where=partial,
@@ -261,15 +261,17 @@ def _follow(
         time.sleep(0.2)
 
 
-def _reusable(out: Path, kind: str, identity: str) -> Artifact | None:
-    """The artifact at `out` if this recipe made it, None if `out` is free; anything else is an error."""
-    if is_free(out):
+def _reusable(out: Path, kind: str, identity: str, *, force: bool = False) -> Artifact | None:
+    """The artifact at `out` if this recipe made it, None if `out` is free or may be replaced; anything else is an error."""
+    if is_free(out) or force:
         return None
     manifest = Artifact.open(out).manifest
     if manifest.kind != kind or manifest.identity != identity:
         found = _with_article(manifest.kind)
         raise OutputError(
-            f"this folder holds {found} made from another recipe or other inputs", where=out, fix=_OCCUPIED
+            f"this folder holds {found} made from another recipe or other inputs",
+            where=out,
+            fix="Choose another --out, or replace it with --force",
         )
     return Artifact(out, manifest, reused=True)
 
@@ -279,7 +281,9 @@ def is_free(out: Path) -> bool:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return True
     if not (out / MANIFEST).is_file():
-        raise OutputError("this exists and is not a finished osler artifact", where=out, fix=_OCCUPIED)
+        # Not even --force replaces it: a mistyped --out must not delete other files.
+        fix = "Choose another --out, or remove it first"
+        raise OutputError("this exists and is not a finished osler artifact", where=out, fix=fix)
     return False
 
 
@@ -294,13 +298,13 @@ def _finished_partial(partial: Path, identity: str) -> Manifest | None:
     return manifest if manifest.identity == identity else None
 
 
-def _prepare_partial(partial: Path, identity: str) -> None:
+def _prepare_partial(partial: Path, identity: str, *, force: bool) -> None:
     """Keep a partial folder with the same identity, to resume from it; otherwise start with an empty one."""
     if partial.exists():
         if _identity_in(partial) == identity:
-            for leftover in partial.rglob(".*.tmp"):  # half a file, from a process that was killed while it wrote
-                leftover.unlink()
             return
+        if not force:
+            _refuse_unfinished(partial, identity)
         console().print(f"removing {partial.name}, an unfinished run with other settings or inputs", style="yellow")
         remove_tree(partial)
     partial.mkdir()
@@ -318,6 +322,8 @@ def _finish_partial(
     workspace: Workspace, kind: str, recipe: Recipe, identity: str, parents: dict[str, str]
 ) -> Manifest:
     write_atomic(workspace.path / "recipe.toml", recipe.to_toml())
+    # Here and not at the start: a worker process of the killed run may have lived a moment longer.
+    remove_half_written(workspace.path)
     files = {}
     for path in sorted(workspace.path.rglob("*")):
         name = path.relative_to(workspace.path).as_posix()

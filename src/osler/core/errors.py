@@ -77,6 +77,8 @@ _OUTPUT_PROBLEMS = {
     errno.EINVAL: ("the name is not valid on this file system", _OTHER_OUT),
     errno.ELOOP: ("the path has a loop of symbolic links", _OTHER_OUT),
     errno.EIO: ("the disk reports an error", "Check the disk, or choose another --out"),
+    errno.ENOLCK: ("the file system has no locks", "Choose an --out on another file system"),
+    errno.EOPNOTSUPP: ("the file system has no locks", "Choose an --out on another file system"),
 }
 
 

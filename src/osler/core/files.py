@@ -15,22 +15,50 @@ from typing import IO, Any
 from osler.core.errors import ArtifactError, OutputError, writing
 from osler.core.extras import require
 
+TEMPORARY = ".tmp"
+"""How the name of a half-written file ends; it begins with a dot."""
+
 
 @contextmanager
-def atomic(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing. It replaces `path` once it is complete on disk, so nobody ever sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def atomic(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file for writing. It replaces `path` once it is complete, so nobody ever sees half a file.
+
+    A killed process leaves `.NAME.tmp`, which the next writer of `path` overwrites. Two writers take turns. With `sync`,
+    the file also survives a power cut, which takes some milliseconds.
+    """
+    temporary = path.with_name(f".{path.name}{TEMPORARY}")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "wb") as handle:
+        with _open_locked(temporary, wait=True) as handle:
+            try:
+                handle.truncate(0)
                 yield handle
                 handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
+                if sync:
+                    os.fsync(handle.fileno())
+                os.replace(temporary, path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        if sync:
+            sync_folder(path.parent)
+
+
+def _open_locked(path: Path, *, wait: bool) -> IO[bytes]:
+    """Open a file for writing and lock it; closing it releases the lock."""
+    while True:
+        handle = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The process that held the lock until now has renamed or removed its file: then this is not `path` any more.
+            if os.path.samestat(os.fstat(handle.fileno()), path.stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            handle.close()
+            raise
+        handle.close()
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
@@ -42,6 +70,13 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically, with keys in the given order and one trailing newline."""
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def remove_half_written(folder: Path) -> None:
+    """Delete what killed writers left anywhere in a folder that only this process writes."""
+    with writing(folder):
+        for leftover in folder.rglob(f".*{TEMPORARY}"):
+            leftover.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -78,26 +113,25 @@ def remove_tree(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, target: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; raise an error if another process is writing `target`."""
-    with writing(path):
+    """Hold a lock file at `path`, then delete it; raise an error if another process is writing `target`."""
+    with writing(target):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            handle = open(path, "a")  # noqa: SIM115 - closed in the finally below, after the lock
+            handle = _open_locked(path, wait=False)
         except FileNotFoundError as error:  # the folder exists, but its file system takes no files (/proc)
             raise OutputError(
                 "cannot write: files cannot be created here", where=target, fix="Choose another --out"
             ) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OutputError(
                 "another osler process is writing here",
                 where=target,
                 fix="Wait until it is done, or choose another --out",
             ) from error
+    try:
         yield
     finally:
+        path.unlink(missing_ok=True)
         handle.close()
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from osler.core.errors import InputError, OutputError, writing
+from osler.core.files import atomic
 from osler.text.document import Document, Record, Relation, Span, TextPair
 from osler.text.words import Range
 
@@ -28,19 +27,8 @@ FILLED = "metadata filled in"
 CHARACTERS = "characters replaced by a blank"
 RESPACED = "texts re-spaced at word edges"
 
-
-@contextmanager
-def output_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a stream that becomes `path` if the block succeeds and leaves nothing if it fails."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(partial, "wb") as stream:
-                yield stream
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+output_file = partial(atomic, sync=False)
+"""Open a stream that becomes a file if the block succeeds and leaves nothing if it fails."""
 
 
 def spans_by_line(spans: Sequence[Span], lines: Sequence[Range]) -> list[list[Span]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +29,8 @@ class FakeRunner:
     protocol: dict[str, str] = field(default_factory=dict)
     fails: dict[str, float] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
+    hangs: bool = False
+    """Whether every run but the first to come goes on until it is stopped."""
 
     def install(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
         for name in ("identify", "check", "memory", "train", "score"):
@@ -57,7 +57,8 @@ class FakeRunner:
         bundle = job.folder / "bundle"
         if (bundle / "manifest.json").exists():
             return DeviceUse("fake")
-        time.sleep(self.seconds)
+        if self.hangs and not self._is_first():
+            signal.pause()
         self._note("train", job)
         bundle.mkdir(parents=True, exist_ok=True)
         names = [TaskFolder.open(path).card.name for path in job.spec.tasks]
@@ -97,6 +98,13 @@ class FakeRunner:
         """The labels of all jobs of a kind, in the order they were done."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line.partition(" ")[2] for line in lines if line.startswith(kind)]
+
+    def _is_first(self) -> bool:
+        try:
+            (self.log.parent / "first").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def _note(self, kind: str, job: RunJob) -> None:
         with open(self.log, "a") as stream:

@@ -36,7 +36,7 @@ if __name__ == "__main__":
     folder, task = Path(sys.argv[1]), sys.argv[2]
     models = {name: {"model": name} for name in ("one", "two", "three")}
     recipe = StudyRecipe(models=models, tasks=(task,), seeds=(0, 1), workers=2)
-    FakeRunner(folder / "log", seconds=float(sys.argv[3])).install()
+    FakeRunner(folder / "log", hangs=sys.argv[3] == "hangs").install()
     run(recipe, folder / "study")
 """
 
@@ -52,11 +52,11 @@ def recipe(task: Path, *models: str, **more) -> StudyRecipe:
     return StudyRecipe.model_validate(values | {"workers": 2} | more)
 
 
-def start(folder: Path, task: Path, seconds: float) -> subprocess.Popen[bytes]:
+def start(folder: Path, task: Path, then: str = "") -> subprocess.Popen[bytes]:
     script = folder / "script.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, str(script), str(folder), str(task), str(seconds)]
+    command = [sys.executable, str(script), str(folder), str(task), then]
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -92,8 +92,8 @@ def test_a_killed_study_resumes_and_gives_the_same_tables(task, tmp_path):
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     whole.mkdir()
     torn.mkdir()
-    before = stop(start(torn, task, 0.3), torn, signal.SIGKILL)
-    processes = [start(torn, task, 0), start(whole, task, 0)]
+    before = stop(start(torn, task, "hangs"), torn, signal.SIGKILL)
+    processes = [start(torn, task), start(whole, task)]
     assert [process.wait() for process in processes] == [0, 0]
     after = finished(torn)
     assert {path: after[path] for path in before} == before
@@ -102,7 +102,7 @@ def test_a_killed_study_resumes_and_gives_the_same_tables(task, tmp_path):
 
 
 def test_ctrl_c_ends_the_workers_too(task, tmp_path):
-    process = start(tmp_path, task, 2)
+    process = start(tmp_path, task, "hangs")
     stop(process, tmp_path, signal.SIGINT)
     states = [RunStatus.current(status.parent) for status in tmp_path.glob("study.runs/*/status.json")]
     # None failed, and none is held by a process that was left behind.

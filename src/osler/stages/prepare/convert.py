@@ -131,8 +131,9 @@ def _unfinished(recipe: ConvertRecipe, out: Path, lock: Path) -> bool:
 def _check_place(source: Path, out: Path, target: Format, *, force: bool) -> None:
     if source.resolve().is_relative_to(out.resolve()):
         raise RecipeError("the input is inside --out and would be replaced", where=out, fix="Choose another --out")
-    if not out.exists() or (target.layout == "folder" and out.is_dir() and not any(out.iterdir())):
-        return
+    with writing(out):
+        if not out.exists() or (target.layout == "folder" and out.is_dir() and not any(out.iterdir())):
+            return
     if target.layout == "file" and out.is_dir():
         fix = f"Give a file name such as {out / f'{source.stem}{target.suffixes[0]}'}"
         raise OutputError(f"{target.name} is one file, but --out is a folder", where=out, fix=fix)

@@ -12,7 +12,7 @@ import numpy as np
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder, describe_shape
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import check_out, check_unfinished
+from osler.core.artifact import check_out
 from osler.core.config import runtime
 from osler.core.console import duration, flop_count, flop_rate
 from osler.core.errors import InputError, RecipeError
@@ -120,8 +120,6 @@ def _check_run(recipe: PretrainRecipe, out: Path, *, force: bool) -> list[str]:
     inputs = open_inputs(recipe)
     if check_out(out, kind="encoder", recipe=recipe, parents=inputs.parents, force=force):
         return [f"{out} is finished already: the run would reuse it"]
-    if not force:
-        check_unfinished(out, kind="encoder", recipe=recipe, parents=inputs.parents)
     share = recipe.validation_share
     check_folder(inputs.corpus, inputs.tokenizer, tokens_folder(recipe, out), share, replace=force)
     check_splits(inputs.corpus, share)

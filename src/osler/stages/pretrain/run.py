@@ -15,7 +15,7 @@ from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import EncoderWriter
 from osler.artifacts.token_shards import TokenShards
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact, Workspace, check_unfinished, produce
+from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
@@ -76,8 +76,6 @@ def open_inputs(recipe: PretrainRecipe) -> Inputs:
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Pretrain an encoder: check everything, tokenise the corpus, train, and write the folder."""
     inputs = open_inputs(recipe)
-    if not force:
-        check_unfinished(out, kind="encoder", recipe=recipe, parents=inputs.parents)
 
     def build(work: Workspace) -> None:
         if work.training_is_finished():

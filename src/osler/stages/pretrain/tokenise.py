@@ -83,8 +83,6 @@ def tokenise(
     def build(work: Workspace) -> None:
         writer = TokenShardsWriter(work.path)
         index = writer.index or _write_shards(corpus, tokenizer, writer, validation_share, workers)
-        for left in work.path.rglob(".*.tmp"):  # half-written files of a killed run
-            left.unlink()
         work.counts.update(index.counts)
 
     recipe, parents = TokensRecipe(validation_share=validation_share), _parents(corpus, tokenizer)

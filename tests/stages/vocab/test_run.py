@@ -85,7 +85,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_vocab_run import learn
+from test_run import learn
 for algorithm in sys.argv[4:]:
     print(learn(Path(sys.argv[2]), Path(sys.argv[3]) / algorithm, algorithm).manifest.digest)
 """
@@ -135,7 +135,7 @@ def test_transformers_is_not_needed(corpus: Path, tmp_path: Path) -> None:
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from test_vocab_run import learn
+from test_run import learn
 learn(Path({str(corpus)!r}), Path({str(tmp_path / "tokenizer")!r}))
 assert not {{"torch", "transformers"}} & set(sys.modules)
 """

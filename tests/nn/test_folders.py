@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from osler.core.errors import ArtifactError, InputError, OutputError
+from osler.nn.folders import load_config, resolve, saving, seeded
+
+
+def folder(path: Path, *names: str) -> Path:
+    path.mkdir()
+    for name in names:
+        (path / name).write_text("{}")
+    return path
+
+
+def test_a_model_folder_is_found_by_its_files(tmp_path):
+    whole = folder(tmp_path / "whole", "config.json", "model.safetensors")
+    shards = folder(tmp_path / "shards", "config.json", "model.safetensors.index.json")
+    assert resolve(whole) == whole
+    assert resolve(str(shards)) == shards
+
+
+@pytest.mark.parametrize(
+    ("names", "piece"),
+    [
+        ((), "no config.json here"),
+        (("config.json",), "no model.safetensors here"),
+        (("config.json", "pytorch_model.bin"), r"the weights are a pickle \(pytorch_model.bin\)"),
+    ],
+)
+def test_a_folder_that_is_no_safe_model_is_refused(tmp_path, names, piece):
+    with pytest.raises(ArtifactError, match=piece):
+        resolve(folder(tmp_path / "model", *names))
+
+
+def test_a_file_and_a_missing_folder_are_not_looked_for_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("must not download"))
+    (tmp_path / "model.bin").write_text("")
+    with pytest.raises(InputError, match="this is a file"):
+        resolve(tmp_path / "model.bin")
+    for source in (tmp_path / "none", "./none", "~/none/at/all", "a/b/c"):
+        with pytest.raises(InputError, match="no such folder"):
+            resolve(source)
+
+
+def test_a_damaged_configuration_names_the_folder(tmp_path):
+    broken = folder(tmp_path / "model", "config.json", "model.safetensors")
+    (broken / "config.json").write_text("{")
+    with pytest.raises(ArtifactError, match="cannot be loaded as a model") as error:
+        load_config(broken)
+    assert error.value.where == str(broken)
+
+
+def test_a_full_disk_inside_safetensors_is_one_clear_error(tmp_path):
+    with pytest.raises(OutputError, match="the disk is full"), saving(tmp_path):
+        raise SafetensorError(f"I/O error: No space left on device (os error {errno.ENOSPC})")
+    with pytest.raises(SafetensorError), saving(tmp_path):
+        raise SafetensorError("invalid header")
+
+
+def test_seeded_draws_are_the_same_and_leave_the_generator_alone():
+    def draw(*keys: str | int) -> float:
+        with seeded(1, *keys):
+            return float(torch.rand(()))
+
+    torch.manual_seed(5)
+    expected = float(torch.rand(()))
+    torch.manual_seed(5)
+    assert draw("a") == draw("a")
+    assert draw("a") != draw("b")
+    assert float(torch.rand(())) == expected

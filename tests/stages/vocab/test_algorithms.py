@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from osler.artifacts.tokenizer import SPECIAL_TOKENS
+from osler.core.config import load_recipe
+from osler.stages.vocab.algorithms import train
+from osler.stages.vocab.config import VocabRecipe
+
+TEXTS = [f"Nephritis number {n}: 5 µg of warfarin, pérdida leve." for n in range(30)]
+SIZES = {"bpe": 330, "wordpiece": 90, "unigram": 80}
+
+
+@pytest.mark.parametrize("algorithm", SIZES)
+def test_every_algorithm_keeps_the_size_the_special_tokens_and_the_frame(algorithm):
+    if algorithm == "unigram":
+        pytest.importorskip("sentencepiece")
+    options = {"corpus": "unused", "algorithm": algorithm, "size": SIZES[algorithm]}
+    tokenizer = train(lambda: [TEXTS[:20], TEXTS[20:]], load_recipe(VocabRecipe, options=options))
+    assert 50 < tokenizer.get_vocab_size() <= SIZES[algorithm]
+    assert [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(len(SPECIAL_TOKENS)))
+    single, pair = tokenizer.encode("warfarin"), tokenizer.encode("warfarin", "leve")
+    assert (single.tokens[0], single.tokens[-1]) == ("<s>", "</s>")
+    assert pair.tokens.count("</s>") == 3
+    # Decomposed accents are the same word.
+    assert tokenizer.encode("pérdida").ids == tokenizer.encode("pe\u0301rdida").ids
