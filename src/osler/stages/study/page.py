@@ -74,6 +74,8 @@ def study_summary(folder: Path) -> StudySummary:
 
 def _study_page(results: Results, main: Mapping[str, Table], extra: Mapping[str, Table]) -> Page:
     page = Page(results.title, "Models compared under named protocols")
+    headline, *more = verdict(results)
+    page.text(f"**{headline}**\n\n" + "\n\n".join(more))
     page.numbers(
         [
             ("models", str(len(results.rows))),
@@ -81,8 +83,6 @@ def _study_page(results: Results, main: Mapping[str, Table], extra: Mapping[str,
             ("scores", str(sum(len(cell.scores) for cell in results.cells.values())), "one per seed and cell"),
         ]
     )
-    headline, *more = verdict(results)
-    page.text(f"**{headline}**\n\n" + "\n\n".join(more))
     if results.missing:
         page.text(f"**Not complete**: {missing_text(results)}")
     page.heading("Scores")
