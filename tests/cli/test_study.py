@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from osler.cli.main import app
+from osler.core.errors import OslerError
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 
@@ -102,3 +104,37 @@ def test_a_run_ends_with_its_table_and_its_verdict(recipe: str, monkeypatch: pyt
     # The table is printed when the study is reused, and by `report`, too.
     for again in (study("run", recipe, "--out", "out"), study("report", "out")):
         assert "is better than weak on 2 of 2 tasks" in again
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("split=tets", "split: the task clinic-entities-en has no split 'tets'. Did you mean 'test'?"),
+        ("split=validation", "has no split 'validation'. Splits: train, dev, test."),
+        ("baseline=z", "the baseline 'z' is not among the models"),
+        ("layout=pretty", "'layout'"),
+        ("models.weak.modle=x", "did you mean 'model'?"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_wrong_setting_is_named_before_the_first_run(recipe: str, change: str, told: str, more: list[str]) -> None:
+    with pytest.raises(OslerError, match=re.escape(told)):
+        study("run", recipe, "--out", "out", "--set", change, *more)
+    assert not Path("out.runs").exists()
+
+
+def test_a_wrong_model_is_named_by_its_row(tasks: Path, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(f'tasks = ["{tasks}/clinic-phi-en"]\n[models.mine]\nmodel = "{tasks}"\n')
+    with pytest.raises(OslerError, match=r"models\.mine\.model: no config\.json here"):
+        study("run", str(path), "--dry-run")
+
+
+@pytest.mark.parametrize("command", ["status", "report"])
+def test_a_name_that_is_neither_a_study_nor_a_recipe_is_said_to_be_neither(command: str) -> None:
+    with pytest.raises(
+        OslerError, match=r"nowhere: neither a study that was begun nor a recipe\. Give the --out of a study"
+    ):
+        study(command, "nowhere")
+    with pytest.raises(OslerError, match=r"neither a study that was begun nor a recipe\. Did you mean 'demo/study'"):
+        study(command, "demo/studdy")

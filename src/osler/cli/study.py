@@ -161,15 +161,20 @@ def _find_study(
 
     Without `begun_recipe` a study that was begun has no recipe: its list of runs is enough, and quicker to read.
     """
-    from osler.core.errors import InputError
+    from osler.core.config import find_recipe
+    from osler.core.errors import InputError, RecipeError
     from osler.stages.study.progress import recall
 
     begun = recall(Path(study))
     if begun is not None:
         recipe, begun_out = begun
         return (recipe if begun_recipe else None), begun_out
+    fix = "Give the --out of a study that was begun, or a study recipe"
     if Path(study).is_dir():
-        raise InputError(
-            "no study was begun here", where=study, fix="Give the --out of a study that was begun, or a recipe"
-        )
+        raise InputError("no study was begun here", where=study, fix=fix)
+    try:
+        find_recipe(study)
+    except RecipeError as error:
+        close = error.fix if error.fix and error.fix.endswith("?") else fix
+        raise InputError("neither a study that was begun nor a recipe", where=study, fix=close) from None
     return _resolve(study, sets), out

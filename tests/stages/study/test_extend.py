@@ -84,6 +84,6 @@ def test_a_folder_that_holds_no_study_is_not_replaced(task, tmp_path, fake):
     fake()
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").touch()
-    for out, told in ((tmp_path / "notes", "not a finished study"), (task, "something else (task), not a study")):
+    for out, told in ((tmp_path / "notes", "not a finished study"), (task, "another kind (task), not a study")):
         with pytest.raises(OutputError, match=re.escape(told)):
             run(recipe(task, "one"), out)

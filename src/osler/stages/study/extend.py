@@ -26,19 +26,23 @@ def compare(
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return "free"
-    fix = "Choose another --out, or replace it with --force"
     if not (out / MANIFEST).is_file():
-        raise OutputError("this exists and is not a finished study", where=out, fix=fix)
+        raise OutputError("this exists and is not a finished study", where=out, fix="Choose another --out")
     manifest = Manifest.read(out / MANIFEST)
     if manifest.kind != "study":
-        raise OutputError(f"this folder holds something else ({manifest.kind}), not a study", where=out, fix=fix)
+        problem = f"this folder holds an artifact of another kind ({manifest.kind}), not a study"
+        raise OutputError(problem, where=out, fix="Choose another --out")
     if manifest.identity == identity_of("study", recipe, parents):
         return "same"
     now = {name: parent if isinstance(parent, str) else parent.manifest.digest for name, parent in parents.items()}
     try:
         before = StudyRecipe.model_validate(manifest.recipe).identity()
     except (OslerError, ValueError):
-        raise OutputError("this folder holds a study of another version of osler", where=out, fix=fix) from None
+        raise OutputError(
+            "this folder holds a study of another version of osler",
+            where=out,
+            fix="Choose another --out, or replace its tables with --force",
+        ) from None
     found = [*_inputs(manifest.parents, now), *_settings(before, recipe.identity(), manifest.parents)]
     if not found:
         return "extended"
