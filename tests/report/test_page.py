@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from lxml import html
 
-from osler.report.page import Page
+from osler.report.page import ListedRecord, Page
 from osler.report.plots import curves
 from osler.report.tables import Column, Table
 from osler.text.document import Document, Relation, Span
@@ -79,7 +80,7 @@ def test_headings_sections_and_contents(tree: html.HtmlElement) -> None:
 
 def test_every_table_has_a_caption_and_scoped_headers(tree: html.HtmlElement) -> None:
     (table,) = tree.iter("table")
-    assert table.findtext("caption") == "Scores"
+    assert table.findtext("caption/span") == "Scores"
     assert [th.get("scope") for th in table.iter("th")] == ["col", "col", "row", "row"]
     assert table.xpath(".//td[contains(@class, 'best')]/strong/text()") == ["0.750"]
     assert table.xpath(".//td/@class")[0].startswith("right")
@@ -150,3 +151,18 @@ def test_a_label_has_one_colour_on_the_page(tree: html.HtmlElement) -> None:
 
 def test_short_pages_have_no_contents() -> None:
     assert "<nav" not in Page("p").heading("One").text("x").render()
+
+
+def test_a_listing_lets_the_browser_run_its_own_script_only() -> None:
+    record = Document("d", "A note.")
+    evil = '"><script>alert(1)</script>'
+    made = Page("Listing").listing([ListedRecord(record, "one", [([evil], ["X"])])], filters=(evil, "Label")).render()
+    scripts = re.findall(r"<script>(.*?)</script>", made, re.DOTALL)
+    assert len(scripts) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in made
+    assert "alert(1)" in made
+    assert "its only script" in made
+    plain = Page("Plain").note(record).render()
+    assert "script-src" not in plain
+    assert "runs no script" in plain

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from osler.report.page import Page
+from osler.report.page import ListedRecord, Page
 from osler.report.plots import Bar, bars_with_intervals, curves
-from osler.report.tables import Table
+from osler.report.tables import Links, Table
 from osler.text.document import Document, Relation, Span
 
 pytestmark = pytest.mark.browser
@@ -56,6 +56,69 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         .note(NOTE, "One note")
     )
     return page.write(tmp_path_factory.mktemp("page") / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def listing(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Sixty long notes; every third has an error on a drug, the others on a dose."""
+    text = "Line of a long note.\n" * 200
+    items = []
+    for number in range(60):
+        label = "DRUG" if number % 3 == 0 else "DOSE"
+        note = Document(f"d{number}", text, (Span.at(3000, 3004, "missed", id="T1"),))
+        items.append(ListedRecord(note, f"note {number}", [(["missed"], [label]), (["invented"], ["FORM"])]))
+    page = Page("Listing").heading("Table")
+    page.table(Table(["where", "link"], [["last", Links((("60", "n60-s0"),))]]))
+    page.heading("Documents").listing(items, filters=("Error", "Label"))
+    return page.write(tmp_path_factory.mktemp("listing") / "errors.html").as_uri()
+
+
+def shown(tab: Any) -> list[str]:
+    return list(tab.locator(".listed:visible .note-caption").all_text_contents())
+
+
+def test_a_listing_is_paged_filtered_and_reached_by_links(browser: Any, listing: str) -> None:
+    tab, events = opened(browser, listing, viewport={"width": 390, "height": 900}, reduced_motion="reduce")
+    assert events == [listing]
+    assert tab.evaluate("document.documentElement.scrollHeight") < 20_000
+    assert shown(tab) == [f"note {number}" for number in range(20)]
+    tab.locator("[data-step='1']").first.click()
+    assert shown(tab)[0] == "note 20"
+    label = tab.locator("select").nth(1)
+    assert label.locator("option").all_text_contents() == ["all", "DOSE (40)", "DRUG (20)", "FORM (60)"]
+    label.select_option("DRUG")
+    assert shown(tab) == [f"note {number}" for number in range(0, 60, 3)]
+    # One error must have both values: no drug was invented.
+    tab.locator("select").first.select_option("invented")
+    assert shown(tab) == []
+    assert tab.locator(".pager span").first.text_content() == "No document matches"
+    tab.locator("a.to").click()
+    assert shown(tab)[-1] == "note 59"
+    assert tab.locator("#n60-s0").evaluate("e => e.getBoundingClientRect().top > 0")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    tab.context.close()
+
+
+def test_a_listing_shows_its_first_page_and_linked_notes_without_a_script(browser: Any, listing: str) -> None:
+    tab, _ = opened(browser, listing, java_script_enabled=False)
+    assert tab.locator(".listed:visible").count() == 20
+    assert tab.locator("noscript").text_content().startswith("The first 20 of 60 documents.")
+    assert not tab.locator(".filters").is_visible()
+    tab.locator("a.to").click()
+    assert tab.locator("#n60").is_visible()
+    tab.context.close()
+
+
+def test_wide_tables_scroll_beside_their_first_column_and_plots_fit(browser: Any, address: str) -> None:
+    tab, _ = opened(browser, address, viewport={"width": 390, "height": 900})
+    assert tab.locator(".plot .scroll").evaluate_all("all => all.every(e => e.scrollWidth <= e.clientWidth)")
+    scroll, first = tab.locator(".table .scroll"), tab.locator("tbody th").first
+    before = first.bounding_box()["x"]
+    scroll.evaluate("e => { e.scrollLeft = 300 }")
+    assert scroll.evaluate("e => e.scrollLeft") == 300
+    assert first.bounding_box()["x"] == before
+    assert tab.locator("caption span").bounding_box()["x"] >= 0
+    tab.context.close()
 
 
 def opened(browser: Any, address: str, **settings: Any) -> tuple[Any, list[str]]:

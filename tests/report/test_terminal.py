@@ -50,6 +50,15 @@ def test_the_text_stays_whole(text: str, places: list[tuple[int, int]]) -> None:
     assert len(printable(text)) == len(text)
 
 
+def test_names_fold_and_are_never_cut() -> None:
+    name = "clinic-entities-en/strict@v1-with-a-very-long-name-that-does-not-fit"
+    columns = [Column(f"a-column-with-a-long-name-{i}") for i in range(6)]
+    out = printed(table_rich(Table(["task", *columns], [[name, *[0.5] * 6]])))
+    assert "…" not in out
+    first = "".join(line[: line.index("0.5")] if "0.5" in line else line for line in out.splitlines()[4:])
+    assert name in first.replace(" ", "")
+
+
 def test_tables() -> None:
     table = Table(
         ["Task", Column("F1", 1, 100, best="max")],

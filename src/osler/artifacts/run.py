@@ -166,7 +166,8 @@ class RunSpec:
         return ", ".join([*parts, *(f"{name} {value}" for name, value in self.point.items())])
 
 
-State = Literal["waiting", "running", "done", "failed"]
+State = Literal["waiting", "running", "done", "stopped", "failed"]
+"""stopped: the machine could not go on (a full disk, say), so the next study resumes the run. failed: the run itself failed."""
 _STATUS = "status.json"
 _LOCK = ".running"
 
@@ -177,7 +178,7 @@ class RunStatus:
 
     state: State = "waiting"
     reason: str | None = None
-    """Why it failed; never document text."""
+    """Why it stopped or failed; never document text."""
     attempts: int = 0
     seconds: float = 0.0
     """Training and evaluation, all attempts together."""
@@ -190,6 +191,10 @@ class RunStatus:
     @property
     def failed(self) -> bool:
         return self.state == "failed"
+
+    @property
+    def stopped(self) -> bool:
+        return self.state == "stopped"
 
     @classmethod
     def read(cls, folder: Path) -> RunStatus:

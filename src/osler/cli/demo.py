@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import Field
@@ -15,7 +15,14 @@ from osler.cli.common import DryRunOption, ForceOption, SetOption, announce
 from osler.core.artifact import Artifact
 from osler.core.config import Recipe, load_recipe, shipped_recipe
 from osler.core.console import console
+from osler.core.errors import OutputError, writing
 from osler.core.files import remove_tree, write_atomic
+
+if TYPE_CHECKING:
+    from osler.stages.finetune.config import FinetuneRecipe
+    from osler.stages.pretrain.config import PretrainRecipe
+    from osler.stages.study.recipe import StudyRecipe
+    from osler.stages.vocab.config import VocabRecipe
 
 TASKS = (
     "clinic-entities-en",
@@ -63,12 +70,24 @@ def demo(
         "6 annotate  a note the models never saw, and the report",
         f"everything goes to {out}; finished parts are reused",
     ]
+    # A wrong value of any stage is an error now, not minutes later.
+    for stage_recipe in (vocab_recipe, pretrain_recipe, finetune_recipe, study_recipe):
+        stage_recipe(recipe, out)
     announce(plan, dry_run=dry_run)
     if dry_run:
         return
     if force:
         remove_tree(out)
+    _make_folder(out)
     _run(recipe, out)
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:  # a folder that takes no files, such as /proc
+        raise OutputError("cannot write: no folder can be made here", where=out, fix="Choose another --out") from None
 
 
 def _run(recipe: DemoRecipe, out: Path) -> None:
@@ -114,27 +133,47 @@ def corpus(recipe: DemoRecipe, out: Path) -> Artifact:
     return run(load_recipe(CorpusRecipe, shipped_recipe("demo/corpus"), options=options), out / "corpus")
 
 
-def vocab(recipe: DemoRecipe, out: Path) -> Artifact:
-    """Train a vocabulary on the corpus."""
+def vocab_recipe(recipe: DemoRecipe, out: Path) -> VocabRecipe:
+    """The recipe of the vocabulary, which changes single values of the shipped one."""
     from osler.stages.vocab.config import VocabRecipe
-    from osler.stages.vocab.run import run
 
     options = {**recipe.vocab, "corpus": out / "corpus"}
-    return run(load_recipe(VocabRecipe, shipped_recipe("demo/vocab"), options=options), out / "tokenizer")
+    return load_recipe(VocabRecipe, shipped_recipe("demo/vocab"), options=options)
+
+
+def vocab(recipe: DemoRecipe, out: Path) -> Artifact:
+    """Train a vocabulary on the corpus."""
+    from osler.stages.vocab.run import run
+
+    return run(vocab_recipe(recipe, out), out / "tokenizer")
+
+
+def pretrain_recipe(recipe: DemoRecipe, out: Path) -> PretrainRecipe:
+    """The recipe of the pretraining, which changes single values of the shipped one."""
+    from osler.stages.pretrain.config import PretrainRecipe
+
+    options = {**recipe.pretrain, "corpus": out / "corpus", "tokenizer": out / "tokenizer"}
+    return load_recipe(PretrainRecipe, shipped_recipe("demo/pretrain"), options=options)
 
 
 def pretrain(recipe: DemoRecipe, out: Path) -> Artifact:
     """Pretrain a tiny encoder."""
-    from osler.stages.pretrain.config import PretrainRecipe
     from osler.stages.pretrain.run import run
 
-    options = {**recipe.pretrain, "corpus": out / "corpus", "tokenizer": out / "tokenizer"}
-    return run(load_recipe(PretrainRecipe, shipped_recipe("demo/pretrain"), options=options), out / "encoder")
+    return run(pretrain_recipe(recipe, out), out / "encoder")
+
+
+def finetune_recipe(recipe: DemoRecipe, out: Path) -> FinetuneRecipe:
+    """The recipe of the fine-tuning, which changes single values of the shipped one."""
+    from osler.stages.finetune.config import FinetuneRecipe
+
+    tasks = [out / "tasks" / name for name in TASKS]
+    options = {**recipe.finetune, "model": str(out / "encoder"), "tasks": tasks}
+    return load_recipe(FinetuneRecipe, shipped_recipe("demo/finetune"), options=options)
 
 
 def finetune(recipe: DemoRecipe, out: Path) -> Artifact:
     """Prepare the tasks, and fine-tune one encoder on all of them."""
-    from osler.stages.finetune.config import FinetuneRecipe
     from osler.stages.finetune.run import run
     from osler.stages.prepare.config import PrepareRecipe
     from osler.stages.prepare.run import run as prepare
@@ -143,15 +182,12 @@ def finetune(recipe: DemoRecipe, out: Path) -> Artifact:
     for name in TASKS:
         sizes = recipe.pairs if load_card(name).record == "pair" else recipe.notes
         prepare(PrepareRecipe(task=name, options=sizes), out / "tasks" / name)
-    tasks = [out / "tasks" / name for name in TASKS]
-    options = {**recipe.finetune, "model": str(out / "encoder"), "tasks": tasks}
-    return run(load_recipe(FinetuneRecipe, shipped_recipe("demo/finetune"), options=options), out / "bundle")
+    return run(finetune_recipe(recipe, out), out / "bundle")
 
 
-def study(recipe: DemoRecipe, out: Path) -> Artifact:
-    """Compare the encoder with and without its pretrained weights."""
+def study_recipe(recipe: DemoRecipe, out: Path) -> StudyRecipe:
+    """The recipe of the study, which changes single values of the shipped one."""
     from osler.stages.study.recipe import StudyRecipe
-    from osler.stages.study.run import run
 
     options = {
         **recipe.study,
@@ -159,7 +195,14 @@ def study(recipe: DemoRecipe, out: Path) -> Artifact:
         "models.pretrained.model": str(out / "encoder"),
         "models.random weights.model": str(out / "encoder"),
     }
-    return run(load_recipe(StudyRecipe, shipped_recipe("demo/study"), options=options), out / "study")
+    return load_recipe(StudyRecipe, shipped_recipe("demo/study"), options=options)
+
+
+def study(recipe: DemoRecipe, out: Path) -> Artifact:
+    """Compare the encoder with and without its pretrained weights."""
+    from osler.stages.study.run import run
+
+    return run(study_recipe(recipe, out), out / "study")
 
 
 def annotate(recipe: DemoRecipe, out: Path) -> Artifact:

@@ -13,7 +13,7 @@ from osler.formats.registry import get_format
 from osler.report.page import Page
 from osler.report.plots import curves
 from osler.report.tables import Column, Table
-from osler.stages.study.page import score_tables
+from osler.stages.study.page import study_summary
 from osler.text.document import Document
 
 
@@ -41,10 +41,12 @@ def write_report(made: Mapping[str, Artifact], path: Path) -> Path:
     page.note(note, "Predictions of the bundle in a note it never saw, not gold.")
     _add_heads(page, made["finetune"])
     page.heading("What pretraining buys")
+    found = study_summary(made["study"].path)
     page.text(
-        "The same encoder with and without its pretrained weights. The full report of this study: `study/report.html`."
+        "The same encoder with and without its pretrained weights. The full report of this study: `study/report.html`.\n\n"
+        f"**{found.verdict[0]}**\n\n" + "\n\n".join(found.verdict[1:])
     )
-    for table in score_tables(made["study"].path):
+    for table in found.tables:
         page.table(table)
     history = Encoder.open(made["pretrain"].path).history
     losses = {

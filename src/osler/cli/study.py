@@ -31,20 +31,37 @@ EngineOption = Annotated[str | None, typer.Option("--engine", help="local, or ra
 def _group() -> None: ...
 
 
-@app.command("run")
-def run_study(
-    recipe: RecipeArgument,
-    out: OutOption = Path("runs/study"),
-    workers: WorkersOption = None,
-    engine: EngineOption = None,
-    retry_failed: RetryOption = False,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Do every run that is not done yet, then write tables, plots and the page."""
-    resolved = _resolve(recipe, sets, workers=workers, engine=engine)
-    _perform(resolved, out, retry_failed=retry_failed, force=force, dry_run=dry_run)
+def _study_command(name: str, default_out: str, help_text: str, *, pairs: bool = False) -> None:
+    """Add a command that runs a study from a recipe."""
+
+    def command(
+        recipe: RecipeArgument,
+        out: OutOption = Path(default_out),
+        workers: WorkersOption = None,
+        engine: EngineOption = None,
+        retry_failed: RetryOption = False,
+        sets: SetOption = None,
+        force: ForceOption = False,
+        dry_run: DryRunOption = False,
+    ) -> None:
+        resolved = _resolve(recipe, sets, workers=workers, engine=engine)
+        resolved = resolved.in_pairs() if pairs else resolved
+        _perform(resolved, out, retry_failed=retry_failed, force=force, dry_run=dry_run)
+
+    app.command(name, help=help_text)(command)
+
+
+_study_command(
+    "run",
+    "runs/study",
+    "Do every run that is not done yet, then write tables, plots and the page. Print table and verdict.",
+)
+_study_command(
+    "pairwise",
+    "runs/pairwise",
+    "Find out which task helps which: a matrix, a graph and suggested groups (pairwise.html, pairwise.json).",
+    pairs=True,
+)
 
 
 @app.command("resume")
@@ -72,10 +89,11 @@ def resume_study(
 def study_status(study: StudyArgument, out: OutOption = Path("runs/study"), sets: SetOption = None) -> None:
     """Show which runs are done, running, waiting or failed, why they failed, and the time left."""
     from osler.core.console import console
+    from osler.stages.study.plan import expand
     from osler.stages.study.progress import failures, lines, planned_lines, states_table, summary
 
     recipe, place = _find_study(study, out, sets, begun_recipe=False)
-    found = lines(place) if recipe is None else planned_lines(recipe, place)
+    found = lines(place) if recipe is None else planned_lines(expand(recipe, place))
     console().print(states_table(found))
     for text in failures(found):
         console().print(text, style="red", markup=False)
@@ -98,24 +116,10 @@ def report_study(
     assert recipe is not None
     folder, missing = report(recipe, place, force=force)
     if missing:
-        console().print(f"{len(missing)} runs are not done; these tables are incomplete", style="yellow")
+        runs = f"{len(missing)} run{'s are' if len(missing) > 1 else ' is'}"
+        console().print(f"{runs} not done; these tables are incomplete", style="yellow")
+    _show(folder)
     typer.echo(str(folder))
-
-
-@app.command("pairwise")
-def pairwise_study(
-    recipe: RecipeArgument,
-    out: OutOption = Path("runs/pairwise"),
-    workers: WorkersOption = None,
-    engine: EngineOption = None,
-    retry_failed: RetryOption = False,
-    sets: SetOption = None,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
-) -> None:
-    """Find out which task helps which: a matrix, a graph and suggested groups (pairwise.html, pairwise.json)."""
-    pairs = _resolve(recipe, sets, workers=workers, engine=engine).in_pairs()
-    _perform(pairs, out, retry_failed=retry_failed, force=force, dry_run=dry_run)
 
 
 def _resolve(recipe: str, sets: list[str] | None, **options: object) -> StudyRecipe:
@@ -126,11 +130,28 @@ def _resolve(recipe: str, sets: list[str] | None, **options: object) -> StudyRec
 
 
 def _perform(recipe: StudyRecipe, out: Path, *, retry_failed: bool, force: bool, dry_run: bool) -> None:
+    from osler.stages.study.plan import expand
     from osler.stages.study.run import plan, run
 
-    announce(plan(recipe, out), dry_run=dry_run)
-    if not dry_run:
-        finish(run(recipe, out, force=force, retry_failed=retry_failed))
+    planned = expand(recipe, out)
+    announce(plan(recipe, out, planned, force=force), dry_run=dry_run)
+    if dry_run:
+        return
+    made = run(recipe, out, force=force, retry_failed=retry_failed, planned=planned)
+    _show(made.path)
+    finish(made)
+
+
+def _show(folder: Path) -> None:
+    """Print the table and the verdict of a study."""
+    from osler.core.console import console
+    from osler.report.terminal import table_rich
+    from osler.stages.study.page import study_summary
+
+    found = study_summary(folder)
+    console().print(table_rich(found.compact))
+    for number, text in enumerate(found.verdict):
+        console().print(text, style="" if number else "bold", markup=False)
 
 
 def _find_study(
@@ -140,15 +161,20 @@ def _find_study(
 
     Without `begun_recipe` a study that was begun has no recipe: its list of runs is enough, and quicker to read.
     """
-    from osler.core.errors import InputError
+    from osler.core.config import find_recipe
+    from osler.core.errors import InputError, RecipeError
     from osler.stages.study.progress import recall
 
     begun = recall(Path(study))
     if begun is not None:
         recipe, begun_out = begun
         return (recipe if begun_recipe else None), begun_out
+    fix = "Give the --out of a study that was begun, or a study recipe"
     if Path(study).is_dir():
-        raise InputError(
-            "no study was begun here", where=study, fix="Give the --out of a study that was begun, or a recipe"
-        )
+        raise InputError("no study was begun here", where=study, fix=fix)
+    try:
+        find_recipe(study)
+    except RecipeError as error:
+        close = error.fix if error.fix and error.fix.endswith("?") else fix
+        raise InputError("neither a study that was begun nor a recipe", where=study, fix=close) from None
     return _resolve(study, sets), out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -42,4 +44,15 @@ def render(template: str, **context: Any) -> str:
 @cache
 def stylesheet() -> str:
     """The style sheet that every page holds inline."""
-    return resources.files("osler.report").joinpath("templates/style.css").read_text("utf-8")
+    return _template_text("style.css")
+
+
+@cache
+def listing_script() -> tuple[str, str]:
+    """The script of pages with a listing, and its hash: the page lets the browser run this script and no other."""
+    script = _template_text("listing.js")
+    return script, "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _template_text(name: str) -> str:
+    return resources.files("osler.report").joinpath(f"templates/{name}").read_text("utf-8")

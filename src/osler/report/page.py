@@ -1,34 +1,51 @@
-"""A report in one HTML file that opens from disk, loads nothing and runs no script."""
+"""A report in one HTML file that opens from disk and loads nothing. Only a listing of documents needs a script."""
 
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 
 from osler.core.files import write_atomic
 from osler.report.colours import Colour, label_colours
-from osler.report.html import render, stylesheet
+from osler.report.html import listing_script, render, stylesheet
 from osler.report.notes import note_css, note_html
 from osler.report.tables import Table, html_table
 from osler.text.document import Document, TextPair
+
+Block = Callable[[dict[str, Colour]], str]
+"""A part of a page, rendered when the colours of all labels are known."""
+PAGE_SIZE = 20
+"""Documents on one page of a listing."""
 
 
 @dataclass
 class _Section:
     title: str = ""
     anchor: str = ""
-    blocks: list[Callable[[dict[str, Colour]], str]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ListedRecord:
+    """A document or a pair in a listing, with what it can be filtered by."""
+
+    record: Document | TextPair
+    caption: str = ""
+    tags: Sequence[Sequence[Sequence[str]]] = ()
+    """For each error in it: the values of every filter."""
 
 
 class Page:
     """A page built block by block; every method returns the page, so calls can be chained.
 
-    Only `note` and `pair` blocks show document text. Do not put it into captions, titles or table cells unless the page
-    says at its top that it holds documents. Notes and pairs get the anchors n1, n2, … in order.
+    Only `note`, `pair` and `listing` blocks show document text. Do not put it into captions, titles or table cells unless the
+    page says at its top that it holds documents. Notes and pairs get the anchors n1, n2, … in order.
     """
 
     def __init__(self, title: str, subtitle: str = "", *, language: str = "en") -> None:
@@ -37,6 +54,7 @@ class Page:
         self.language = language
         self._sections = [_Section()]
         self._notes: list[Document | None] = []
+        self._listed = False
 
     def heading(self, text: str) -> Page:
         """Start a section."""
@@ -75,17 +93,37 @@ class Page:
 
     def note(self, document: Document, caption: str = "", *, shown: Collection[str] = ()) -> Page:
         """Add a document with its mentions and relations; a label has the same colour in all notes of the page."""
-        self._notes.append(document)
-        name = f"n{len(self._notes)}"
-        self._sections[-1].blocks.append(
-            lambda colours: note_html(document, colours, caption=caption, name=name, shown=shown)
-        )
+        self._sections[-1].blocks.append(self._record_block(document, caption, shown))
         return self
 
     def pair(self, pair: TextPair, caption: str = "") -> Page:
         """Add two texts next to each other with their labels."""
-        self._notes.append(None)
-        return self._add("pair.html", pair=pair, caption=caption, name=f"n{len(self._notes)}")
+        self._sections[-1].blocks.append(self._record_block(pair, caption))
+        return self
+
+    def listing(
+        self,
+        records: Sequence[ListedRecord],
+        *,
+        filters: Sequence[str] = (),
+        shown: Collection[str] = (),
+        size: int = PAGE_SIZE,
+    ) -> Page:
+        """Add documents or pairs, `size` on a page, with a choice of values for each filter. The first page needs no script."""
+        blocks = [self._record_block(item.record, item.caption, shown) for item in records]
+        tags = [json.dumps(item.tags, ensure_ascii=False) for item in records]
+        options = []
+        for place, name in enumerate(filters):
+            counts = Counter(value for item in records for value in {v for tag in item.tags for v in tag[place]})
+            options.append((name, sorted(counts.items())))
+        self._listed = True
+
+        def block(colours: dict[str, Colour]) -> str:
+            items = list(zip(tags, [made(colours) for made in blocks], strict=True))
+            return render("listing.html", items=items, filters=options, size=size)
+
+        self._sections[-1].blocks.append(block)
+        return self
 
     def render(self) -> str:
         """Return the page as HTML; the same blocks give the same bytes."""
@@ -95,6 +133,7 @@ class Page:
             for section in self._sections
             if section.blocks or section.title
         ]
+        script, script_hash = listing_script() if self._listed else ("", "")
         named = [(section.anchor, section.title) for section in self._sections if section.title]
         return render(
             "page.html",
@@ -105,11 +144,22 @@ class Page:
             note_style="".join(note_css(note, f"n{i}") for i, note in enumerate(self._notes, 1) if note),
             contents=named if len(named) > 2 else [],
             sections=sections,
+            script=script,
+            script_hash=script_hash,
         )
 
     def write(self, path: Path) -> Path:
         write_atomic(path, self.render() + "\n")
         return path
+
+    def _record_block(self, record: Document | TextPair, caption: str, shown: Collection[str] = ()) -> Block:
+        """A document or a pair under the next anchor."""
+        document = record if isinstance(record, Document) else None
+        self._notes.append(document)
+        name = f"n{len(self._notes)}"
+        if document is None:
+            return lambda _: render("pair.html", pair=record, caption=caption, name=name)
+        return lambda colours: note_html(document, colours, caption=caption, name=name, shown=shown)
 
     def _add(self, template: str, **context: object) -> Page:
         self._sections[-1].blocks.append(lambda _: render(template, **context))

@@ -43,6 +43,10 @@ _STYLE = {
 }
 
 
+_WIDTH = 6.0
+"""Inches of most plots. A phone shows them at a little more than half their size, where the text can still be read."""
+
+
 def draw_svg(draw: Callable[[Any], None], size: tuple[float, float], title: str, description: str) -> str:
     """Call `draw` on new axes of this size in inches and return the SVG, with a description for screen readers."""
     figures = require("matplotlib.figure", "report")
@@ -80,7 +84,7 @@ def _grid_and_legend(axes: Any, series: int, axis: str = "both") -> None:
         axes.legend(
             loc="lower left",
             bbox_to_anchor=(0, 1.0),
-            ncols=max(1, min(series, 4, 84 // (longest + 6))),
+            ncols=max(1, min(series, 4, 66 // (longest + 6))),
             frameon=False,
             borderaxespad=0.2,
             handlelength=1.9,
@@ -117,7 +121,7 @@ def curves(
         _grid_and_legend(axes, len(series))
 
     ends = "; ".join(f"{name} ends at {points[-1][1]:.4g}" for name, points in series.items() if points)
-    return draw_svg(draw, (7.6, 3.9), title, f"{ylabel} over {xlabel}. {ends}.")
+    return draw_svg(draw, (_WIDTH, 3.6), title, f"{ylabel} over {xlabel}. {ends}.")
 
 
 def _label_plainly(axis: Any) -> None:
@@ -165,7 +169,7 @@ def learning_curves(series: Mapping[str, Sequence[CurvePoint]], *, xlabel: str, 
         f"{name}: {', '.join(f'{point.value:.4g} at {point.x:g}' for point in points)}"
         for name, points in series.items()
     )
-    return draw_svg(draw, (7.6, 3.9), title, f"{ylabel} over {xlabel}. {values}.")
+    return draw_svg(draw, (_WIDTH, 3.6), title, f"{ylabel} over {xlabel}. {values}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +236,7 @@ def bars_with_intervals(bars: Sequence[Bar], *, xlabel: str, title: str = "", fr
         return f"{' '.join(filter(None, (bar.row, bar.series)))} {bar.value:.3g}{interval}"
 
     height = 1.1 + 0.3 * max(len(rows) * 1.15, len(bars) * 0.95)
-    return draw_svg(draw, (7.6, height), title, f"{xlabel}: {'; '.join(map(described, bars))}.")
+    return draw_svg(draw, (_WIDTH, height), title, f"{xlabel}: {'; '.join(map(described, bars))}.")
 
 
 def heatmap(

@@ -110,14 +110,11 @@ def markdown_table(table: Table) -> str:
     def line(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
-    def escaped(text: str) -> str:
-        text = re.sub(r"([\\`*|\[\]<>])", r"\\\1", " ".join(text.split()))
-        return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
-
     def cell_text(cell: Shown) -> str:
         text = f"**{escaped(cell.text)}**" if cell.best else escaped(cell.text)
         return f"{text} {escaped(cell.spread)}".rstrip() + escaped(cell.mark)
 
+    escaped = markdown_text
     rules = {"left": ":--", "right": "--:", "center": ":-:"}
     lines = [f"**{escaped(table.caption)}**", ""] if table.caption else []
     lines.append(line(escaped(column.full_name) for column in table.fields))
@@ -129,6 +126,12 @@ def markdown_table(table: Table) -> str:
     if table.note:
         lines += ["", escaped(table.note)]
     return "\n".join(lines) + "\n"
+
+
+def markdown_text(text: str) -> str:
+    """Text as Markdown on one line, with its special characters escaped."""
+    text = re.sub(r"([\\`*|\[\]<>])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
 def csv_table(table: Table) -> str:

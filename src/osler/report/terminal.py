@@ -77,7 +77,7 @@ def table_rich(table: Table) -> RichTable:
         pad_edge=False,
     )
     for column, align in zip(table.fields, alignments(table), strict=True):
-        made.add_column(Text(printable(column.full_name)), justify=align)
+        made.add_column(Text(printable(column.full_name)), justify=align, overflow="fold")
     for index, cells in enumerate(shown_rows(table)):
         if index in table.headings:
             made.add_row(Text(printable(table.headings[index]), "italic"), *[""] * (len(cells) - 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from html import unescape
 
 import pytest
 
@@ -153,3 +154,14 @@ def test_nothing_wrong_is_said_so(tmp_path):
     assert "No record has an error" in html
     assert rows == []
     assert CANARY not in html
+
+
+def test_many_documents_are_paged_and_can_be_filtered_by_error_and_label(tmp_path):
+    gold = [Document(f"g{i}", TEXT, (span("aspirin", "DRUG"),)) for i in range(50)]
+    html, _, _ = made(card("tagging"), gold, [record.with_(spans=()) for record in gold], tmp_path)
+    listed = re.findall(r'<div class="listed" data-tags="([^"]*)"( hidden)?>', html)
+    assert [bool(hidden) for _, hidden in listed] == [False] * 20 + [True] * 30
+    assert json.loads(unescape(listed[0][0])) == [[["missed"], ["DRUG"]]]
+    assert '<option value="missed">missed (50)</option>' in html
+    assert '<option value="DRUG">DRUG (50)</option>' in html
+    assert "<noscript><p>The first 20 of 50 documents." in html

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -9,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from osler.artifacts.run import RunSpec
+from osler.artifacts.run import RunSpec, RunStatus
 from osler.artifacts.task_folder import TaskFolder, write_records
-from osler.core.errors import OslerError
+from osler.core.errors import OslerError, writing
 from osler.core.files import write_json
 from osler.stages.study import engine_local, runner
 from osler.stages.study.runner import DeviceUse, RunJob
@@ -31,6 +32,10 @@ class FakeRunner:
     batches: dict[str, int] = field(default_factory=dict)
     hangs: bool = False
     """Whether every run but the first to come goes on until it is stopped."""
+    disk_full: tuple[str, int] = ("", 0)
+    """Model and seed of a run that finds the disk full until the file "mended" exists."""
+    status_full: tuple[str, int] = ("", 0)
+    """The same, and from then on its worker process can write no status either."""
 
     def install(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
         for name in ("identify", "check", "memory", "train", "score"):
@@ -50,6 +55,11 @@ class FakeRunner:
         model = job.spec.model
         if self._of(self.fails, job.spec, 0) and not (self.log.parent / "mended").exists():
             raise OslerError("this one cannot be done")
+        if not (self.log.parent / "mended").exists():
+            if (model, job.spec.seed) == self.status_full:
+                RunStatus.write = _no_space  # type: ignore[method-assign]
+            if (model, job.spec.seed) in (self.disk_full, self.status_full):
+                _no_space(job, job.folder / "bundle")
         if model == "odd":
             raise ValueError("the patient was given aspirin")
         if model == "killed":
@@ -116,6 +126,11 @@ class FakeRunner:
             if name in table:
                 return table[name]
         return default
+
+
+def _no_space(_: object, path: Path) -> None:
+    with writing(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def write_manifest(bundle: Path, counts: dict[str, Any], recipe: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from osler.stages.study.engines import RunSlot, listed_gpus, room
 
 
 def test_the_room_is_by_cores_without_a_gpu_and_by_memory_with_one(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("osler.stages.study.engines.cores", lambda: 8)
     monkeypatch.setattr("osler.stages.study.engines.visible_gpus", list)
     assert (room(0, runs=100).workers, room(0, runs=100).threads) == (4, 2)
@@ -17,6 +18,14 @@ def test_the_room_is_by_cores_without_a_gpu_and_by_memory_with_one(monkeypatch):
     assert room(0, runs=100, cpu_only=True).slots[0].visible is None
     pairs = room(0, runs=100, processes=2, smallest=900)
     assert [slot.visible for slot in pairs.slots] == ["0,1"]
+
+
+def test_the_threads_of_a_run_are_those_of_the_environment(monkeypatch):
+    monkeypatch.setattr("osler.stages.study.engines.cores", lambda: 8)
+    monkeypatch.setattr("osler.stages.study.engines.visible_gpus", list)
+    for value, threads in (("1", 1), ("3,1", 3), ("0", 2), ("many", 2), ("", 2)):
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert (room(0, runs=100).workers, room(0, runs=100).threads) == (4, threads)
 
 
 def test_gpus_are_those_that_the_process_may_see():

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from osler.stages.study.page import write_report
+from osler.report.tables import html_table
+from osler.stages.study.page import study_summary, write_report
 from osler.stages.study.results import collect
 
 
@@ -53,6 +54,15 @@ def test_tables_are_markdown_csv_and_latex(written: Path) -> None:
     assert float(rows[1]["one (accuracy)"]) == pytest.approx(0.925)
     assert rows[1]["one (accuracy) mark"] == "*"
     assert r"\begin{tabular}" in (written / "table.tex").read_text()
+
+
+def test_others_show_the_tables_and_the_verdict_of_the_study_itself(written: Path) -> None:
+    """The demo's page and the terminal use what is in the study's own page, to the letter."""
+    found = study_summary(written)
+    page = (written / "report.html").read_text()
+    assert all(html_table(table) in page for table in found.tables)
+    assert all(text in page for text in found.verdict)
+    assert found.compact.rows[0][0] == "one"  # three tasks and two models: tasks are rows
 
 
 def test_learning_curves_by_share(written: Path) -> None:

@@ -130,5 +130,5 @@ def test_a_study_resumes_from_another_folder_without_repeating_a_run(bench, work
     assert run(study(bench, "m", "broken"), Path("study")).reused
     shutil.rmtree(work / "corpus")
     corpus(work / "corpus", "two")
-    with pytest.raises(OutputError, match="other inputs"):
+    with pytest.raises(OutputError, match="a corpus that the settings name has other content"):
         run(study(bench, "m", "broken"), Path("study"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from osler.artifacts.run import RunStatus, holding
@@ -13,9 +16,11 @@ from osler.cli.main import app
 from osler.core.errors import OslerError
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
-from osler.stages.study.progress import failures, lines, recall, states_table, summary, time_left
+from osler.stages.study.plan import expand
+from osler.stages.study.progress import StudyView, failures, lines, recall, states_table, summary, time_left
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import report, run
+from osler.stages.study.schedule import Schedule
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,43 @@ def test_a_run_that_two_rows_share_is_shown_in_both_and_counted_once(task, tmp_p
     found = lines(tmp_path / "study")
     assert summary(found) == "2 runs: 2 done"
     table = states_table(found)
-    assert [list(column.cells) for column in table.columns] == [["one", "the same"], ["2/2", "2/2"]]
+    assert [[str(cell) for cell in column.cells] for column in table.columns] == [["one", "the same"], ["2/2", "2/2"]]
+
+
+def test_the_count_of_finished_runs_never_goes_backwards(task, tmp_path, fake, capsys):
+    """With a grid, chosen runs are scored after all are trained: they wait again, but they stay done."""
+    values = {"models": {"m": {"model": "m"}}, "tasks": [task], "seeds": [1, 2], "workers": 1}
+    fake(dev={"m 0.2": 0.9})
+    run(StudyRecipe.model_validate(values | {"grid": {"train.lr": [0.1, 0.2]}}), tmp_path / "study")
+    printed = capsys.readouterr().err
+    counts = [int(number) for number in re.findall(r"4 runs: (\d+) done", printed)]
+    assert counts == sorted(counts)
+    assert "4 runs: 4 done (2 to be scored)" in printed
+    assert printed.strip().endswith("4 runs: 4 done")
+
+
+def test_names_are_never_truncated(task, tmp_path, fake):
+    name = "a-model-with-a-name-that-is-much-longer-than-the-terminal-is-wide-and-then-some-more"
+    recipe = StudyRecipe.model_validate({"models": {name: {"model": "m"}}, "tasks": [task], "seeds": [1], "workers": 1})
+    fake()
+    run(recipe, tmp_path / "study")
+    console = Console(file=io.StringIO(), width=40)
+    console.print(states_table(lines(tmp_path / "study")))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in text
+    assert name in "".join(line[:30].split("  ")[0].strip() for line in text.splitlines())
+
+
+def test_a_log_file_gets_a_line_a_minute(task, tmp_path, fake, capsys):
+    recipe = StudyRecipe.model_validate({"models": {"m": {"model": "m"}}, "tasks": [task], "seeds": [1]})
+    fake()
+    now = [0.0]
+    schedule = Schedule(recipe, expand(recipe, tmp_path / "study"))
+    with StudyView(schedule, 1, live=True, clock=lambda: now[0]) as view:
+        for seconds in (0, 30, 59, 61, 90, 122):
+            now[0] = seconds
+            view.show()
+    assert capsys.readouterr().err.splitlines() == ["  1 run: 0 done, 1 waiting"] * 2
 
 
 def test_a_study_is_remembered_with_whole_paths(begun, task, monkeypatch, tmp_path):

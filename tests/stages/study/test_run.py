@@ -11,6 +11,7 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import OslerError, OutputError, RecipeError
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
+from osler.stages.study.progress import lines, summary
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import report, run
 
@@ -54,11 +55,32 @@ def test_one_more_model_later_only_does_its_own_runs(task, tmp_path, fake):
     runner = fake()
     run(recipe(task, "one", "two"), tmp_path / "study")
     before = len(runner.done())
-    with pytest.raises(OutputError, match="--force"):
-        run(recipe(task, "one", "two", "three"), tmp_path / "study")
-    run(recipe(task, "one", "two", "three"), tmp_path / "study", force=True)
+    run(recipe(task, "one", "two", "three"), tmp_path / "study")
     assert runner.done()[before:] == ["three, clinic-entities-en, seed 0", "three, clinic-entities-en, seed 1"]
     assert run(recipe(task, "one", "two", "three"), tmp_path / "study").reused
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_study_stopped_by_a_full_disk_goes_on_by_itself(task, tmp_path, fake, workers):
+    runner = fake(disk_full=("m", 1))
+    study = recipe(task, "m", workers=workers)
+    with pytest.raises(
+        OutputError, match=r"the disk is full, during m, clinic-entities-en, seed 1; .* of 2 runs are done"
+    ):
+        run(study, tmp_path / "study")
+    assert summary(lines(tmp_path / "study")).startswith("2 runs: 1 done, 1 stopped")
+    (tmp_path / "mended").touch()
+    assert run(study, tmp_path / "study").manifest.counts["scored"] == 2
+    assert sorted(runner.done("score")) == [f"m, clinic-entities-en, seed {seed}" for seed in (0, 1)]
+
+
+def test_a_status_that_cannot_be_written_is_no_failure_either(task, tmp_path, fake):
+    fake(status_full=("m", 1))
+    study = recipe(task, "m", workers=2)
+    with pytest.raises(OutputError, match="the disk is full"):
+        run(study, tmp_path / "study")
+    (tmp_path / "mended").touch()
+    assert run(study, tmp_path / "study").manifest.counts["scored"] == 2
 
 
 def test_failed_runs_are_named_kept_out_of_the_way_and_retried_on_request(task, tmp_path, fake):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from osler.artifacts.evaluation import EvaluationMetrics
 from osler.metrics.calibration import calibration
-from osler.report.page import Page
+from osler.report.page import ListedRecord, Page
 from osler.report.plots import curves
 from osler.report.tables import Column, Links, Row, Table
 from osler.stages.evaluate.error_tables import (
@@ -132,12 +132,14 @@ def _lengths(errors: Errors) -> str:
 
 def _documents(page: Page, errors: Errors, views: Sequence[MarkedRecord], shown: str) -> None:
     page.heading("Documents").text(shown if views else "No record has an error.")
-    several = len(errors.card.labels) > 1
-    for view in views:
-        if isinstance(view.record, Document):
-            page.note(view.record, view.caption, shown=(_TYPE,) if several else ())
-        else:
-            page.pair(view.record, view.caption)
+    if views:
+        several = len(errors.card.labels) > 1
+        listed = [
+            ListedRecord(view.record, view.caption, [([f.outcome.words], f.labels) for f in view.wrong])
+            for view in views
+        ]
+        filters = () if errors.card.kind is Kind.REGRESSION else ("Error", "Label")
+        page.listing(listed, filters=filters, shown=(_TYPE,) if several else ())
 
 
 def _regression(page: Page, errors: Errors, scores: EvaluationMetrics, limit: int) -> None:
@@ -220,6 +222,10 @@ class MarkedRecord:
     record: Record
     anchors: dict[Finding, str]
     caption: str
+
+    @property
+    def wrong(self) -> list[Finding]:
+        return [finding for finding in self.anchors if finding.outcome is not MatchOutcome.CORRECT]
 
 
 def _marked(errors: Errors, number: int, findings: Sequence[Finding], place: int) -> MarkedRecord:

@@ -46,6 +46,19 @@ def check_names(recipe: StudyRecipe, columns: Columns) -> None:
             )
 
 
+def check_split(recipe: StudyRecipe, columns: Columns) -> None:
+    """The split to score must exist in every task: training comes first, so a missing one would show too late."""
+    for name, tasks in columns.items():
+        for task in tasks:
+            if recipe.split not in task.splits:
+                close = nearest(recipe.split, task.splits)
+                raise RecipeError(
+                    f"split: the task {name} has no split {recipe.split!r}",
+                    where=task.artifact.path,
+                    fix=f"Did you mean {close!r}?" if close else f"Splits: {', '.join(task.splits)}",
+                )
+
+
 def check_modes(recipe: StudyRecipe, columns: Columns) -> None:
     """Joint runs need at least two tasks, each with a single test split."""
     joint = [mode for mode in recipe.modes if mode != "single"]

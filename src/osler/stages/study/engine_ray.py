@@ -18,14 +18,14 @@ from osler.artifacts.run import RunStatus
 from osler.core.errors import OslerError
 from osler.core.extras import require
 from osler.stages.study import runner
-from osler.stages.study.engines import GPU_SHARE, visible_gpus
+from osler.stages.study.engines import GPU_SHARE, visible_gpus, wanted_threads
 from osler.stages.study.runner import RunJob
 
 _POLL_SECONDS = 1.0
 _GRACE_SECONDS = 20.0
 _CONNECT_SECONDS = 10.0
 _THREADS = 2
-"""CPU threads of a run whose settings do not set them."""
+"""CPU threads of a run if neither its settings nor OMP_NUM_THREADS set them."""
 
 
 class RayEngine:
@@ -56,7 +56,7 @@ class RayEngine:
         if len(self._jobs) >= self.at_once:
             return False
         settings = job.spec.runtime
-        threads = min(int(settings.get("threads") or _THREADS), self._cpus)
+        threads = min(int(settings.get("threads") or wanted_threads() or _THREADS), self._cpus)
         options: dict[str, Any] = {"num_cpus": min(threads * self._processes, self._cpus), "name": job.spec.label}
         if self._gpus and settings.get("device") != "cpu":
             options["num_gpus"] = self._processes if self._processes > 1 else self._share(job.memory)

@@ -81,7 +81,8 @@ def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False,
     """The room on this machine for this many runs; `workers` 0 chooses. `smallest` is the memory of the smallest run.
 
     On GPUs: as many as their memory holds, at most one per core, and no more than the number of rounds needs, because runs
-    that share a GPU slow each other down (20 runs on 16 cores: 10 at a time). Without a GPU: one per two cores.
+    that share a GPU slow each other down (20 runs on 16 cores: 10 at a time). Without a GPU: one per two cores. The cores are
+    divided among the runs, unless OMP_NUM_THREADS sets the threads of each.
     """
     gpus = [] if cpu_only else visible_gpus()
     available = cores()
@@ -94,7 +95,14 @@ def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False,
         slots = (RunSlot(None, _free_memory()),)
         chosen = workers or max(1, available // (2 * processes))
     chosen = max(1, min(chosen, runs))
-    return Room(slots, chosen, max(1, available // (chosen * processes)), gated=workers == 0)
+    threads = wanted_threads() or max(1, available // (chosen * processes))
+    return Room(slots, chosen, threads, gated=workers == 0)
+
+
+def wanted_threads() -> int | None:
+    """OMP_NUM_THREADS, or None if it is not set to a number. Of a list, one value per nesting level, the first counts."""
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(first) if first.isascii() and first.isdigit() and int(first) > 0 else None
 
 
 def fits(slot: RunSlot, used: int, wanted: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from osler.core.artifact import LOGS
@@ -11,13 +11,14 @@ from osler.core.files import write_atomic, write_json
 from osler.report.diagrams import critical_difference
 from osler.report.page import Page
 from osler.report.plots import Bar, CurvePoint, bars_with_intervals, curves, learning_curves
-from osler.report.tables import Table, csv_table, latex_table, markdown_table
+from osler.report.tables import Table, csv_table, latex_table, markdown_table, markdown_text
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts import carrino2022, lewis2020, mulyar2020, peng2020, plain, wada2020
 from osler.stages.study.layouts.common import lines, missing_text
 from osler.stages.study.pairwise import pairwise_dict, pairwise_page
 from osler.stages.study.results import Results, read_results
 from osler.stages.study.tables import curved_columns, extra_tables, fractions, timing_table
+from osler.stages.study.verdict import verdict
 
 RESULTS = "results.json"
 LAYOUTS: dict[str, Callable[[Results], dict[str, Table]]] = {
@@ -36,7 +37,8 @@ def write_report(results: Results, folder: Path) -> None:
     main, extra = LAYOUTS[results.layout](results), extra_tables(results)
     for name, table in [*main.items(), *extra.items()]:
         parent = folder if name == "table" else folder / "tables"
-        write_atomic(parent / f"{name}.md", markdown_table(table))
+        said = "".join(f"{markdown_text(text)}\n\n" for text in verdict(results)) if name == "table" else ""
+        write_atomic(parent / f"{name}.md", said + markdown_table(table))
         write_atomic(parent / f"{name}.csv", csv_table(table))
         write_atomic(parent / f"{name}.tex", latex_table(table))
     if results.has("pair"):
@@ -52,14 +54,28 @@ def write_report(results: Results, folder: Path) -> None:
         page.table(table).write(folder / LOGS / "cost.html")
 
 
-def score_tables(folder: Path) -> list[Table]:
-    """The main tables of a finished study."""
+@dataclass(frozen=True)
+class StudySummary:
+    """What a finished study found: its verdict and its main tables."""
+
+    verdict: list[str]
+    tables: list[Table]
+    compact: Table
+    """The main table for a terminal, which has more room down than across."""
+
+
+def study_summary(folder: Path) -> StudySummary:
+    """The verdict and the main tables of a finished study."""
     results = read_results(folder / RESULTS)
-    return list(LAYOUTS[results.layout](results).values())
+    tables = list(LAYOUTS[results.layout](results).values())
+    down = results.layout == "plain" and len(results.columns) > len(lines(results))
+    return StudySummary(verdict(results), tables, plain.by_task(results) if down else tables[0])
 
 
 def _study_page(results: Results, main: Mapping[str, Table], extra: Mapping[str, Table]) -> Page:
     page = Page(results.title, "Models compared under named protocols")
+    headline, *more = verdict(results)
+    page.text(f"**{headline}**\n\n" + "\n\n".join(more))
     page.numbers(
         [
             ("models", str(len(results.rows))),

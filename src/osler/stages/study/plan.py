@@ -13,7 +13,7 @@ from typing import Any, Literal
 from osler.artifacts.run import Mode, RunSettings, RunSpec, absolute_paths
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import merged
-from osler.core.errors import RecipeError
+from osler.core.errors import OslerError, RecipeError
 from osler.stages.study import runner
 from osler.stages.study.checks import (
     RUNTIME,
@@ -23,6 +23,7 @@ from osler.stages.study.checks import (
     check_modes,
     check_names,
     check_settings,
+    check_split,
 )
 from osler.stages.study.grid import is_number, nested, points
 from osler.stages.study.recipe import Refinement, StudyModel, StudyRecipe, without_tasks
@@ -65,10 +66,18 @@ def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
     check_names(recipe, columns)
     check_grid(recipe, columns)
     check_modes(recipe, columns)
-    digests = {row: runner.identify(model.model) for row, model in recipe.models.items()}
+    check_split(recipe, columns)
+    digests = {row: _identify(row, model.model) for row, model in recipe.models.items()}
     runs = tuple(_Expansion(recipe, columns, digests).runs())
     check_decoding(recipe, columns, [run.spec for run in runs])
     return StudyPlan(runs, Path(os.path.abspath(recipe.store or runs_folder(out))), columns, digests)
+
+
+def _identify(row: str, model: str) -> str:
+    try:
+        return runner.identify(model)
+    except OslerError as error:
+        raise RecipeError(f"models.{row}.model: {error.problem}", where=error.where, fix=error.fix) from error
 
 
 def runs_folder(out: Path) -> Path:

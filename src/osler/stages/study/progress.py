@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from osler.artifacts.run import RunSpec, RunStatus, State, absolute_paths
+from osler.artifacts.run import RunSpec, RunStatus, State, absolute_paths, is_trained
 from osler.core.config import load_recipe
 from osler.core.console import console, duration
 from osler.core.errors import InputError
 from osler.core.files import write_atomic, write_json
 from osler.stages.study.matched import run_folder
-from osler.stages.study.plan import StudyPlan, absolute_model, expand, runs_folder
+from osler.stages.study.plan import StudyPlan, absolute_model, runs_folder
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.runner import RunJob
 from osler.stages.study.schedule import Schedule
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
 
 RECIPE = "study.toml"
 RUNS = "runs.json"
-_STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
+_STATES: tuple[State, ...] = ("done", "running", "waiting", "stopped", "failed")
+_BROKEN: tuple[State, ...] = ("stopped", "failed")
 _MOST_LINES = 10
 _SCORING = 0.05
 """Guess of the cost of scoring a trained run, as a share of its training."""
+_INTERVAL = 60.0
+"""Seconds between two lines of progress where there is no terminal."""
 
 
 def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
@@ -69,6 +73,12 @@ class RunLine:
     cost: float
     state: State
     status: RunStatus
+    trained: bool
+
+    @property
+    def shown(self) -> State:
+        """The state for counts. A trained run counts as done while it waits for its score, so no count goes backwards."""
+        return "done" if self.trained and self.state in {"waiting", "running"} else self.state
 
 
 def lines(out: Path) -> list[RunLine]:
@@ -89,31 +99,36 @@ def lines(out: Path) -> list[RunLine]:
     return _lines(runs, store)
 
 
-def planned_lines(recipe: StudyRecipe, out: Path) -> list[RunLine]:
-    """Every run that a recipe would have."""
-    plan = expand(recipe, out)
+def planned_lines(plan: StudyPlan) -> list[RunLine]:
+    """Every run of a plan."""
     return _lines([(run.key, run.spec, run.cost) for run in plan.runs], plan.store)
 
 
 def _lines(runs: Sequence[tuple[str, RunSpec, float]], store: Path) -> list[RunLine]:
-    found = [(key, spec, cost, RunStatus.current(run_folder(store, key, spec))) for key, spec, cost in runs]
-    return [RunLine(key, spec, cost, status.state, status) for key, spec, cost, status in found]
+    found = []
+    for key, spec, cost in runs:
+        folder = run_folder(store, key, spec)
+        status = RunStatus.current(folder)
+        found.append(RunLine(key, spec, cost, status.state, status, is_trained(folder)))
+    return found
 
 
 def summary(lines: Sequence[RunLine], at_once: int | None = None) -> str:
     """The study in one line. A run that several rows share counts once."""
     lines = _once(lines)
-    counts = Counter(line.state for line in lines)
-    shown = [f"{counts[state]} {state}" for state in _STATES if counts[state] or state == "done"]
-    text = f"{len(lines)} runs: {', '.join(shown)}"
-    trained = {line.key: line.status.seconds for line in lines if line.status.state == "done"}
-    todo = [
-        line.cost * (_SCORING if line.key in trained else 1.0) for line in lines if line.state in {"waiting", "running"}
-    ]
-    if not todo:
+    counts = Counter(line.shown for line in lines)
+    to_score = sum(line.shown != line.state for line in lines)
+    shown = [f"{counts['done']} done{f' ({to_score} to be scored)' if to_score else ''}"]
+    shown += [f"{counts[state]} {state}" for state in _STATES[1:] if counts[state]]
+    text = f"{len(lines)} run{'s' * (len(lines) != 1)}: {', '.join(shown)}"
+    known = {line.key: line.status.seconds for line in lines if line.status.state == "done"}
+    unfinished = [line for line in lines if line.state in {"waiting", "running", "stopped"}]
+    if not unfinished:
         return text
+    todo = [line.cost * (_SCORING if line.trained else 1.0) for line in unfinished]
     costs = {line.key: line.cost for line in lines}
-    left = time_left(costs, trained, todo, at_once or counts["running"] or 1)
+    running = sum(line.state == "running" for line in lines)
+    left = time_left(costs, known, todo, at_once or running or 1)
     return text if left is None else f"{text}; about {duration(left)} left"
 
 
@@ -130,20 +145,25 @@ def time_left(
 
 
 def states_table(lines: Sequence[RunLine]) -> Table:
-    """Models x tasks: how many runs of each cell are done, running and failed."""
+    """Models and tasks: how many runs of each cell are done, running, stopped and failed."""
     from rich.table import Table
+    from rich.text import Text
 
     cells: dict[tuple[str, str], Counter[State]] = {}
     for line in lines:
         for column in ("refinement",) if line.spec.mode == "refine" else line.spec.columns:
-            cells.setdefault((line.spec.row, column), Counter())[line.state] += 1
+            cells.setdefault((line.spec.row, column), Counter())[line.shown] += 1
+    models, tasks = dict.fromkeys(row for row, _ in cells), dict.fromkeys(column for _, column in cells)
     table = Table(box=None, pad_edge=False)
-    table.add_column("model")
-    columns = tuple(dict.fromkeys(column for _, column in cells))
-    for column in columns:
-        table.add_column(column, justify="right")
-    for row in dict.fromkeys(row for row, _ in cells):
-        table.add_row(row, *(_cell(cells.get((row, column), Counter())) for column in columns))
+    # A terminal has more room down than across.
+    by_task = len(tasks) > len(models)
+    table.add_column("task" if by_task else "model", overflow="fold")
+    down, across = (tasks, models) if by_task else (models, tasks)
+    for name in across:
+        table.add_column(Text(name), justify="right", overflow="fold")
+    for name in down:
+        places = [(other, name) if by_task else (name, other) for other in across]
+        table.add_row(Text(name), *(_cell(cells.get(place, Counter())) for place in places))
     return table
 
 
@@ -152,16 +172,16 @@ def _cell(counts: Counter[State]) -> str:
     if not total:
         return ""
     marks = f" +{counts['running']} running" if counts["running"] else ""
-    marks += f" [red]{counts['failed']} failed[/]" if counts["failed"] else ""
+    marks += "".join(f" [red]{counts[state]} {state}[/]" for state in _BROKEN if counts[state])
     return f"{counts['done']}/{total}{marks}"
 
 
 def failures(lines: Sequence[RunLine]) -> list[str]:
-    """Every failed run with its reason."""
+    """Every run that stopped or failed, with its reason."""
     return [
-        f"failed: {line.spec.label}: {line.status.reason or 'unknown reason'} (attempt {line.status.attempts})"
+        f"{line.state}: {line.spec.label}: {line.status.reason or 'unknown reason'} (attempt {line.status.attempts})"
         for line in _once(lines)
-        if line.state == "failed"
+        if line.state in _BROKEN
     ]
 
 
@@ -174,13 +194,17 @@ def _once(lines: Sequence[RunLine]) -> list[RunLine]:
 
 
 class StudyView:
-    """Shows a study while it runs: a live page in a terminal, otherwise one line per run that ends."""
+    """Shows a study while it runs: a live page in a terminal, otherwise a line for every run that ends and one a minute."""
 
-    def __init__(self, schedule: Schedule, at_once: int, *, live: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, at_once: int, *, live: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._schedule = schedule
         self._at_once = at_once
         self._wanted = live and console().is_terminal
         self._live: Live | None = None
+        self._clock = clock
+        self._printed = clock()
 
     def __enter__(self) -> StudyView:
         if self._wanted:
@@ -194,19 +218,31 @@ class StudyView:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, job: RunJob, status: RunStatus | None) -> None:
-        """Show the study after a job began (`status` None) or ended."""
-        states, statuses = self._schedule.states, self._schedule.statuses
-        lines = [
-            RunLine(run.key, run.spec, run.cost, states[run.key], statuses[run.key]) for run in self._schedule.plan.runs
-        ]
+    def show(self, job: RunJob | None = None, status: RunStatus | None = None) -> None:
+        """Show the study: after a job began (`status` None), after it ended, or while waiting (no job)."""
         if self._live is not None:
-            self._live.update(self._page(lines))
-        elif status is not None:
+            if job is not None:
+                self._live.update(self._page(self._lines()))
+            return
+        text = ""
+        if job is not None and status is not None:
             # With a grid, a run is trained first, and scored later if it is chosen.
             verb = "done" if job.score else "trained"
-            done = f"failed: {status.reason}" if status.failed else f"{verb} in {duration(status.seconds)}"
-            console().print(f"  {job.spec.label}: {done}. {summary(lines, self._at_once)}", markup=False)
+            broken = status.failed or status.stopped
+            done = f"{status.state}: {status.reason}" if broken else f"{verb} in {duration(status.seconds)}"
+            text = f"{job.spec.label}: {done}. "
+        elif self._clock() - self._printed < _INTERVAL:
+            return
+        self._printed = self._clock()
+        console().print(f"  {text}{summary(self._lines(), self._at_once)}", markup=False)
+
+    def _lines(self) -> list[RunLine]:
+        states, statuses = self._schedule.states, self._schedule.statuses
+        return [
+            RunLine(run.key, run.spec, run.cost, states[run.key], status, status.state == "done")
+            for run in self._schedule.plan.runs
+            for status in [statuses[run.key]]
+        ]
 
     def _page(self, lines: Sequence[RunLine]) -> RenderableType:
         from rich.console import Group

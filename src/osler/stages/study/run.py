@@ -2,46 +2,105 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from osler.artifacts.run import RunSpec
+from osler.artifacts.run import Mode, RunSpec
 from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.console import console
 from osler.core.files import remove_tree, write_json
 from osler.stages.study import runner
 from osler.stages.study.engines import Engine, InlineEngine, room
+from osler.stages.study.extend import compare
 from osler.stages.study.grid import points
 from osler.stages.study.page import write_report
-from osler.stages.study.plan import StudyPlan, expand, runs_folder
-from osler.stages.study.progress import StudyView, remember
+from osler.stages.study.plan import StudyPlan, expand
+from osler.stages.study.progress import StudyView, planned_lines, remember, summary
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.results import collect
 from osler.stages.study.schedule import Schedule, do_runs
 
+_KINDS: dict[Mode, str] = {
+    "single": "of one task",
+    "together": "of all tasks together",
+    "pair": "of two tasks",
+    "refine": "that others start from",
+    "twin": "of one task at equal steps",
+}
 
-def plan(recipe: StudyRecipe, out: Path) -> list[str]:
-    """Describe what `run` will do."""
-    grid = len(points(recipe.grid))
-    sizes = {"model": len(recipe.models), "task": len(recipe.tasks) + len(recipe.folds), "seed": len(recipe.seeds)}
-    sizes |= {"grid point": grid} if grid > 1 else {}
-    sizes |= {"fraction": 1 + len(recipe.fractions)} if recipe.fractions else {}
-    parts = [f"{number} {name}{'s' * (number > 1)}" for name, number in sizes.items()]
-    parts += [", ".join(recipe.modes)] if recipe.modes != ("single",) else []
+
+def plan(recipe: StudyRecipe, out: Path, planned: StudyPlan, *, force: bool = False) -> list[str]:
+    """Describe what `run` will do: the runs, how they are chosen and scored, and which are done."""
+    found = planned_lines(planned)
+    names = []
+    for column, tasks in planned.columns.items():
+        card, protocol = tasks[0].card, recipe.protocols.get(column)
+        names.append(f"{card.protocol_id(protocol)} ({card.protocol_named(protocol).metric})")
+    folded = [f"{name} in {len(tasks)} folds" for name, tasks in planned.columns.items() if len(tasks) > 1]
     where = "on a Ray cluster" if recipe.engine == "ray" else "on this machine"
     how = f"{recipe.workers} at a time" if recipe.workers else "as many at a time as fit"
-    chosen = "all runs" if recipe.score == "all" else "each run" if grid == 1 else "the runs chosen on dev"
-    matched = recipe.twins == "updates" and set(recipe.modes) & {"together", "pairs"}
+    there = "free" if force else compare(out, recipe, _parents(planned))
+    verb = {"free": "write", "same": "reuse", "extended": "extend"}[there]
+    estimate = "" if any(line.state == "done" for line in found) else "; the time can be estimated after the first"
     return [
-        f"{' x '.join(parts)}, {how} {where}",
-        *(["train each task of a joint run alone too, for as many steps as that run spent on it"] if matched else []),
-        f"score the {recipe.split} split once for {chosen}; choices are made on dev alone",
-        f"keep runs in {recipe.store or runs_folder(out)}, write table and report to {out}",
+        f"{_product(recipe, planned)}, {how} {where}",
+        *([f"cross-validated: {'; '.join(folded)}"] if folded else []),
+        f"protocols: {'; '.join(names)}",
+        _selection(recipe),
+        f"{summary(found)}{estimate}",
+        f"keep runs in {planned.store}; {verb} the tables and the report in {out}",
     ]
 
 
-def run(recipe: StudyRecipe, out: Path, *, force: bool = False, retry_failed: bool = False) -> Artifact:
-    """Make the study artifact. Runs that failed before are tried again only with `retry_failed`."""
-    planned = expand(recipe, out)
+def _product(recipe: StudyRecipe, planned: StudyPlan) -> str:
+    """Models x tasks x grid x seeds = runs."""
+    splits = sum(len(tasks) for tasks in planned.columns.values())
+    sizes = [("model", len(recipe.models)), ("task or fold" if recipe.folds else "task", splits)]
+    sizes += [("grid point", len(points(recipe.grid)))] if recipe.grid else []
+    sizes += [("seed", len(recipe.seeds))]
+    sizes += [("share of the data", 1 + len(recipe.fractions))] if recipe.fractions else []
+    text = " x ".join(f"{number} {_plural(name, number)}" for name, number in sizes)
+    runs = {run.key: run.spec for run in reversed(planned.runs)}
+    if len(runs) == math.prod(number for _, number in sizes):
+        return f"{text} = {len(runs):,} {_plural('run', len(runs))}"
+    modes = Counter(spec.mode for spec in runs.values())
+    kinds = ", ".join(f"{modes[mode]:,} {text}" for mode, text in _KINDS.items() if modes[mode])
+    return f"{text}: {len(runs):,} {_plural('run', len(runs))} ({kinds})"
+
+
+def _plural(name: str, number: int) -> str:
+    if number == 1:
+        return name
+    return {"task or fold": "tasks and folds", "share of the data": "shares of the data"}.get(name, f"{name}s")
+
+
+def _selection(recipe: StudyRecipe) -> str:
+    """What is chosen on dev, and what is scored."""
+    score = f"score the {recipe.split} split once for"
+    if recipe.choose == "run":
+        chosen, rule = "the chosen run", "choose the single run with the best dev score"
+    elif len(points(recipe.grid)) > 1:
+        chosen, rule = "each chosen run", "choose the grid point with the best mean dev score over seeds"
+    else:
+        return f"nothing to choose: {score} every run"
+    return f"{rule}, for each model and task; {score} {'every run' if recipe.score == 'all' else chosen}"
+
+
+def run(
+    recipe: StudyRecipe,
+    out: Path,
+    *,
+    force: bool = False,
+    retry_failed: bool = False,
+    planned: StudyPlan | None = None,
+) -> Artifact:
+    """Make the study artifact, or extend the one there. Runs that failed before are tried again only with `retry_failed`.
+
+    `planned` saves time if the caller has expanded the recipe already.
+    """
+    planned = planned or expand(recipe, out)
 
     def build(work: Workspace) -> None:
         remember(recipe, planned, out)
@@ -77,16 +136,21 @@ def report(recipe: StudyRecipe, out: Path, *, force: bool = False) -> tuple[Path
 def _produce(
     recipe: StudyRecipe, planned: StudyPlan, out: Path, build: Callable[[Workspace], None], *, force: bool
 ) -> Artifact:
+    parents = _parents(planned)
+    force = force or compare(out, recipe, parents) == "extended"
+    made = produce(out, kind="study", recipe=recipe, parents=parents, build=build, force=force)
+    remove_tree(_so_far(out))
+    return made
+
+
+def _parents(planned: StudyPlan) -> dict[str, str | Artifact]:
     parents: dict[str, str | Artifact] = {f"model:{row}": digest for row, digest in planned.digests.items()}
     for name, tasks in planned.columns.items():
         for number, task in enumerate(tasks):
             parents[f"task:{name}/{number + 1}" if len(tasks) > 1 else f"task:{name}"] = task.artifact
     tasks_known = {parent.manifest.digest for parent in parents.values() if isinstance(parent, Artifact)}
     named = dict.fromkeys(digest for run in planned.runs for digest in run.spec.inputs if digest not in tasks_known)
-    parents |= {f"settings:{number}": digest for number, digest in enumerate(named, start=1)}
-    made = produce(out, kind="study", recipe=recipe, parents=parents, build=build, force=force)
-    remove_tree(_so_far(out))
-    return made
+    return parents | {f"settings:{number}": digest for number, digest in enumerate(named, start=1)}
 
 
 def _so_far(out: Path) -> Path:
@@ -117,6 +181,7 @@ def _engine(recipe: StudyRecipe, specs: Sequence[RunSpec]) -> Engine:
 
     cpu_only = all(spec.runtime.get("device") == "cpu" for spec in specs)
     smallest = min(runner.memory(spec) for spec in specs)
-    return LocalEngine(
-        room(recipe.workers, runs=len(specs), processes=recipe.processes, cpu_only=cpu_only, smallest=smallest)
-    )
+    space = room(recipe.workers, runs=len(specs), processes=recipe.processes, cpu_only=cpu_only, smallest=smallest)
+    threads = f"{space.threads} CPU thread{'s' * (space.threads > 1)}{' each' * (space.workers > 1)}"
+    console().print(f"  {space.workers} at a time, {threads}", style="dim")
+    return LocalEngine(space)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import math
@@ -11,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ from osler.artifacts.run import Run, RunSpec, RunStatus, holding, is_trained
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
 from osler.core.config import validate
-from osler.core.errors import OslerError, RecipeError
+from osler.core.errors import OslerError, OutputError, RecipeError
 from osler.core.files import write_atomic
 from osler.stages.study.matched import MatchedLength
 
@@ -31,6 +33,17 @@ if TYPE_CHECKING:
 
 _CONTEXT = 600 << 20
 """Bytes of GPU memory a process takes before it allocates anything."""
+_MACHINE = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EIO: "the disk or the network drive has an error",
+    errno.ESTALE: "the network drive was disconnected",
+    errno.EMFILE: "too many files are open",
+    errno.ENFILE: "too many files are open",
+    errno.ENOMEM: "memory ran out",
+}
+"""Errors of the machine, not of the run: it can go on once there is room again."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,7 @@ def train(job: RunJob) -> DeviceUse:
 
     from osler.stages.finetune import run as finetune
 
+    _use_threads(job)
     if _on_gpu():
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -137,14 +151,11 @@ def train(job: RunJob) -> DeviceUse:
 
 def score(job: RunJob) -> DeviceUse:
     """Score the study's split once for every column."""
-    import torch
-
     from osler.stages.evaluate.config import EvaluateRecipe
     from osler.stages.evaluate.run import run as evaluate
 
     run = Run(job.spec, job.folder)
-    if job.threads:
-        torch.set_num_threads(job.threads)
+    _use_threads(job)
     device = job.spec.runtime.get("device", "auto")
     try:
         for column, task in zip(job.spec.columns, job.spec.tasks, strict=True):
@@ -163,6 +174,14 @@ def attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
 
     Engines pass `train` and `score` of this module, also to other processes, so tests can replace them.
     """
+    try:
+        return _attempt(job, train, score)
+    except (OSError, OutputError) as error:
+        # Not even the status can be written.
+        return replace(RunStatus.read(job.folder), state="stopped", reason=_machine_error(error) or _safe_reason(error))
+
+
+def _attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
     with holding(job.folder):
         before = RunStatus.read(job.folder)
         trained = is_trained(job.folder)
@@ -182,13 +201,13 @@ def attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
                 scored = score(job)
                 use = use if use.device else scored
             status = replace(status, state="done")
-        except OslerError as error:
-            status = replace(status, state="failed", reason=error.problem)
         except (KeyboardInterrupt, SystemExit):
             replace(status, state="waiting").write(job.folder)
             raise
         except Exception as error:
-            status = replace(status, state="failed", reason=_safe_reason(error))
+            machine = _machine_error(error)
+            reason = machine or (error.problem if isinstance(error, OslerError) else _safe_reason(error))
+            status = replace(status, state="stopped" if machine else "failed", reason=reason)
         status = replace(
             status,
             seconds=round(before.seconds + time.monotonic() - started, 3),
@@ -202,7 +221,8 @@ def attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
 def record_failure(job: RunJob, reason: str) -> RunStatus:
     """Record that the process of a job died."""
     status = replace(RunStatus.read(job.folder), state="failed", reason=reason)
-    status.write(job.folder)
+    with suppress(OutputError):  # then the next study takes it for a run that was killed, and resumes it
+        status.write(job.folder)
     return status
 
 
@@ -231,6 +251,13 @@ def _torchrun(recipe: FinetuneRecipe, bundle: Path, job: RunJob) -> None:
         # Only osler's own error line is safe to repeat: anything else may quote a document.
         errors = [line.partition("error: ")[2] for line in done.stderr.splitlines() if line.startswith("error: ")]
         raise OslerError(errors[0] if errors else f"torchrun exited with code {done.returncode}")
+
+
+def _use_threads(job: RunJob) -> None:
+    import torch
+
+    if job.threads:
+        torch.set_num_threads(job.threads)
 
 
 def _parameters(path: Path) -> int:
@@ -262,6 +289,18 @@ def _free_gpu_memory() -> None:
     if _on_gpu():
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def _machine_error(error: BaseException | None) -> str | None:
+    """What was wrong with the machine, if that is what caused an error: in words, or None."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _MACHINE:
+            return _MACHINE[error.errno]
+        # A run with several processes reports its error as text.
+        if isinstance(error, OslerError) and (told := [text for text in _MACHINE.values() if text in error.problem]):
+            return told[0]
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _safe_reason(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from osler.artifacts.run import Mode, Run, RunSettings, RunSpec, RunStatus, RunTraining, State, is_trained
-from osler.core.errors import OslerError
+from osler.core.errors import OslerError, OutputError
 from osler.stages.study import runner
 from osler.stages.study.engines import Engine
 from osler.stages.study.grid import edges
@@ -127,7 +127,7 @@ class Schedule:
     def end(self, job: RunJob, status: RunStatus) -> None:
         """Record how a job ended, and choose in groups that are now complete."""
         self.statuses[job.key] = status
-        self.states[job.key] = "failed" if status.failed else "done"
+        self.states[job.key] = status.state if status.failed or status.stopped else "done"
         self._advance()
 
     def finished(self) -> list[Run]:
@@ -174,8 +174,17 @@ class Schedule:
         }
 
     def check_complete(self) -> None:
-        """Raise an error if runs failed or are missing."""
+        """Raise an error if runs stopped, failed or are missing."""
         total = len(self.by_key)
+        stopped = [key for key in self.by_key if self.states[key] == "stopped"]
+        if stopped:
+            spec, reason = self.by_key[stopped[0]][0].spec, self.statuses[stopped[0]].reason
+            done = sum(state == "done" for state in self.states.values())
+            raise OutputError(
+                f"the study stopped because {reason}, during {spec.label}; {done} of {total} runs are done",
+                where=self.plan.store,
+                fix="Once that is fixed, run the same command again: it resumes where it stopped",
+            )
         failures = [key for key in self.by_key if self.states[key] == "failed"]
         if failures:
             spec, reason = self.by_key[failures[0]][0].spec, self.statuses[failures[0]].reason or "unknown reason"
@@ -244,12 +253,13 @@ class Schedule:
         return [spec for spec in specs if not Run(spec, self.plan.folder(key)).scored]
 
 
-def do_runs(schedule: Schedule, engine: Engine, show: Callable[[RunJob, RunStatus | None], None]) -> None:
-    """Do all remaining runs. A failure does not stop the others. An interrupt does; finished runs are kept."""
+def do_runs(schedule: Schedule, engine: Engine, show: Callable[..., None]) -> None:
+    """Do all remaining runs. A run that fails does not stop the others. An interrupt or an error of the machine does: no new
+    run begins. Finished runs are kept."""
     memory: dict[str, int] = {}
     try:
         while True:
-            for job in schedule.ready():
+            for job in schedule.ready() if "stopped" not in schedule.states.values() else ():
                 if job.key not in memory:
                     memory[job.key] = runner.memory(job.spec)
                 if engine.take(replace(job, memory=memory[job.key])):
@@ -260,5 +270,6 @@ def do_runs(schedule: Schedule, engine: Engine, show: Callable[[RunJob, RunStatu
             for job, status in engine.wait():
                 schedule.end(job, status)
                 show(job, status)
+            show()
     finally:
         engine.close()

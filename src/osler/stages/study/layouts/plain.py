@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
-from osler.stages.study.layouts.common import SPREAD, known_groups, lines, mean_of_cells, mean_value, note, score_column
+from osler.stages.study.layouts.common import (
+    SPREAD,
+    known_groups,
+    lines,
+    mean_of_cells,
+    mean_value,
+    note,
+    score_column,
+    task_rows,
+)
 from osler.stages.study.results import Results
 
 
@@ -23,3 +32,17 @@ def tables(results: Results) -> dict[str, Table]:
         shown += cells
     text = note(results, columns, shown, f"{SPREAD}, times 100,")
     return {"table": Table(heads, rows, f"Scores on the {results.split} split", text)}
+
+
+def by_task(results: Results) -> Table:
+    """The same scores with tasks as rows and models as columns, for a terminal."""
+    columns, models = results.columns, lines(results)
+    heads: list[Column | str] = ["task", Column("protocol", align="left")]
+    heads += [score_column(line.label, best="max") for line in models]
+    rows = task_rows(results, columns, models)
+    for name, members in known_groups(results).items():
+        means = [mean_of_cells(line.cells(results, members)) for line in models]
+        rows.append([f"mean ({name})", f"{len(members)} task{'s' if len(members) > 1 else ''}", *means])
+    shown = [cell for line in models for cell in line.cells(results, columns)]
+    text = note(results, columns, shown, f"{SPREAD}, times 100,")
+    return Table(heads, rows, f"Scores on the {results.split} split", text, best_along="row")
