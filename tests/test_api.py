@@ -189,3 +189,102 @@ def test_distilling_keeps_the_tokenizer_of_the_recipe_and_needs_a_teacher(folder
     assert given["tokenizer"] == "t"
     with pytest.raises(osler.OslerError, match="no teacher is named"):
         osler.distill(corpus="c", out="o")
+
+
+def test_a_bundle_is_opened_by_a_string(bundle, folder):
+    assert isinstance(bundle, Bundle)
+    assert Bundle.load(str(folder / "bundle"), device="cpu").spec == bundle.spec
+    assert Bundle.digest(str(folder / "bundle")) == Bundle.digest(folder / "bundle")
+    with pytest.raises(osler.OslerError, match="no such folder"):
+        Bundle.load("x")
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "transformers", "safetensors", "pyarrow", "scipy", "matplotlib", "jinja2"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import osler
+calls = {
+    "corpus": {"sources": [{"files": [__file__]}]},
+    "vocab": {"corpus": "c", "size": 300},
+    "vocab_compare": {"corpus": "c", "tokenizers": ["t"]},
+    "pretrain": {"corpus": "c", "tokenizer": "t", "train": {"steps": 1}},
+    "distill": {"teacher": "t", "corpus": "c", "train": {"steps": 1}},
+    "tasks_prepare": {"task": "clinic-phi-en"},
+    "tasks_check": {"folders": ["t"]},
+    "finetune": {"model": "m", "tasks": ["clinic-phi-en"]},
+    "evaluate": {"bundle": "b", "task": "clinic-phi-en"},
+    "study": {"models": {"m": {"model": "m"}}, "tasks": ["clinic-phi-en"]},
+    "study_pairwise": {"models": {"m": {"model": "m"}}, "tasks": ["clinic-phi-en", "clinic-entities-en"]},
+    "annotate": {"files": [__file__], "bundle": "b"},
+    "export": {"bundle": "b"},
+    "load": {"bundle": "b"},
+}
+for name, settings in calls.items():
+    out = {} if name in ("vocab_compare", "tasks_check", "load") else {"out": f"{sys.argv[1]}/{name}"}
+    try:
+        getattr(osler, name)(**settings, **out)
+    except osler.OslerError as error:
+        print(name, error)
+"""
+
+
+def test_without_an_extra_every_function_raises_an_error_of_osler_and_most_name_the_extra(tmp_path):
+    script = tmp_path / "without.py"
+    script.write_text(WITHOUT_EXTRAS)
+    done = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert len(told) == 14
+    named = {name for name, message in told.items() if 'pip install "osler[' in message}
+    # The others find a missing input first.
+    assert named >= {"pretrain", "distill", "tasks_prepare", "finetune", "evaluate", "study", "study_pairwise", "load"}
+
+
+@pytest.mark.parametrize(
+    ("call", "pieces"),
+    [
+        (lambda out: osler.annotate(files=["n.txt"], out=out), ["bundle"]),
+        (lambda out: osler.annotate(files=["n.txt"], bundel="b", out=out), ["'bundel'", "'bundle'"]),
+        (lambda out: osler.annotate(files=["no.txt"], bundle=out.parent, out=out), ["manifest.json"]),
+        (lambda out: osler.finetune(model="m", tasks=["t"], train={"learning_rate": 1}, out=out), ["learning_rate"]),
+        (lambda out: osler.finetune(model="m", tasks=["t"], epochs="many", out=out), ["epochs"]),
+        (lambda out: osler.export("no-recipe", out=out), ["no-recipe", "no such recipe"]),
+        (lambda out: osler.load(out.parent, lang="en"), ["no argument 'lang'", "Did you mean 'language'?"]),
+        (lambda out: osler.annotate(files=["n.txt"], bundle="b"), ["'out'"]),
+        (lambda out: osler.load(out.parent, device="gpu"), ["unknown device 'gpu'"]),
+    ],
+)
+def test_python_errors_are_one_message_without_options_or_a_chain(tmp_path, call, pieces):
+    with pytest.raises(osler.OslerError) as error:
+        call(tmp_path / "out")
+    message = str(error.value)
+    for piece in pieces:
+        assert piece in message
+    assert "--" not in message
+    assert "pydantic" not in message
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
+
+
+def test_options_in_messages_become_arguments():
+    error = api._in_python(osler.OslerError("cannot write", fix="Choose another --out, or replace it with --force"))
+    assert str(error) == "cannot write. Choose another out, or replace it with force=True."
+    error = api._in_python(osler.OslerError("not UTF-8", fix="Convert it, for example --encoding latin-1"))
+    assert str(error) == "not UTF-8. Convert it, for example encoding='latin-1'."
+
+
+@pytest.mark.usefixtures("bundle")
+def test_one_text_instead_of_many_and_no_text_are_told(folder):
+    nlp = osler.load(folder / "bundle")
+    with pytest.raises(osler.OslerError, match="pipe takes many texts"):
+        next(nlp.pipe("Aspirin."))
+    with pytest.raises(osler.OslerError, match="text 2: this is int, not a string"):
+        list(nlp.pipe(["Aspirin.", 3]))
+    with pytest.raises(osler.OslerError, match="no head of this bundle reads pairs of texts"):
+        next(nlp.pairs([("a", "b")]))

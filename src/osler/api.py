@@ -10,12 +10,18 @@ A finished artifact at `out` is reused when recipe and inputs are the same; `for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from osler.core.config import Recipe, find_recipe, merged, read_toml, validate
+from osler.core.errors import InputError, OslerError, RecipeError, nearest
+from osler.core.extras import explain_missing
 
 if TYPE_CHECKING:
     from osler.artifacts.bundle import Bundle
@@ -29,19 +35,80 @@ if TYPE_CHECKING:
     from osler.stages.prepare.convert import Conversion
     from osler.stages.vocab.figures import TokenizerComparison
     from osler.tasks.card import TaskCard
-    from osler.text.document import Document
+    from osler.text.document import Document, TextPair
 
+P = ParamSpec("P")
+T = TypeVar("T")
 R = TypeVar("R", bound=Recipe)
 AnyPath = str | Path
 AnyRecipe = str | Path | Recipe | None
 
 
+def _public(function: Callable[P, T]) -> Callable[P, T]:
+    """Errors of a public function as Python users write it: a missing extra by name, arguments instead of options."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        _check_arguments(signature, function.__name__, arguments, named)
+        try:
+            return function(*arguments, **named)
+        except OslerError as error:
+            # Without a chain: the message says everything, and the error behind it may quote a document.
+            raise _in_python(error) from None
+        except ModuleNotFoundError as error:
+            missing = explain_missing(error)
+            if missing is None:
+                raise
+            raise missing from None
+
+    return call
+
+
+def _check_arguments(
+    signature: inspect.Signature, name: str, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> None:
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError as error:
+        known = signature.parameters
+        open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+        unknown = None if open_ended else next((key for key in named if key not in known), None)
+        if unknown is None:
+            raise RecipeError(f"osler.{name}: {error}", fix=f"See help(osler.{name})") from None
+        close = nearest(unknown, known)
+        fix = f"Did you mean {close!r}?" if close else f"Known: {', '.join(known)}"
+        raise RecipeError(f"osler.{name} has no argument {unknown!r}", fix=fix) from None
+
+
+_OPTION = re.compile(r"--(?:set )?([a-z][a-z-]*)(?: (latin-1|utf-16|[A-Z]{2,}|en|es|fr)\b)?")
+
+
+def _in_python(error: OslerError) -> OslerError:
+    """The same error with arguments in place of command-line options: force=True for --force."""
+
+    def argument(found: re.Match[str]) -> str:
+        name = {"force": "force=True", "text-column": "text_columns"}.get(found[1], found[1].replace("-", "_"))
+        return f"{name}={found[2]!r}" if found[2] else name
+
+    problem, fix = (_OPTION.sub(argument, part) if part else part for part in (error.problem, error.fix))
+    return type(error)(problem or "", where=error.where, fix=fix)
+
+
 class Annotator:
-    """A loaded bundle: text in, documents with spans, relations, labels and scores out."""
+    """A loaded bundle: text in, documents with spans, relations, labels and scores out; pairs of texts in, pairs with labels,
+    values and scores out."""
 
     def __init__(self, bundle: Bundle, heads: Sequence[str] = (), language: str | None = None) -> None:
         self.bundle = bundle
-        self.heads = bundle.spec.document_heads(heads, language)
+        self._asked = (tuple(heads), language)
+        self.heads = bundle.spec.heads_for("document", heads, language)
+        """Heads that read single texts."""
+        self.pair_heads = bundle.spec.heads_for("pair", heads, language)
+        """Heads that read pairs of texts."""
+        self._advise = language is None
+        if not self.heads and not self.pair_heads:
+            bundle.spec.document_heads(heads, language)  # says why there is none
 
     def __call__(self, text: str) -> Document:
         """Annotate one text."""
@@ -51,24 +118,76 @@ class Annotator:
         """Annotate many texts in input order, one batch at a time, so that memory does not grow with their number."""
         from osler.text.document import Document
 
+        heads = self.heads or self.bundle.spec.document_heads(*self._asked)
+        if isinstance(texts, str):
+            raise InputError("pipe takes many texts, this is one", fix="Call the object itself, or give a list")
         numbered = (
-            text if isinstance(text, Document) else Document(str(number), text)
+            text if isinstance(text, Document) else Document(str(number), _text(text, f"text {number}"))
             for number, text in enumerate(texts, start=1)
         )
         while batch := list(islice(numbered, batch_size)):
-            yield from self.bundle.annotate(batch, self.heads)
+            self._check_language([document.text for document in batch], heads)
+            yield from self.bundle.annotate(batch, heads)
+
+    def pairs(self, pairs: Iterable[tuple[str, str] | TextPair], batch_size: int = 64) -> Iterator[TextPair]:
+        """Compare pairs of texts, such as a premise and a hypothesis, with the heads that read pairs.
+
+        `labels` and `scores` of a result carry the name of the head. `value` is the number of the only regression head; `meta`
+        has one per head.
+        """
+        from osler.text.document import TextPair
+
+        heads = self.pair_heads or self.bundle.spec.pair_heads(*self._asked)
+        numbered = (
+            pair if isinstance(pair, TextPair) else TextPair(str(number), *_both(pair, f"pair {number}"))
+            for number, pair in enumerate(pairs, start=1)
+        )
+        while batch := list(islice(numbered, batch_size)):
+            self._check_language([f"{pair.first} {pair.second}" for pair in batch], heads)
+            yield from self.bundle.compare(batch, heads)
+
+    def _check_language(self, texts: Sequence[str], heads: Sequence[str]) -> None:
+        """Warn once if the texts are in another language than the heads."""
+        from osler.text.language import LanguageGuess
+
+        if not self._advise:
+            return
+        guess = LanguageGuess()
+        for text in texts:
+            guess.add(text)
+        mismatch = self.bundle.spec.language_mismatch(guess, heads)
+        if mismatch is not None:
+            self._advise = False
+            advice = f" Leave them out with osler.load(..., language={mismatch.choose!r})." if mismatch.choose else ""
+            warnings.warn(f"{mismatch.problem}.{advice}", stacklevel=3)
 
 
+def _text(text: Any, where: str) -> str:
+    from osler.text.document import check_text
+
+    if not isinstance(text, str):
+        raise InputError(f"this is {type(text).__name__}, not a string", where=where, fix="Give texts or documents")
+    return check_text(text, where=where)
+
+
+def _both(pair: Any, where: str) -> tuple[str, str]:
+    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+        raise InputError("not a pair of texts", where=where, fix="Give a list of (first, second)")
+    return _text(pair[0], where), _text(pair[1], where)
+
+
+@_public
 def load(bundle: AnyPath, *, device: str = "auto", heads: Sequence[str] = (), language: str | None = None) -> Annotator:
     """Load a bundle for annotation: a folder, or a hub id where there is a network.
 
-    `heads` and `language` choose among the heads that read documents. By default all of them are used.
+    `heads` and `language` choose among the heads. By default all of them are used.
     """
     from osler.artifacts.bundle import Bundle
 
     return Annotator(Bundle.load(bundle, device=device), heads, language)
 
 
+@_public
 def corpus(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Corpus:
     """Build a clean corpus from raw files, as `osler corpus build` does. Settings: `CorpusRecipe`."""
     from osler.stages.corpus.config import CorpusRecipe
@@ -77,6 +196,7 @@ def corpus(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **set
     return run(_resolve(CorpusRecipe, recipe, settings), Path(out), force=force)
 
 
+@_public
 def vocab(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Tokenizer:
     """Train a tokenizer on a corpus, as `osler vocab train` does. Settings: `VocabRecipe`."""
     from osler.artifacts.tokenizer import Tokenizer
@@ -86,6 +206,7 @@ def vocab(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **sett
     return Tokenizer.open(run(_resolve(VocabRecipe, recipe, settings), Path(out), force=force).path)
 
 
+@_public
 def vocab_compare(recipe: AnyRecipe = None, **settings: Any) -> TokenizerComparison:
     """Compare tokenizers on a corpus, as `osler vocab compare` does. Settings: `CompareRecipe`."""
     from osler.stages.vocab.compare import measure
@@ -94,6 +215,7 @@ def vocab_compare(recipe: AnyRecipe = None, **settings: Any) -> TokenizerCompari
     return measure(_resolve(CompareRecipe, recipe, settings))
 
 
+@_public
 def pretrain(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Encoder:
     """Pretrain an encoder with masked language modelling, as `osler pretrain` does. Settings: `PretrainRecipe`."""
     from osler.artifacts.encoder import Encoder
@@ -103,12 +225,11 @@ def pretrain(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
     return Encoder.open(run(_resolve(PretrainRecipe, recipe, settings), Path(out), force=force).path)
 
 
+@_public
 def distill(
     recipe: AnyRecipe = None, *, teacher: AnyPath | None = None, out: AnyPath, force: bool = False, **settings: Any
 ) -> Encoder:
     """Distil a teacher into a smaller encoder, as `osler distill` does: `pretrain` with a teacher. Settings: `PretrainRecipe`."""
-    from osler.core.errors import RecipeError
-
     if teacher is not None:
         settings = merged(settings, {"distill": {"teacher": teacher}})
     values = merged(_values(recipe), settings)
@@ -118,6 +239,7 @@ def distill(
     return pretrain(recipe, out=out, force=force, **settings)
 
 
+@_public
 def tasks_list() -> list[TaskCard]:
     """The cards of all tasks, as `osler tasks list` shows them."""
     from osler.tasks.catalogue import all_cards
@@ -125,6 +247,7 @@ def tasks_list() -> list[TaskCard]:
     return list(all_cards())
 
 
+@_public
 def tasks_info(task: AnyPath) -> TaskCard:
     """The card of one task by name or path, as `osler tasks info` shows it."""
     from osler.tasks.catalogue import load_card
@@ -132,6 +255,7 @@ def tasks_info(task: AnyPath) -> TaskCard:
     return load_card(str(task))
 
 
+@_public
 def tasks_new(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> TaskCard:
     """Write a card for your own data, as `osler tasks new` does. Settings: `DiscoverRecipe`."""
     from osler.core.files import write_atomic
@@ -144,6 +268,7 @@ def tasks_new(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **
     return found.card
 
 
+@_public
 def tasks_prepare(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> TaskFolder:
     """Prepare a task from its official files, as `osler tasks prepare` does. Settings: `PrepareRecipe`."""
     from osler.artifacts.task_folder import TaskFolder
@@ -153,6 +278,7 @@ def tasks_prepare(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False
     return TaskFolder.open(run(_resolve(PrepareRecipe, recipe, settings), Path(out), force=force).path)
 
 
+@_public
 def tasks_check(folders: Iterable[AnyPath]) -> CheckReport:
     """Check prepared tasks, as `osler tasks check` does: counts, offsets, and records shared between splits and tasks."""
     from osler.artifacts.task_folder import TaskFolder
@@ -161,6 +287,7 @@ def tasks_check(folders: Iterable[AnyPath]) -> CheckReport:
     return check([TaskFolder.open(Path(folder)) for folder in folders])
 
 
+@_public
 def tasks_synthesize(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Write a synthetic distribution in a task's official format, as `osler tasks synthesize` does. Settings: `SynthesizeRecipe`."""
     from osler.clinic.synthesize import SynthesizeRecipe, run
@@ -168,6 +295,7 @@ def tasks_synthesize(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = Fa
     return run(_resolve(SynthesizeRecipe, recipe, settings), Path(out), force=force)
 
 
+@_public
 def finetune(
     recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, data: AnyPath | None = None, **settings: Any
 ) -> Bundle:
@@ -185,6 +313,7 @@ def finetune(
     return Bundle.load(run(_resolve(FinetuneRecipe, recipe, settings), Path(out), force=force).path)
 
 
+@_public
 def evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Evaluation:
     """Score a bundle on a split of a task, as `osler evaluate` does. Settings: `EvaluateRecipe`."""
     from osler.artifacts.evaluation import Evaluation
@@ -197,6 +326,7 @@ def evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
     return Evaluation.open(run(_resolve(EvaluateRecipe, recipe, settings), Path(out), force=force).path)
 
 
+@_public
 def study(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Run a study, or only what is missing of it, as `osler study run` does. Settings: `StudyRecipe`."""
     from osler.stages.study.recipe import StudyRecipe
@@ -205,6 +335,7 @@ def study(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **sett
     return run(_resolve(StudyRecipe, recipe, settings), Path(out), force=force)
 
 
+@_public
 def study_pairwise(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Find out which task helps which, as `osler study pairwise` does. Settings: `StudyRecipe`."""
     from osler.stages.study.recipe import StudyRecipe
@@ -213,14 +344,22 @@ def study_pairwise(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = Fals
     return run(_resolve(StudyRecipe, recipe, settings).in_pairs(), Path(out), force=force)
 
 
+@_public
 def annotate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
-    """Annotate files, as `osler annotate --out` does. Settings: `AnnotateRecipe`. For texts in memory use `load`."""
+    """Annotate files, as `osler annotate --out` does. Settings: `AnnotateRecipe`. For texts in memory use `load`.
+
+    Files and lines that cannot be read are skipped: `counts["skipped"]` says how many, `skipped.jsonl` which and why.
+    """
     from osler.stages.serve.annotate import run
     from osler.stages.serve.config import AnnotateRecipe
 
-    return run(_resolve(AnnotateRecipe, recipe, settings), Path(out), force=force)
+    artifact = run(_resolve(AnnotateRecipe, recipe, settings), Path(out), force=force)
+    if count := artifact.counts.get("skipped"):
+        warnings.warn(f"{count} inputs could not be read: see {artifact.path / 'skipped.jsonl'}", stacklevel=3)
+    return artifact
 
 
+@_public
 def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Export one head as a stock Hugging Face model, as `osler export` does. Settings: `ExportRecipe`."""
     from osler.stages.serve.config import ExportRecipe
@@ -229,6 +368,7 @@ def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **set
     return run(_resolve(ExportRecipe, recipe, settings), Path(out), force=force)
 
 
+@_public
 def convert(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Conversion:
     """Convert annotation files to another format, as `osler convert` does. Settings: `ConvertRecipe`."""
     from osler.stages.prepare.config import ConvertRecipe

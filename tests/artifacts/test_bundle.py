@@ -51,8 +51,11 @@ def test_a_spec_is_read_back_and_lists_its_tasks(tmp_path):
 def test_only_heads_that_read_documents_annotate():
     assert SPEC.document_heads() == ["drugs", "joint"]
     assert SPEC.document_heads(language="es") == ["joint"]
-    with pytest.raises(RecipeError, match="can annotate as asked"):
+    with pytest.raises(RecipeError, match="pairs can only read pairs of texts"):
         SPEC.document_heads(["pairs"])
+    assert SPEC.pair_heads() == ["pairs"]
+    with pytest.raises(RecipeError, match="drugs and joint can only read single texts"):
+        SPEC.pair_heads(["drugs", "joint"])
     with pytest.raises(RecipeError, match="Did you mean 'drugs'"):
         SPEC.document_heads(["drug"])
 
@@ -62,7 +65,7 @@ def test_missing_and_damaged_files_are_named(tmp_path):
         BundleSpec.load(tmp_path)
     (tmp_path / "bundle.json").write_text('{"max_length": 64}')
     with pytest.raises(ArtifactError, match="damaged: overlap"):
-        BundleSpec.load(tmp_path)
+        BundleSpec.load(str(tmp_path))
     assert Bundle.read_history(tmp_path) == []
     with pytest.raises(ArtifactError, match=r"manifest\.json is missing"):
         Bundle.read_counts(tmp_path)

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
 
+from osler.core.errors import RecipeError
+from osler.nn import attention
+from osler.nn.attention import keep_out_of_graphs
 from osler.train.config import TrainConfig
-from osler.train.precision import compiled
+from osler.train.precision import choose_device, compiled
 
 
 @pytest.mark.parametrize(
@@ -22,3 +28,31 @@ def test_only_batches_of_one_shape_on_a_gpu_are_worth_compiling(monkeypatch, cho
     monkeypatch.setattr(torch, "compile", lambda module: "compiled")
     found = compiled(nn.Linear(1, 1), TrainConfig(compile=choice), torch.device(device), static=static)
     assert (found == "compiled") is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "message"),
+    [
+        ("cuda", 0, "device = 'cuda', but no CUDA device is available. Set device to 'auto' or 'cpu'."),
+        ("cuda:1", 1, "device = 'cuda:1', but there is one CUDA device: cuda:0. Set device to 'auto' or one of these."),
+        ("gpu", 1, "unknown device 'gpu'. Set device to 'auto', 'cpu', 'cuda' or 'cuda:N'."),
+    ],
+)
+def test_a_device_that_is_not_there_is_one_clear_error(monkeypatch, name, devices, message):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    with pytest.raises(RecipeError) as error:
+        choose_device(name)
+    assert str(error.value) == message
+
+
+def test_the_cpu_is_chosen_where_there_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == choose_device("cpu") == torch.device("cpu")
+
+
+def test_reading_lengths_stays_out_of_compiled_graphs_but_the_compiler_is_not_imported_before():
+    code = "import sys, osler.nn.attention; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    keep_out_of_graphs()
+    assert attention._by_lengths.__wrapped__ is not attention._by_lengths
+    assert torch._dynamo.eval_frame.innermost_fn(attention._by_lengths).__name__ == "_by_lengths"

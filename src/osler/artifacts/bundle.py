@@ -6,11 +6,12 @@ Importing this module does not import torch: the spec, counts and history of a b
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -24,7 +25,8 @@ from osler.core.extras import require
 from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, HeadOptions, Instance, document_windows, make_builder
-from osler.text.document import Document, Record, Span, number_spans
+from osler.text.document import Document, Record, Span, TextPair, number_spans
+from osler.text.language import LANGUAGE_NAMES, LanguageGuess
 from osler.text.subwords import SubwordTokenizer
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 _SPEC = "bundle.json"
 _HISTORY = "history.json"
 _CARD = "README.md"
+RecordKind = Literal["document", "pair"]
+_R = TypeVar("_R", Document, TextPair)
 _BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 
 
@@ -64,6 +68,8 @@ class BundleSpec(Recipe):
     @classmethod
     def load(cls, folder: str | Path) -> BundleSpec:
         path = Path(folder) / _SPEC
+        if not path.parent.exists():
+            raise ArtifactError("no such folder", where=folder, fix="Make it first (osler finetune), or check the path")
         if not path.is_file():
             raise ArtifactError(
                 f"not a bundle: {_SPEC} is missing", where=path.parent, fix="Give a folder that osler finetune made"
@@ -95,16 +101,66 @@ class BundleSpec(Recipe):
             raise RecipeError(f"this bundle has no head {name!r}", fix=f"{hint}Heads: {', '.join(self.heads)}")
         return self.heads[name]
 
+    def heads_for(self, record: RecordKind, names: Sequence[str] = (), language: str | None = None) -> list[str]:
+        """Heads that read documents or pairs of texts: those named or all, in one language if it is given; may be empty."""
+        cards = {name: self.head(name).card for name in names or self.heads}
+        return [name for name, card in cards.items() if card.record == record and language in (None, card.language)]
+
     def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
         """Heads that annotate documents: those named or all, in one language if it is given."""
-        heads = {name: self.head(name).card for name in names or self.heads}
-        chosen = [n for n, card in heads.items() if card.record == "document" and language in (None, card.language)]
-        if not chosen:
-            raise RecipeError(
-                "no head of this bundle can annotate as asked",
-                fix=f"Choose other heads or another language. Heads: {', '.join(self.heads)}",
-            )
-        return chosen
+        return self.heads_for("document", names, language) or self._refuse("document", names, language)
+
+    def pair_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
+        """Heads that compare two texts: those named or all, in one language if it is given."""
+        return self.heads_for("pair", names, language) or self._refuse("pair", names, language)
+
+    def _refuse(self, record: RecordKind, names: Sequence[str], language: str | None) -> NoReturn:
+        """Raise an error that says why no head fits, and what to give instead."""
+        able = self.heads_for(record)
+        one, two = "single texts", "pairs of texts"
+        given, other = (one, two) if record == "document" else (two, one)
+        if able:
+            if language is None or not self.heads_for(record, names):
+                problem = f"{_listed(names)} can only read {other}, and the input is {given}"
+            elif names:
+                problem = f"{_listed(names)} cannot read the language {language!r}"
+            else:
+                problem = f"no head for {given} in the language {language!r}"
+            listed = ", ".join(f"{name} ({self.heads[name].card.language})" for name in able)
+            fix = f"Heads of this bundle that read {given}: {listed}"
+        elif record == "document":
+            problem = f"no head of this bundle reads {given}: {_listed(self.heads)} compare two texts"
+            fix = "Give pairs of texts: JSON Lines with the keys first and second, or a CSV or TSV file with two text columns"
+        else:
+            problem = f"no head of this bundle reads {given}: {_listed(self.heads)} read one text"
+            fix = "Give single texts, or a bundle with a head for pairs"
+        raise RecipeError(problem, fix=fix)
+
+    def language_mismatch(self, guess: LanguageGuess, heads: Sequence[str]) -> LanguageMismatch | None:
+        """The heads trained on another language than the text, if its language is beyond doubt."""
+        found = guess.sure
+        others = {name: card for name in heads if (card := self.heads[name].card).language not in (found, "")}
+        if found is None or not others:
+            return None
+        languages = " and ".join(dict.fromkeys(LANGUAGE_NAMES.get(c.language, c.language) for c in others.values()))
+        trained = "was" if len(others) == 1 else "were"
+        problem = (
+            f"the text looks {LANGUAGE_NAMES[found]} ({guess}), but {_listed(others)} {trained} trained on {languages}. "
+            "Expect poor results"
+        )
+        return LanguageMismatch(problem, found if len(others) < len(heads) else None)
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+class LanguageMismatch(NamedTuple):
+    """Text in another language than some of the heads, and the language to choose if other heads are for it."""
+
+    problem: str
+    choose: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,21 +174,29 @@ class Bundle:
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Bundle:
         """Load a bundle onto a device: a folder, or a hub id where there is a network."""
-        torch = require("torch", "train")
+        require("torch", "train")
 
         from osler.nn.folders import resolve
         from osler.nn.multihead import MultiHeadModel
+        from osler.train.precision import choose_device
 
-        folder = Path(folder) if Path(folder).is_dir() else resolve(folder)
+        # Before the model is loaded, so that a mistake is told at once.
+        chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", "0")))
+        # A path that is not there is no hub id: reading its spec says so.
+        folder = Path(folder) if isinstance(folder, Path) or Path(folder).is_dir() else resolve(folder)
         spec = BundleSpec.load(folder)
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(MultiHeadModel.load(folder).to(device), Tokenizer.open(folder), spec)
+        return cls(MultiHeadModel.load(folder).to(chosen), Tokenizer.open(folder), spec)
 
     def save(
-        self, folder: Path, *, tokenizer_from: Path, history: Iterable[Mapping[str, Any]] = (), card: str = ""
+        self,
+        folder: str | Path,
+        *,
+        tokenizer_from: str | Path,
+        history: Iterable[Mapping[str, Any]] = (),
+        card: str = "",
     ) -> None:
         """Write encoder, heads, tokenizer, spec, training history and model card."""
+        folder = Path(folder)
         self.model.save(folder)
         self.spec.save(folder)
         Tokenizer.open(tokenizer_from).copy_to(folder)
@@ -152,8 +216,9 @@ class Bundle:
         return history
 
     @staticmethod
-    def digest(folder: Path) -> str:
+    def digest(folder: str | Path) -> str:
         """Digest of weights, vocabulary and heads."""
+        folder = Path(folder)
         return f"{Encoder.open(folder).digest}-{fingerprint([folder / 'heads.json', folder / _SPEC])}"
 
     @cached_property
@@ -208,6 +273,22 @@ class Bundle:
             entities = self.spec.heads[name].card.entity_labels
             predicted = self.predict(name, [result.only(entities).with_(relations=()) for result in results])
             results = [_with_relations(result, found) for result, found in zip(results, predicted, strict=True)]
+        return results
+
+    def compare(self, pairs: Sequence[TextPair], heads: Sequence[str] | None = None) -> list[TextPair]:
+        """Apply the heads for pairs of texts. `labels` and `scores` carry the name of the head, as for documents.
+
+        `value` is the number of the only regression head; if there are several, `meta` holds one per head.
+        """
+        names = self.spec.pair_heads() if heads is None else heads
+        results = [TextPair(pair.id, pair.first, pair.second, meta=pair.meta) for pair in pairs]
+        plain = list(results)
+        numeric = [name for name in names if self.spec.heads[name].card.kind is Kind.REGRESSION]
+        for name in names:
+            predicted = self.predict(name, plain)
+            results = [_with_predictions(result, found, name) for result, found in zip(results, predicted, strict=True)]
+            if numeric == [name]:
+                results = [result.with_(value=found.value) for result, found in zip(results, predicted, strict=True)]
         return results
 
     def _decode(
@@ -271,17 +352,19 @@ def pack_instances(instances: Sequence[Instance], model: MultiHeadModel, **shape
     return pack(ids, token_types=types, marks=marks or None, pad_id=config.pad_token_id or 0, **shape)
 
 
-def _with_predictions(result: Document, found: Record, head: str) -> Document:
-    """Add the predictions of one head. Document labels get the head's name, because two heads may share a label."""
-    assert isinstance(found, Document)
-    # Ids of different heads clash; spans are numbered again once all heads are done.
-    spans = (*result.spans, *(replace(span, id="", attributes={"head": head}) for span in found.spans))
+def _with_predictions(result: _R, found: Record, head: str) -> _R:
+    """Add the predictions of one head. Labels get the head's name, because two heads may share a label."""
     labels = (*result.labels, *(f"{head}:{label}" for label in found.labels))
     scores = {**result.scores, **{f"{head}:{label}": score for label, score in found.scores.items()}}
     meta = dict(result.meta)
     if found.value is not None:
         meta[f"value:{head}"] = f"{found.value:.4f}"
-    return result.with_(spans=spans, labels=labels, meta=meta, scores=scores)
+    result = replace(result, labels=labels, meta=meta, scores=scores)
+    if isinstance(result, Document) and isinstance(found, Document):
+        # Ids of different heads clash; spans are numbered again once all heads are done.
+        named: list[Span] = [replace(span, id="", attributes={"head": head}) for span in found.spans]
+        result = replace(result, spans=(*result.spans, *named))
+    return result
 
 
 def _distinct(spans: Sequence[Span]) -> list[Span]:

@@ -11,6 +11,9 @@ from osler.cli.common import Invocation, announce, recipe_command
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateRecipe
 
+PARTIAL = 3
+"""Exit code if some inputs could not be read and the others were annotated."""
+
 app = typer.Typer(add_completion=False)
 
 
@@ -19,18 +22,39 @@ app = typer.Typer(add_completion=False)
     AnnotateRecipe,
     out=None,
     argument="files",
-    options={"bundle": "--bundle -b", "format": "--format -f", "min_score": "", "heads": "--head", "language": ""},
+    options={
+        "bundle": "--bundle -b",
+        "format": "--format -f",
+        "min_score": "",
+        "heads": "--head",
+        "language": "",
+        "text_columns": "--text-column",
+        "id_column": "",
+        "encoding": "",
+    },
 )
 def annotate(call: Invocation) -> None:
-    """Annotate raw text with every head of a bundle. Without --out, JSON Lines go to standard output."""
-    from osler.stages.serve.annotate import plan, run, stream
+    """Annotate raw text with every head of a bundle. Without --out, JSON Lines go to standard output.
 
+    Exit code 0: everything was annotated. 2: nothing was done. 3: some files or lines could not be read and were skipped.
+    """
+    from osler.stages.serve.annotate import plan, report_skipped, run, skipped, stream
+
+    if call.options["files"] is None and call.recipe is None:
+        if sys.stdin.isatty():
+            raise RecipeError(
+                "no notes are named", fix="Name files or folders, or pipe text in: cat note.txt | osler annotate"
+            )
+        call.options["files"] = ["-"]
     if call.out != Path():
-        call.perform(plan, run)
-        return
-    recipe = call.resolve()
-    if recipe.format != "jsonl":
-        raise RecipeError(f"{recipe.format} is a folder of files", fix="Give --out")
-    announce(plan(recipe, None), dry_run=call.dry_run)
-    if not call.dry_run:
-        stream(recipe, sys.stdout)
+        artifact = call.perform(plan, run)
+        left = skipped(artifact) if artifact else []
+    else:
+        recipe = call.resolve()
+        if recipe.format != "jsonl":
+            raise RecipeError(f"{recipe.format} output is a folder of files", fix="Give --out")
+        announce(plan(recipe, None), dry_run=call.dry_run)
+        left = [] if call.dry_run else stream(recipe, sys.stdout)
+    report_skipped(left)
+    if left:
+        raise typer.Exit(PARTIAL)

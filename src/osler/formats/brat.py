@@ -53,10 +53,14 @@ class Brat(Format):
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         folder = OutputFolder(path, losses)
+        types = _Types()
         for document in documents(records, losses, holds={SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES}):
             stem = folder.stem(document.id)
+            lines = list(_lines(document, losses))
             folder.write(f"{stem}.txt", document.text)
-            folder.write(f"{stem}.ann", "".join(f"{line}\n" for line in _lines(document, losses)))
+            folder.write(f"{stem}.ann", "".join(f"{line}\n" for line in lines))
+            types.add(lines)
+        folder.write("annotation.conf", types.configuration())
 
 
 class _Annotations:
@@ -157,6 +161,61 @@ class _Annotations:
 
     def _malformed(self, number: int) -> None:
         self._draft.report("malformed-line", "not a brat line", number)
+
+
+class _Types:
+    """The types in .ann lines, for the `annotation.conf` without which brat shows every annotation as an error."""
+
+    def __init__(self) -> None:
+        self._entities: set[str] = set()
+        self._relations: dict[str, dict[str, set[str]]] = {}
+        self._equivalences: set[str] = set()
+        self._events: dict[str, set[str]] = {}
+        self._attributes: dict[str, set[str]] = {}
+
+    def add(self, lines: Iterable[str]) -> None:
+        """Add the types of one document; mentions come before what refers to them."""
+        labels: dict[str, str] = {}
+        for name, content, *_ in (line.split("\t") for line in lines):
+            first, *rest = content.split(" ")
+            targets = [part.split(":", 1) for part in rest if ":" in part]
+            if name[0] == "T":
+                labels[name] = first
+                self._entities.add(first)
+            elif name[0] == "R":
+                for role, target in targets:
+                    self._relations.setdefault(first, {}).setdefault(role, set()).add(labels.get(target, "<ENTITY>"))
+            elif name[0] == "*":
+                self._equivalences.add(first)
+            elif name[0] == "E":
+                roles = self._events.setdefault(first.split(":", 1)[0], set())
+                roles.update(role.rstrip("0123456789") for role, _ in targets)
+            elif name[0] == "A":
+                self._attributes.setdefault(first, set()).update(rest[1:2])
+
+    def configuration(self) -> str:
+        relations = [
+            f"{label}\t" + ", ".join(f"{role}:{'|'.join(sorted(found))}" for role, found in roles.items())
+            for label, roles in sorted(self._relations.items())
+        ]
+        entities = "Arg1:<ENTITY>, Arg2:<ENTITY>"
+        relations += [f"{label}\t{entities}, <REL-TYPE>:symmetric-transitive" for label in sorted(self._equivalences)]
+        relations.append(f"<OVERLAP>\t{entities}, <OVL-TYPE>:<ANY>")  # mentions may nest
+        events = [
+            "\t".join([label, ", ".join(f"{role}*:<ANY>" for role in sorted(roles))]).rstrip()
+            for label, roles in sorted(self._events.items())
+        ]
+        attributes = [
+            f"{name}\tArg:<ANY>" + (f", Value:{'|'.join(sorted(values))}" if values else "")
+            for name, values in sorted(self._attributes.items())
+        ]
+        sections = {
+            "entities": sorted(self._entities - self._events.keys()),
+            "relations": relations,
+            "events": events,
+            "attributes": attributes,
+        }
+        return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
 
 
 def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:

@@ -84,8 +84,16 @@ def _varlen(
     return output.unsqueeze(0)
 
 
-# Lengths are read as numbers here, which a compiled graph cannot hold.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@functools.cache
+def keep_out_of_graphs() -> None:
+    """Call before compiling a model: lengths are read as numbers here, which a compiled graph cannot hold.
+
+    Not a decorator, which would import the compiler (1 s) for everyone who only annotates.
+    """
+    global _by_lengths
+    _by_lengths = torch.compiler.disable(_by_lengths)  # type: ignore[no-untyped-call]
+
+
 def _by_lengths(
     query: Tensor, key: Tensor, value: Tensor, cu_seqlens: Tensor, scale: float | None, reach: int | None
 ) -> Tensor:

@@ -75,7 +75,8 @@ def _build(encoder: nn.Module, config: Any, head: Head) -> Any:
     if layers is None:
         raise InputError(
             f"the stock sequence classifier of {config.model_type} does not have the shape of osler's head",
-            fix=f"Export an encoder of another architecture ({', '.join(_SEQUENCE)}), or serve this one with osler",
+            fix="Export a head for entities, fine-tune an encoder of another architecture "
+            f"({', '.join(_SEQUENCE)}), or annotate with osler",
         )
     modern = token and config.model_type == "modernbert"
     if modern:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from osler.core.errors import RecipeError
+from osler.nn.attention import keep_out_of_graphs
 
 if TYPE_CHECKING:
     from osler.train.config import TrainConfig
@@ -18,13 +20,18 @@ if TYPE_CHECKING:
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
     """Device of a process: `auto` is its own GPU if there is one, else the CPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cpu":
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise RecipeError(f"unknown device {name!r}", fix="Set device to 'auto', 'cpu', 'cuda' or 'cuda:N'")
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
-    if not torch.cuda.is_available():
+    count = torch.cuda.device_count()
+    if not count:
         raise RecipeError(f"device = {name!r}, but no CUDA device is available", fix="Set device to 'auto' or 'cpu'")
-    return torch.device("cuda", local_rank) if name == "cuda" else torch.device(name)
+    device = torch.device(name) if ":" in name else torch.device("cuda", local_rank)
+    if device.index >= count:
+        there = "is one CUDA device: cuda:0" if count == 1 else f"are {count} CUDA devices: cuda:0 to cuda:{count - 1}"
+        raise RecipeError(f"device = {str(device)!r}, but there {there}", fix="Set device to 'auto' or one of these")
+    return device
 
 
 def cpu_computes_bf16() -> bool:
@@ -61,6 +68,7 @@ def worth_compiling(config: TrainConfig, device: torch.device, *, static: bool) 
 def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, static: bool) -> nn.Module:
     """Compile a module where that pays; its parameters are shared with the original."""
     if worth_compiling(config, device, static=static):
+        keep_out_of_graphs()
         return torch.compile(module)  # type: ignore[return-value]
     return module
 

@@ -112,7 +112,7 @@ def test_annotating_uses_the_heads_of_the_language_and_merges_what_two_heads_agr
     assert Bundle.read_counts(str(bundle))["heads"] == len(loaded.spec.heads)
     assert Bundle.read_history(str(bundle))[0]["loss"] > 0
     assert loaded.spec.document_heads(language="es") == ["clinic-entities-es"]
-    with pytest.raises(RecipeError, match="no head of this bundle"):
+    with pytest.raises(RecipeError, match="no head for single texts in the language 'fr'"):
         loaded.spec.document_heads(language="fr")
     with pytest.raises(RecipeError, match="Did you mean 'clinic-entities-en'"):
         loaded.spec.document_heads(["clinic-entitis-en"])

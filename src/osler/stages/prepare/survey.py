@@ -13,43 +13,8 @@ from osler.formats.base import Format
 from osler.formats.sources import SourceTree
 from osler.tasks.card import Kind
 from osler.text.document import Document, Record
+from osler.text.language import LanguageGuess
 from osler.text.sentences import sentences
-
-# Common words that the three languages do not share, so that every hit counts for one of them.
-_COMMON = {
-    "en": "the and of to with was for is that were by from at has had are this she he which be or it",
-    "es": "el los las del una por con para como fue se al su y lo entre desde sin sobre muy años este",
-    "fr": "le les des du et une dans est avec pour sur au par qui ne pas ce cette sans chez aux ans il elle",
-}
-_OWNER = {word: language for language, words in _COMMON.items() for word in words.split()}
-_WORD = re.compile(r"[^\W\d_]+")
-_NAMES = {"en": "English", "es": "Spanish", "fr": "French"}
-
-
-class LanguageGuess:
-    """The language of the common words in the first 200,000 characters of all texts."""
-
-    def __init__(self) -> None:
-        self._left = 200_000
-        self._hits: Counter[str] = Counter()
-
-    def add(self, text: str) -> None:
-        if self._left > 0:
-            part = text[: self._left]
-            self._left -= len(part)
-            self._hits.update(_OWNER[word] for word in _WORD.findall(part.lower()) if word in _OWNER)
-
-    @property
-    def language(self) -> str:
-        """The language with most hits; English if there are none."""
-        return max(_COMMON, key=lambda name: self._hits[name])
-
-    def __str__(self) -> str:
-        if not self._hits:
-            return "no common word of English, Spanish or French found"
-        own, found = self._hits[self.language], self._hits.total()
-        return f"{own:,} of {found:,} common words are {_NAMES[self.language]}"
-
 
 _WORDS = {
     "train": {"train", "training", "trainset", "trn"},

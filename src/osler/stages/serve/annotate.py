@@ -1,117 +1,177 @@
-"""Annotate text files with entities, relations and labels."""
+"""Annotate notes with entities, relations and labels, and pairs of texts with labels and values."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TextIO
 
-from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle import Bundle, BundleSpec
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import progress
-from osler.core.errors import InputError
-from osler.core.files import fingerprint, remove_tree, write_json
+from osler.core.console import console, progress
+from osler.core.errors import ArtifactError, InputError, RecipeError
+from osler.core.extras import available
+from osler.core.files import remove_tree, write_atomic, write_json
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
-from osler.text.document import Document, check_text
+from osler.stages.serve.inputs import Notes, Skipped
+from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.text.language import LanguageGuess
 
-_LINES = (".jsonl", ".ndjson")
+_SKIPPED = "skipped.jsonl"
+_SHOWN = 10
 
 
 def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
     """Describe what will be done."""
-    files = input_files(recipe.files)
-    return [
-        f"annotate {len(files)} file(s) with {recipe.bundle}",
-        f"write {recipe.format} to {out if out else 'standard output'}",
-    ]
+    notes = Notes(recipe)
+    _check_bundle(recipe.bundle)
+    one = notes.files[0].shown
+    lines = [f"annotate {one if len(notes.files) == 1 else f'{len(notes.files)} files'} with {recipe.bundle}"]
+    if notes.left_out:
+        listed = ", ".join(f"{count:,} {ending}" for ending, count in sorted(notes.left_out.items()))
+        lines.append(f"not read: {listed}")
+    if recipe.bundle.is_dir():
+        lines.append(f"heads: {', '.join(_heads(BundleSpec.load(recipe.bundle), recipe, notes))}")
+    return [*lines, f"write {recipe.format} to {out or 'standard output'}"]
 
 
 def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make a folder of annotations: `annotations.jsonl`, or pairs of brat files."""
+    """Make a folder of annotations: `annotations.jsonl`, or pairs of brat files.
+
+    `skipped.jsonl` lists the files and lines that could not be read, if there are any.
+    """
     bundle = Artifact.open(recipe.bundle, kind="bundle")
-    parents: dict[str, str | Artifact] = {"bundle": bundle, "files": fingerprint(input_files(recipe.files))}
+    notes = Notes(recipe)
+    parents: dict[str, str | Artifact] = {"bundle": bundle, "files": notes.digest()}
 
     def build(work: Workspace) -> None:
         found: Counter[str] = Counter()
         target = work.path / ("annotations.jsonl" if recipe.format == "jsonl" else "brat")
         remove_tree(target)  # from an interrupted run
-        loss = get_format(recipe.format).write(_annotated(recipe, found), target)
+        loss = get_format(recipe.format).write(_annotated(recipe, notes, found), target)
         work.counts.update(found)
+        if notes.skipped:
+            work.counts["skipped"] = len(notes.skipped)
+            lines = (json.dumps(item._asdict(), ensure_ascii=False) + "\n" for item in notes.skipped)
+            write_atomic(work.path / _SKIPPED, "".join(lines))
         if loss:
             write_json(work.path / "loss.json", dict(loss.counts))
 
     return produce(out, kind="annotations", recipe=recipe, parents=parents, build=build, force=force)
 
 
-def stream(recipe: AnnotateRecipe, target: TextIO) -> int:
-    """Write one JSON object per document as soon as its batch is done; returns the number of documents."""
-    found: Counter[str] = Counter()
-    for document in _annotated(recipe, found):
-        target.write(json.dumps(as_json(document), ensure_ascii=False) + "\n")
-    return found["documents"]
+def skipped(annotations: Artifact) -> list[Skipped]:
+    """What could not be read when these annotations were made."""
+    path = annotations.path / _SKIPPED
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [Skipped(**json.loads(line)) for line in lines]
 
 
-def _annotated(recipe: AnnotateRecipe, found: Counter[str]) -> Iterator[Document]:
-    """Annotate the files batch by batch, counting documents, entities and relations in `found`."""
+def report_skipped(items: Sequence[Skipped]) -> None:
+    """Print which files and lines were skipped, why, and what to do."""
+    if not items:
+        return
+    screen = console()
+    screen.print(f"[bold yellow]![/] {len(items):,} {'input was' if len(items) == 1 else 'inputs were'} skipped:")
+    for item in items[:_SHOWN]:
+        screen.print(f"  {item.where}: {item.problem}", markup=False)
+    if len(items) > _SHOWN:
+        screen.print(f"  and {len(items) - _SHOWN:,} more")
+    for fix in dict.fromkeys(item.fix for item in items if item.fix):
+        screen.print(f"  {fix}.", markup=False)
+
+
+def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
+    """Write one JSON object per note or pair as soon as its batch is done; returns what could not be read."""
+    _check_bundle(recipe.bundle)
+    notes = Notes(recipe)
+    for record in _annotated(recipe, notes, Counter()):
+        target.write(json.dumps(as_json(record), ensure_ascii=False) + "\n")
+    return notes.skipped
+
+
+def _check_bundle(folder: Path) -> None:
+    """Refuse a path that is no bundle before anything slow is imported, and in a dry run."""
+    if folder.is_file():
+        raise ArtifactError("this is a file, not a bundle", where=folder, fix="Give a folder that osler finetune made")
+    # Without torch the missing extra is told first: nothing works before that.
+    if available("torch"):
+        BundleSpec.load(folder)
+
+
+def _heads(spec: BundleSpec, recipe: AnnotateRecipe, notes: Notes) -> list[str]:
+    """Heads for what the files hold, as far as this is known before they are read."""
+    found = []
+    if recipe.format == "brat" and "pair" in notes.kinds:
+        raise RecipeError("brat cannot hold pairs of texts", fix="Write them with --format jsonl")
+    for kind, choose in (("document", spec.document_heads), ("pair", spec.pair_heads)):
+        if kind in notes.kinds:
+            found += choose(recipe.heads, recipe.language)
+    return found or spec.heads_for("document", recipe.heads, recipe.language)
+
+
+def _annotated(recipe: AnnotateRecipe, notes: Notes, found: Counter[str]) -> Iterator[Record]:
+    """Annotate batch by batch, counting notes, pairs, entities and relations in `found`."""
     bundle = Bundle.load(recipe.bundle, recipe.device)
-    heads = bundle.spec.document_heads(recipe.heads, recipe.language)
-    reader = _documents(input_files(recipe.files))
-    with progress("annotate") as bar:
-        while batch := list(islice(reader, recipe.batch)):
-            for document in bundle.annotate(batch, heads):
-                kept = _above(recipe.min_score, document)
-                found.update(documents=1, entities=len(kept.spans), relations=len(kept.relations))
-                yield kept
+    _heads(bundle.spec, recipe, notes)  # fails before the first batch
+    advise = recipe.language is None
+    records = iter(notes)
+    with progress("annotate", total=notes.count()) as bar:
+        while batch := list(islice(records, recipe.batch)):
+            advise = advise and not _advised(bundle.spec, batch, recipe.heads)
+            for kind, group in groupby(batch, type):
+                made = _apply(bundle, kind, list(group), recipe)
+                for record in made:
+                    kept = _above(recipe.min_score, record) if isinstance(record, Document) else record
+                    found.update(_contents(kept))
+                    yield kept
             bar.advance(len(batch))
+    if not found and notes.skipped:
+        first, *others = notes.skipped
+        more = f" ({len(others):,} more could not be read either)" if others else ""
+        raise InputError(f"{first.problem}{more}", where=first.where, fix=first.fix)
+
+
+def _apply(bundle: Bundle, kind: type, records: list[Record], recipe: AnnotateRecipe) -> Sequence[Record]:
+    if kind is TextPair:
+        pairs = [record for record in records if isinstance(record, TextPair)]
+        return bundle.compare(pairs, bundle.spec.pair_heads(recipe.heads, recipe.language))
+    documents = [record for record in records if isinstance(record, Document)]
+    return bundle.annotate(documents, bundle.spec.document_heads(recipe.heads, recipe.language))
+
+
+def _contents(record: Record) -> dict[str, int]:
+    if isinstance(record, TextPair):
+        return {"pairs": 1}
+    return {"documents": 1, "entities": len(record.spans), "relations": len(record.relations)}
+
+
+def _advised(spec: BundleSpec, batch: Sequence[Record], names: Sequence[str]) -> bool:
+    """Warn if the text is in another language than the heads; whether there was something to warn about."""
+    guess = LanguageGuess()
+    for record in batch:
+        guess.add(record.text if isinstance(record, Document) else f"{record.first} {record.second}")
+    heads = spec.heads_for("document" if isinstance(batch[0], Document) else "pair", names)
+    mismatch = spec.language_mismatch(guess, heads)
+    if mismatch is None:
+        return False
+    advice = f" Leave them out with --language {mismatch.choose}." if mismatch.choose else ""
+    console().print(f"[bold yellow]![/] {mismatch.problem}.{advice}")
+    return True
 
 
 def _above(min_score: float, document: Document) -> Document:
-    """Drop spans and relations with a low score, and relations of dropped spans."""
-    spans = tuple(span for span in document.spans if (span.score or 1.0) >= min_score)
+    """Drop spans and relations with a low score, and relations of dropped spans. What has no score is kept."""
+
+    def high(item: Span | Relation) -> bool:
+        return item.score is None or item.score >= min_score
+
+    spans = tuple(filter(high, document.spans))
     kept = {span.id for span in spans}
-    relations = tuple(
-        relation
-        for relation in document.relations
-        if (relation.score or 1.0) >= min_score and {relation.head, relation.tail} <= kept
-    )
+    relations = tuple(r for r in document.relations if high(r) and {r.head, r.tail} <= kept)
     return document.with_(spans=spans, relations=relations)
-
-
-def input_files(paths: Sequence[Path]) -> list[Path]:
-    """List the files to read; a folder gives its text and JSON Lines files, sorted."""
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(item for item in path.rglob("*") if item.suffix in {".txt", *_LINES} and item.is_file())
-            if not inside:
-                raise InputError("no .txt or .jsonl file in this folder", where=path, fix="Name the files to annotate")
-            found += inside
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise InputError("no such file", where=path, fix="Check the path")
-    return found
-
-
-def _documents(files: Sequence[Path]) -> Iterator[Document]:
-    for path in files:
-        if path.suffix not in _LINES:
-            try:
-                text = check_text(path.read_bytes().decode("utf-8"), where=str(path))
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"not UTF-8 at byte {error.start}", where=path, fix="Convert the file to UTF-8"
-                ) from None
-            yield Document(path.stem, text, meta={"file": path.name})
-            continue
-        for record in get_format("jsonl").read(path):
-            if not isinstance(record, Document):
-                raise InputError(
-                    "a pair of texts cannot be annotated", where=path, fix="Give documents with a text field"
-                )
-            yield record

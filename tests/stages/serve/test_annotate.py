@@ -1,0 +1,244 @@
+"""`osler annotate` as a stage: what is kept, what is skipped, what is told, and what a kill leaves."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from osler.artifacts.bundle import Bundle
+from osler.core.artifact import Artifact
+from osler.core.errors import InputError, RecipeError
+from osler.formats.registry import get_format
+from osler.stages.serve import annotate
+from osler.stages.serve.config import AnnotateRecipe
+from osler.text.document import Document, Relation, Span
+
+SPANISH = "El paciente fue visto por los médicos de la unidad con fiebre y tos, y se trata con el fármaco para las infecciones."
+ENGLISH = (
+    "The patient was seen by the doctors of the unit with fever and cough, and is treated for the infections at home."
+)
+
+
+def recipe(bundle: Path, *files: Path, **more) -> AnnotateRecipe:
+    return AnnotateRecipe(files=files, bundle=bundle, device="cpu", **more)
+
+
+def lines(recipe: AnnotateRecipe) -> list[dict]:
+    target = io.StringIO()
+    annotate.stream(recipe, target)
+    return [json.loads(line) for line in target.getvalue().splitlines()]
+
+
+@pytest.fixture
+def notes(tmp_path) -> Path:
+    """A folder with one file that is not UTF-8 among three."""
+    folder = tmp_path / "notes"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "a.txt").write_text("Aspirin 81 mg.")
+    (folder / "inner" / "b.txt").write_bytes(b"fiebre m\xe1s tos")
+    (folder / "c.txt").write_text("No fever.")
+    (folder / ".hidden.txt").write_bytes(b"\xff")
+    return folder
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """A bundle that finds three spans and two relations with known scores."""
+    spans = (
+        Span.at(0, 1, "A", id="T1", score=0.0),
+        Span.at(2, 3, "A", id="T2", score=0.5),
+        Span.at(4, 5, "A", id="T3"),
+    )
+    relations = (
+        Relation("r", "T2", "T3", id="R1", score=0.0),
+        Relation("r", "T2", "T3", id="R2"),
+        Relation("r", "T1", "T3", id="R3", score=0.9),
+    )
+    found = Document("1", "a b c", spans, relations)
+    monkeypatch.setattr(Bundle, "annotate", lambda *_: [found])
+
+
+@pytest.mark.parametrize(
+    ("least", "spans", "relations"),
+    [
+        (0.0, ["T1", "T2", "T3"], ["R1", "R2", "R3"]),
+        (0.4, ["T2", "T3"], ["R2"]),
+        (0.5, ["T2", "T3"], ["R2"]),
+        (1.0, ["T3"], []),
+    ],
+)
+@pytest.mark.usefixtures("scored")
+def test_a_score_of_zero_is_low_and_what_has_no_score_is_kept(bundle, tmp_path, least, spans, relations):
+    (tmp_path / "a.txt").write_text("a b c")
+    [found] = lines(recipe(bundle, tmp_path / "a.txt", min_score=least))
+    assert [span["id"] for span in found["spans"]] == spans
+    assert [relation["id"] for relation in found.get("relations", [])] == relations
+
+
+def test_a_file_that_is_not_utf8_is_skipped_and_counted_the_same_every_time(bundle, notes, tmp_path):
+    first = annotate.run(recipe(bundle, notes), tmp_path / "out")
+    assert first.counts["documents"] == 2
+    assert first.counts["skipped"] == 1
+    [skipped] = annotate.skipped(first)
+    assert (skipped.where, skipped.problem) == ("inner/b.txt", "not UTF-8 at byte 8")
+    assert "--encoding latin-1" in skipped.fix
+    again = annotate.run(recipe(bundle, notes), tmp_path / "out")
+    assert again.reused
+    assert annotate.skipped(again) == [skipped]
+    elsewhere = annotate.run(recipe(bundle, notes), tmp_path / "other")
+    assert elsewhere.manifest.files == first.manifest.files
+    read = annotate.run(recipe(bundle, notes, encoding="latin-1"), tmp_path / "read")
+    assert (read.counts["documents"], "skipped" in read.counts) == (3, False)
+
+
+def test_if_nothing_can_be_read_that_is_an_error(bundle, notes, tmp_path):
+    with pytest.raises(InputError, match=r"b\.txt: not UTF-8 at byte 8"):
+        annotate.run(recipe(bundle, notes / "inner"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_line_is_skipped_and_named(bundle, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "Aspirin."}\n\nnot json\n{"text": 3}\n{"id": "x", "text": "Fever."}\n')
+    made = annotate.run(recipe(bundle, tmp_path / "a.jsonl"), tmp_path / "out")
+    assert [item.where for item in annotate.skipped(made)] == ["a.jsonl:3", "a.jsonl:4"]
+    written = get_format("jsonl").read(made.path / "annotations.jsonl")
+    assert [document.id for document in written] == ["1", "x"]
+
+
+def test_pairs_get_a_label_and_a_value_with_scores(bundle, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tsource\nHe has fever.\tHe is ill.\tED\n")
+    (tmp_path / "pairs.jsonl").write_text('{"id": "p", "first": "He has fever.", "second": "He is ill."}\n')
+    (tmp_path / "pairs.csv").write_text("a,text,b\nHe has fever.,unused,He is ill.\n")
+    one = lines(recipe(bundle, tmp_path / "pairs.tsv"))
+    two = lines(recipe(bundle, tmp_path / "pairs.jsonl"))
+    three = lines(recipe(bundle, tmp_path / "pairs.csv", text_columns=("a", "b")))
+    for [pair] in (one, two, three):
+        [label] = pair["labels"]
+        assert label in ("entailment:yes", "entailment:no")
+        assert 0.5 <= pair["scores"][label] <= 1
+        assert f"{pair['value']:.4f}" == pair["meta"]["value:similarity"]
+        assert pair["labels"] == one[0]["labels"]
+    assert one[0]["meta"]["source"] == "ED"
+    made = annotate.run(recipe(bundle, tmp_path / "pairs.tsv", heads=("similarity",)), tmp_path / "out")
+    assert made.counts == {"pairs": 1}
+
+
+def test_heads_that_do_not_fit_the_input_say_what_to_give(bundle, pair_bundle, tmp_path):
+    (tmp_path / "a.txt").write_text("Aspirin.")
+    (tmp_path / "p.csv").write_text("sentence1,sentence2\na,b\n")
+    with pytest.raises(RecipeError, match=r"no head of this bundle reads single texts: entailment and .* Give pairs"):
+        lines(recipe(pair_bundle, tmp_path / "a.txt"))
+    with pytest.raises(RecipeError, match="similarity can only read pairs of texts, and the input is single texts"):
+        lines(recipe(bundle, tmp_path / "a.txt", heads=("similarity",)))
+    with pytest.raises(RecipeError, match=r"drugs can only read single texts, .* entailment \(en\), similarity \(en\)"):
+        annotate.plan(recipe(bundle, tmp_path / "p.csv", heads=("drugs",)), None)
+    with pytest.raises(RecipeError, match="no head for single texts in the language 'fr'"):
+        annotate.plan(recipe(bundle, tmp_path / "a.txt", language="fr"), None)
+    with pytest.raises(RecipeError, match="brat cannot hold pairs"):
+        annotate.plan(recipe(bundle, tmp_path / "p.csv", format="brat"), tmp_path / "out")
+    assert lines(recipe(pair_bundle, tmp_path / "p.csv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "pieces"),
+    [
+        (ENGLISH, {}, ["looks English", "farmacos was trained on Spanish", "--language en"]),
+        (ENGLISH, {"heads": ("farmacos",)}, ["looks English", "Expect poor results"]),
+        (ENGLISH, {"language": "es"}, []),
+        (SPANISH, {"heads": ("drugs",)}, ["looks Spanish", "drugs was trained on English"]),
+        (ENGLISH, {"heads": ("drugs",)}, []),
+        ("Aspirin 81 mg.", {}, []),
+    ],
+)
+def test_text_in_another_language_than_the_heads_is_told_once(bundle, tmp_path, capsys, text, more, pieces):
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+    lines(recipe(bundle, tmp_path, batch=1, **more))
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.count("looks") == bool(pieces)
+    for piece in pieces:
+        assert piece in told
+
+
+def test_progress_has_a_total(bundle, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("Aspirin.")
+    (tmp_path / "b.jsonl").write_text('{"text": "x"}\n\n{"text": "y"}\n')
+    (tmp_path / "c.csv").write_text('text\n"two\nlines"\nz\n')
+    totals = []
+    real = annotate.progress
+    monkeypatch.setattr(annotate, "progress", lambda name, total=None: totals.append(total) or real(name, total))
+    files = [tmp_path / name for name in ("a.txt", "b.jsonl", "c.csv")]
+    assert len(lines(recipe(bundle, *files))) == totals[0] == 5
+
+
+def test_brat_output_has_a_configuration_with_the_types_found(bundle, tmp_path):
+    (tmp_path / "a.txt").write_text("Aspirin 81 mg for chest pain, and no fever. " * 4)
+    made = annotate.run(recipe(bundle, tmp_path / "a.txt", format="brat"), tmp_path / "out")
+    shown = (made.path / "brat" / "annotation.conf").read_text()
+    labels = {span.label for span in next(iter(get_format("brat").read(made.path / "brat"))).spans}
+    assert shown.partition("[relations]")[0].split() == ["[entities]", *sorted(labels)]
+    assert "head\tArg:<ANY>, Value:" in shown
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from killing import die_at_call
+from osler.stages.serve import annotate
+from osler.stages.serve.config import AnnotateRecipe
+folder, call = Path(sys.argv[1]), int(sys.argv[2])
+die_at_call(annotate, "_contents", call)
+recipe = AnnotateRecipe(files=(folder / "notes.jsonl",), bundle=sys.argv[3], device="cpu", batch=1, format=sys.argv[4])
+annotate.run(recipe, folder / "out")
+"""
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "brat"])
+def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, tmp_path, format_):
+    (tmp_path / "notes.jsonl").write_text("".join(f'{{"text": "Aspirin {n} mg."}}\n' for n in range(4)))
+    for call in (2, 3):
+        command = [sys.executable, "-c", KILLED, str(tmp_path), str(call), str(bundle), format_]
+        tests = Path(__file__).parents[2]
+        done = subprocess.run(command, cwd=tests, capture_output=True, text=True, check=False)
+        assert done.returncode == -9, done.stderr
+    assert (tmp_path / "out.partial").is_dir()
+    asked = recipe(bundle, tmp_path / "notes.jsonl", format=format_)
+    killed = annotate.run(asked, tmp_path / "out")
+    whole = annotate.run(asked, tmp_path / "whole")
+    assert killed.manifest == whole.manifest
+    Artifact.open(killed.path).verify()
+    inside = {path.relative_to(killed.path) for path in killed.path.rglob("*")}
+    assert inside == {path.relative_to(whole.path) for path in whole.path.rglob("*")}
+
+
+def test_pairs_from_python(bundle, pair_bundle):
+    import osler
+
+    nlp = osler.load(pair_bundle, device="cpu")
+    pairs = [("He has fever.", "He is ill."), ("No pain.", "Severe pain.")]
+    found = list(nlp.pairs(pairs, batch_size=1))
+    assert [(pair.first, pair.second) for pair in found] == pairs
+    assert all(pair.labels[0].startswith("entailment:") and pair.value is not None for pair in found)
+    backwards = next(nlp.pairs([("He is ill.", "He has fever.")]))
+    assert backwards.value == pytest.approx(found[0].value, abs=1e-5)  # similarity is symmetric
+    with pytest.raises(osler.OslerError, match="no head of this bundle reads single texts"):
+        nlp("Aspirin.")
+    with pytest.raises(osler.OslerError, match="pair 1: not a pair of texts"):
+        next(nlp.pairs([("alone",)]))
+    both = osler.load(bundle, device="cpu")
+    assert (both.heads, both.pair_heads) == (["drugs", "farmacos"], ["entailment", "similarity"])
+
+
+def test_python_warns_of_another_language_and_of_skipped_files(bundle, notes, tmp_path):
+    import osler
+
+    nlp = osler.load(bundle, device="cpu", heads=["farmacos"])
+    with pytest.warns(UserWarning, match="looks English"):
+        nlp(ENGLISH)
+    with pytest.warns(UserWarning, match="1 inputs could not be read"):
+        osler.annotate(files=[notes], bundle=bundle, device="cpu", out=tmp_path / "out")

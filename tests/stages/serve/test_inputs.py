@@ -1,0 +1,114 @@
+"""What `osler annotate` reads: notes, JSON Lines, tables and standard input."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import pytest
+
+from osler.core.config import validate
+from osler.core.errors import InputError, RecipeError
+from osler.stages.serve.config import AnnotateRecipe
+from osler.stages.serve.inputs import Notes
+from osler.text.document import TextPair
+
+
+def notes(*files, **more) -> Notes:
+    return Notes(AnnotateRecipe(files=files, bundle="b", **more))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+def test_a_table_is_read_by_column_and_not_as_one_note(tmp_path, suffix):
+    path = tmp_path / f"notes{suffix}"
+    rows = [["note_id", "texto", "service"], ["7", "Con fiebre", "ED"], ["8", "Sin tos", ""]]
+    if suffix == ".jsonl":
+        path.write_text("".join(f'{{"note_id": {a}, "texto": "{b}", "service": "{c}"}}\n' for a, b, c in rows[1:]))
+    else:
+        mark = "," if suffix == ".csv" else "\t"
+        path.write_text("".join(mark.join(row) + "\n" for row in rows))
+    with pytest.raises(RecipeError, match=r"--text-column NAME .*It has: note_id, texto, service"):
+        notes(path)
+    with pytest.raises(RecipeError, match=r"'texo'. Did you mean 'texto'\? It has: note_id, texto, service"):
+        notes(path, text_columns=("texo",))
+    found = list(notes(path, text_columns=("texto",), id_column="note_id"))
+    assert [(note.id, note.text, dict(note.meta)) for note in found] == [
+        ("7", "Con fiebre", {"service": "ED"}),
+        ("8", "Sin tos", {}),
+    ]
+
+
+def test_a_csv_with_semicolons_and_line_breaks_in_quotes_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text('id;text\n1;"line one\nline; two"\n')
+    [note] = notes(tmp_path / "a.csv")
+    assert (note.id, note.text) == ("1", "line one\nline; two")
+
+
+def test_a_table_in_another_encoding_is_skipped_or_read(tmp_path):
+    (tmp_path / "a.csv").write_bytes("id,text\n1,más\n".encode("latin-1"))
+    plain = notes(tmp_path / "a.csv")
+    assert list(plain) == []
+    assert plain.skipped[0][:2] == ("a.csv", "not UTF-8 at byte 11")
+    [note] = notes(tmp_path / "a.csv", encoding="latin-1")
+    assert note.text == "más"
+
+
+def test_encoding_is_for_files_that_are_not_utf8(tmp_path):
+    (tmp_path / "a.txt").write_text("más", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("más", encoding="utf-16")
+    assert [note.text for note in notes(tmp_path, encoding="utf-16")] == ["más", "más"]
+    left = notes(tmp_path)
+    assert [note.text for note in left] == ["más"]
+    assert "--encoding utf-16" in left.skipped[0].fix
+    with pytest.raises(RecipeError, match="unknown encoding 'latin-x'"):
+        validate(AnnotateRecipe, {"files": ["a"], "bundle": "b", "encoding": "latin-x"}, where="")
+
+
+def test_files_that_are_no_text_are_refused_with_advice(tmp_path):
+    for name, advice in {"a.parquet": "JSON Lines or CSV", "a.pdf": "Extract the text", "a.zip": "Unpack it"}.items():
+        (tmp_path / name).write_bytes(b"x")
+        with pytest.raises(InputError, match=advice):
+            notes(tmp_path / name)
+    (tmp_path / "note.txt").write_text("x")
+    assert notes(tmp_path).left_out == {".parquet": 1, ".pdf": 1, ".zip": 1}
+
+
+def test_files_of_one_name_in_two_folders_have_two_ids(tmp_path):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.txt").write_text("x")
+    (tmp_path / "2.txt").write_text("y")
+    assert [note.id for note in notes(tmp_path)] == ["2", "a/1", "b/1"]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"Aspirin\n", [("stdin", "Aspirin\n")]),
+        (b'{"id": "x", "text": "Aspirin"}\n{"text": "Fever"}\n', [("x", "Aspirin"), ("2", "Fever")]),
+    ],
+)
+def test_standard_input_is_one_note_or_json_lines(monkeypatch, data, expected):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    read = notes("-")
+    assert read.count() == len(expected)
+    assert [(note.id, note.text) for note in read] == expected
+    assert len(read.digest()) == 64
+
+
+def test_nothing_on_standard_input_is_an_error(monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO()))
+    with pytest.raises(RecipeError, match="nothing was piped in"):
+        list(notes("-"))
+
+
+def test_usual_names_of_pairs_are_found(tmp_path):
+    for first, second in (("text_a", "text_b"), ("sentence1", "sentence2"), ("Premise", "Hypothesis")):
+        (tmp_path / "p.csv").write_text(f"{first},{second}\na,b\n")
+        assert list(notes(tmp_path / "p.csv")) == [TextPair("1", "a", "b")]
+
+
+def test_how_files_are_read_is_part_of_what_was_read(tmp_path):
+    (tmp_path / "a.csv").write_text("text,other\na,b\n")
+    path = tmp_path / "a.csv"
+    assert notes(path).digest() != notes(path, text_columns=("other",)).digest()
