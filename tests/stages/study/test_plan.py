@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +38,9 @@ def tasks(tmp_path_factory) -> dict[str, Path]:
 def any_model(monkeypatch) -> None:
     """Settings are checked as in a real study, but models need not exist."""
     monkeypatch.setattr(runner, "identify", lambda model: f"digest of {model}")
-    monkeypatch.setattr(runner, "hidden_size", lambda model: 128)
+    monkeypatch.setattr(
+        runner, "configuration", lambda model: SimpleNamespace(model_type="modernbert", hidden_size=128)
+    )
 
 
 def recipe(known: dict[str, Path], /, *models: str, **more) -> StudyRecipe:

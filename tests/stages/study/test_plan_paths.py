@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -48,7 +49,9 @@ def fakes(fake, monkeypatch) -> Any:
     found = fake(fails={"broken": 1.0})
     monkeypatch.setattr(runner, "check", check)
     monkeypatch.setattr(runner, "identify", identify)
-    monkeypatch.setattr(runner, "hidden_size", lambda model: 128)
+    monkeypatch.setattr(
+        runner, "configuration", lambda model: SimpleNamespace(model_type="modernbert", hidden_size=128)
+    )
     return found
 
 

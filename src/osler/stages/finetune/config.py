@@ -16,16 +16,22 @@ from osler.train.config import TrainConfig
 MLM = "mlm"
 """Name of the raw-text task in the mix and in the log."""
 
-LEARNING_RATES = {128: 1e-3, 256: 5e-4, 384: 3e-4, 512: 2e-4, 768: 5e-5, 1024: 2e-5}
-"""Default peak learning rate by the hidden size of the encoder. A small encoder hardly moves at the rate of a large one."""
+LEARNING_RATES = {
+    # Measured up to 640 (docs/log/compact.md). Larger ones come from elsewhere, trained for long, and need less.
+    "modernbert": {256: 1e-3, 384: 5e-4, 640: 5e-4, 768: 1e-4, 1024: 5e-5},
+    # BERT and RoBERTa, as published: Turc et al. 2019 for the small ones, then Devlin et al. 2019 and Liu et al. 2019.
+    "other": {256: 3e-4, 384: 1e-4, 512: 1e-4, 768: 5e-5, 1024: 2e-5},
+}
+"""Default peak learning rate by architecture and hidden size. A small encoder hardly moves at the rate of a large one."""
 HEADS_LEARNING_RATE = 1e-3
 """Default peak learning rate if the encoder's own weights are not trained."""
 
 
-def learning_rate_for(hidden_size: int) -> float:
-    """Interpolate LEARNING_RATES, both axes logarithmic, to two digits; beyond its ends the rate stays the same."""
-    sizes, rates = np.log(list(LEARNING_RATES)), np.log(list(LEARNING_RATES.values()))
-    return float(f"{math.exp(np.interp(math.log(hidden_size), sizes, rates)):.1e}")
+def learning_rate_for(encoder: Any) -> float:
+    """Interpolate LEARNING_RATES for a Hugging Face configuration, both axes logarithmic, to two digits."""
+    table = LEARNING_RATES.get(encoder.model_type, LEARNING_RATES["other"])
+    sizes, rates = np.log(list(table)), np.log(list(table.values()))
+    return float(f"{math.exp(np.interp(math.log(encoder.hidden_size), sizes, rates)):.1e}")
 
 
 class Mixing(Recipe):
@@ -175,15 +181,15 @@ class FinetuneRecipe(Recipe):
         """Whether the encoder's own weights are trained, not only heads or adapters."""
         return not (self.lora or self.freeze == "encoder" or (self.add_to and not self.rehearse))
 
-    def default_learning_rate(self, hidden_size: int) -> float:
-        """Peak learning rate for an encoder of this hidden size if the recipe does not set one."""
-        return learning_rate_for(hidden_size) if self.trains_encoder else HEADS_LEARNING_RATE
+    def default_learning_rate(self, encoder: Any) -> float:
+        """Peak learning rate for an encoder with this configuration if the recipe does not set one."""
+        return learning_rate_for(encoder) if self.trains_encoder else HEADS_LEARNING_RATE
 
-    def with_learning_rate(self, hidden_size: int) -> Self:
+    def with_learning_rate(self, encoder: Any) -> Self:
         """Set the learning rate if it is left out. The result, not the gap, is the recipe's identity."""
         if self.train.lr is not None:
             return self
-        return self.changed(train=self.train.changed(lr=self.default_learning_rate(hidden_size)))
+        return self.changed(train=self.train.changed(lr=self.default_learning_rate(encoder)))
 
     @property
     def head_options(self) -> HeadOptions:

@@ -13,7 +13,7 @@ from osler.train.loop import TrainResult
 
 
 def bundle_card(
-    recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, Any], leaks: Mapping[str, Leaks], hidden_size: int
+    recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, Any], leaks: Mapping[str, Leaks], encoder: Any
 ) -> str:
     """Write README.md of a bundle."""
     rows = []
@@ -48,16 +48,18 @@ The checkpoint with the best mean dev score was kept (the last one if no task ha
 It is from step {counts["best_step"]} of {counts["steps"]}. Test data was not read.
 
 Trained for {recipe.epochs} epochs with batches of {recipe.batch_size} and windows of {spec.max_length} tokens (overlap {spec.overlap}):
-{recipe.train.optimizer}, learning rate {learning_rate(recipe, hidden_size)}, seed {recipe.train.seed}, {recipe.mixing.order} mixing.
+{recipe.train.optimizer}, learning rate {learning_rate(recipe, encoder)}, seed {recipe.train.seed}, {recipe.mixing.order} mixing.
 {"".join(f"{chr(10)}{line}{chr(10)}" for line in _details(recipe, counts, leaks))}"""
 
 
-def learning_rate(recipe: FinetuneRecipe, hidden_size: int) -> str:
+def learning_rate(recipe: FinetuneRecipe, encoder: Any) -> str:
     """The peak learning rate, and where it comes from if it is the default."""
     rate = recipe.train.lr
-    if rate != recipe.default_learning_rate(hidden_size):
+    if rate != recipe.default_learning_rate(encoder):
         return f"{rate:g}"
-    why = f"an encoder of hidden size {hidden_size}" if recipe.trains_encoder else "heads on a frozen encoder"
+    why = "heads on a frozen encoder"
+    if recipe.trains_encoder:
+        why = f"a {encoder.model_type} encoder of hidden size {encoder.hidden_size}"
     return f"{rate:g} (the default for {why})"
 
 
@@ -79,7 +81,7 @@ _SEVERAL = 3
 
 
 def doubts(
-    recipe: FinetuneRecipe, result: TrainResult, majority: Mapping[str, float | None], hidden_size: int
+    recipe: FinetuneRecipe, result: TrainResult, majority: Mapping[str, float | None], encoder: Any
 ) -> list[str]:
     """Warnings, with advice, about tasks that learned almost nothing or got worse.
 
@@ -87,7 +89,7 @@ def doubts(
     has no such class.
     """
     found = []
-    rate, usual = recipe.train.lr or 0.0, recipe.default_learning_rate(hidden_size)
+    rate, usual = recipe.train.lr or 0.0, recipe.default_learning_rate(encoder)
     if result.skipped:
         found.append(
             f"{result.skipped:,} of {result.step:,} steps were skipped, because loss or gradient was not finite. "

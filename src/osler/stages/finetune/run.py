@@ -59,8 +59,7 @@ class _Inputs:
         rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
         check(recipe, tasks, rehearsed)
         choose_device(recipe.train.device)
-        hidden_size = load_encoder_config(encoder.path).hidden_size
-        return cls(recipe.with_learning_rate(hidden_size), encoder, tasks, rehearsed)
+        return cls(recipe.with_learning_rate(load_encoder_config(encoder.path)), encoder, tasks, rehearsed)
 
     def parents(self) -> dict[str, str | Artifact]:
         recipe = self.recipe
@@ -97,7 +96,7 @@ def plan(recipe: FinetuneRecipe, out: Path, *, dry_run: bool = False, force: boo
         f"{verb} {names}{mixing}",
         f"{recipe.epochs} epochs, batches of {recipe.batch_size}, {_windows(recipe, max_length_of(config))}, "
         f"seed {recipe.train.seed}; keep the best epoch on dev, or the last one if the protocol trains on dev",
-        f"peak learning rate {learning_rate(inputs.recipe, config.hidden_size)}; train.lr sets another",
+        f"peak learning rate {learning_rate(inputs.recipe, config)}; train.lr sets another",
         *choices(recipe),
     ]
     lines += [f"one joint head {head} for {', '.join(members)}" for head, members in recipe.joint.items()]
@@ -375,9 +374,9 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         leaked_removed={name: leaks.found if recipe.leaks == "remove" else 0 for name, leaks in data.leaks.items()},
     )
     majority = {name: _majority_score(found) for name, found in dev.items()}
-    hidden_size = bundle.model.encoder.hidden_size
-    if warnings := doubts(recipe, result, majority, hidden_size):
+    encoder = bundle.model.encoder.config
+    if warnings := doubts(recipe, result, majority, encoder):
         work.counts["warnings"] = warnings
-    card = bundle_card(recipe, bundle.spec, work.counts, data.leaks, hidden_size)
+    card = bundle_card(recipe, bundle.spec, work.counts, data.leaks, encoder)
     bundle.save(work.path, tokenizer_from=folder, history=result.history, card=card)
     work.finish_training()

@@ -80,9 +80,9 @@ def identify(model: str) -> str:
     return Encoder.open(model).digest
 
 
-def hidden_size(model: str) -> int:
-    """The hidden size of a model, which its default learning rate depends on."""
-    return int(Encoder.open(model).config.hidden_size)
+def configuration(model: str) -> Any:
+    """The configuration of a model, which its default learning rate depends on."""
+    return Encoder.open(model).config
 
 
 def check(spec: RunSpec, where: str) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def check(spec: RunSpec, where: str) -> tuple[str, ...]:
     if recipe.mlm:
         digests.append(Artifact.open(recipe.mlm.corpus, kind="corpus").manifest.digest)
     if recipe.train.lr is None:
-        digests.append(f"train.lr={recipe.default_learning_rate(hidden_size(spec.model)):g}")
+        digests.append(f"train.lr={recipe.default_learning_rate(configuration(spec.model)):g}")
     return tuple(digests)
 
 

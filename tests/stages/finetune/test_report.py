@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,8 @@ from osler.stages.finetune.run import run
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.train.loop import TrainResult
+
+MODERN = SimpleNamespace(model_type="modernbert", hidden_size=128)
 
 
 def recipe(**values) -> FinetuneRecipe:
@@ -26,7 +29,7 @@ def result(scores: Sequence[float], skipped: int = 0) -> TrainResult:
 
 
 def said(scores: Sequence[float], majority: float | None = None, skipped: int = 0, **values) -> list[str]:
-    return doubts(recipe(**values), result(scores, skipped), {"t": majority}, hidden_size=128)
+    return doubts(recipe(**values), result(scores, skipped), {"t": majority}, MODERN)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +68,11 @@ def test_skipped_steps_are_reported():
 
 
 def test_the_rate_is_shown_with_its_reason():
-    assert learning_rate(recipe(), 128) == "5e-05"
-    assert (
-        learning_rate(recipe(train={}).with_learning_rate(384), 384)
-        == "0.0003 (the default for an encoder of hidden size 384)"
-    )
-    frozen = recipe(train={}, freeze="encoder").with_learning_rate(384)
-    assert learning_rate(frozen, 384) == "0.001 (the default for heads on a frozen encoder)"
+    assert learning_rate(recipe(), MODERN) == "5e-05"
+    default = recipe(train={}).with_learning_rate(MODERN)
+    assert learning_rate(default, MODERN) == "0.001 (the default for a modernbert encoder of hidden size 128)"
+    frozen = recipe(train={}, freeze="encoder").with_learning_rate(MODERN)
+    assert learning_rate(frozen, MODERN) == "0.001 (the default for heads on a frozen encoder)"
 
 
 def test_the_terminal_the_card_and_a_reused_bundle_all_warn(model, tmp_path, capsys):
