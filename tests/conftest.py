@@ -23,7 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz", type=int, default=30, help="damaged inputs per reader (tests/formats/test_fuzz.py)")
+    parser.addoption(
+        "--fuzz", type=int, default=30, help="damaged inputs per reader (tests/formats/test_formats_fuzz.py)"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

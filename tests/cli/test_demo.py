@@ -16,7 +16,7 @@ from osler.core.errors import OslerError
     ("change", "told"),
     [
         ("vocab.sizee=3", "unknown key 'sizee', did you mean 'size'?"),
-        ("pretrain.train.stepz=3", "did you mean 'steps'?"),
+        ("pretrain.train.stepz=3", "did you mean 'train.steps'?"),
         ("finetune.epochz=3", "did you mean 'epochs'?"),
         ("study.seedz=[1]", "did you mean 'seeds'?"),
         ("raw_documentz=60", "did you mean 'raw_documents'?"),

@@ -44,7 +44,7 @@ def evaluate(*arguments: str) -> tuple[int, str]:
     ("arguments", "problem"),
     [
         (["nowhere", "--task", "clinic-entities-en"], "nowhere: no such folder. Make it first (osler finetune)"),
-        (["encoder", "--task", "clinic-entities-en"], "not a finished osler artifact"),
+        (["encoder", "--task", "clinic-entities-en"], "not a bundle made by osler"),
         (["clinic-entities-en", "--task", "clinic-entities-en"], "holds a task, not a bundle"),
         (["bundle", "--task", "./no-task"], "no-task: no such folder. Make it first (osler tasks prepare)"),
         (["bundle", "--task", "clinic-phi-en"], "no head was trained on the task clinic-phi-en (heads: clinic-entities-en)"),

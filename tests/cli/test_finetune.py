@@ -50,14 +50,14 @@ def finetune(*arguments: str) -> tuple[int, str]:
         (["task", "--model", "decoder"], "decoder: this is a gpt2 model, not an encoder"),
         (["task", "--model", "damaged"], "damaged or incomplete"),
         (["./no-task", "--model", "encoder"], "no-task: no such folder. Make it first (osler tasks prepare)"),
-        (["encoder", "--model", "encoder"], "not a finished osler artifact"),
+        (["encoder", "--model", "encoder"], "not a task made by osler"),
         (["task", "task", "--model", "encoder"], "given twice"),
         (["task", "--model", "encoder", "--out", "task"], "this folder holds a task"),
         (["task", "--model", "encoder", "--out", "file/bundle"], "a part of the path is a file"),
         (["task", "--model", "encoder", "--set", "train.device=cuda"], "no CUDA device is available"),
         (["task", "--model", "encoder", "--set", "protocols.clinic-entities-en=strikt"], "no protocol 'strikt'"),
         (["task", "--model", "encoder", "--set", "batch_tokens=64", "--set", "mixing.batch_sizes.x=2"], "'x'"),
-        (["task", "--add-to", "encoder"], "not a finished osler artifact"),
+        (["task", "--add-to", "encoder"], "not a bundle made by osler"),
         (["task", "--model", "encoder", "--teacher", "encoder"], "not a bundle"),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_dry_run_shows_the_windows_steps_and_rate_of_the_run(folder, monkeypat
     code, shown = finetune(*arguments, "--dry-run")
     assert code == 0
     assert "windows of 64 tokens (the encoder takes no more; max_length is 512)" in shown
-    assert "peak learning rate 0.001 (the default for an encoder of hidden size 128)" in shown
+    assert "peak learning rate 0.001 (the default for a modernbert encoder of hidden size 128)" in shown
     assert "clinic-entities-en: 6 training documents" in shown
     assert "2 evaluations on dev" in shown
     assert not list(tmp_path.iterdir())

@@ -123,10 +123,10 @@ def test_completing_a_command_imports_none_of_them():
 
 def test_completion_can_be_shown_for_a_shell():
     done = subprocess.run(
-        [sys.executable, "-m", "osler", "--show-completion"],
+        [sys.executable, "-m", "osler", "--show-completion", "bash"],
         capture_output=True,
         text=True,
-        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": ""},
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
         check=False,
     )
     assert "_OSLER_COMPLETE" in done.stdout

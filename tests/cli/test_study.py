@@ -112,8 +112,8 @@ def test_a_run_ends_with_its_table_and_its_verdict(recipe: str, monkeypatch: pyt
         ("split=tets", "split: the task clinic-entities-en has no split 'tets'. Did you mean 'test'?"),
         ("split=validation", "has no split 'validation'. Splits: train, dev, test."),
         ("baseline=z", "the baseline 'z' is not among the models"),
-        ("layout=pretty", "'layout'"),
-        ("models.weak.modle=x", "did you mean 'model'?"),
+        ("layout=pretty", "layout must be 'plain'"),
+        ("models.weak.modle=x", "did you mean 'models.weak.model'?"),
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
@@ -136,5 +136,5 @@ def test_a_name_that_is_neither_a_study_nor_a_recipe_is_said_to_be_neither(comma
         OslerError, match=r"nowhere: neither a study that was begun nor a recipe\. Give the --out of a study"
     ):
         study(command, "nowhere")
-    with pytest.raises(OslerError, match=r"neither a study that was begun nor a recipe\. Did you mean 'demo/study'"):
+    with pytest.raises(OslerError, match=r"neither a study that was begun nor a recipe\. Did you mean demo/study"):
         study(command, "demo/studdy")

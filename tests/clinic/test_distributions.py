@@ -308,7 +308,7 @@ def test_a_wrong_recipe_is_refused(tmp_path: Path) -> None:
         run(SynthesizeRecipe(task="i2b2-2011"), tmp_path / "out")
     from osler.core.config import load_recipe
 
-    with pytest.raises(RecipeError, match="greater than or equal to 4"):
+    with pytest.raises(RecipeError, match="must be at least 4"):
         load_recipe(SynthesizeRecipe, options={"task": "mednli", "n": 1})
 
 

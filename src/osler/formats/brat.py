@@ -29,9 +29,13 @@ _SPECIAL = {"roles", "event", "target", "equiv"}
 
 @dataclass(frozen=True)
 class Brat(Format):
-    """brat stand-off. `label_prefix` is removed from labels that have it (ICTUSnet marks suggestions with "_SUG_")."""
+    """brat stand-off. `label_prefix` is removed from labels that have it (ICTUSnet marks suggestions with "_SUG_").
+
+    `configuration`: write an `annotation.conf`, without which brat shows every annotation as an error.
+    """
 
     label_prefix: str = ""
+    configuration: bool = True
 
     def _detect(self, tree: SourceTree) -> bool:
         names = tree.names("*.ann")
@@ -60,7 +64,8 @@ class Brat(Format):
             folder.write(f"{stem}.txt", document.text)
             folder.write(f"{stem}.ann", "".join(f"{line}\n" for line in lines))
             types.add(lines)
-        folder.write("annotation.conf", types.configuration())
+        if self.configuration:
+            folder.write("annotation.conf", types.configuration())
 
 
 class _Annotations:
@@ -164,7 +169,7 @@ class _Annotations:
 
 
 class _Types:
-    """The types in .ann lines, for the `annotation.conf` without which brat shows every annotation as an error."""
+    """The types in .ann lines, for `annotation.conf`."""
 
     def __init__(self) -> None:
         self._entities: set[str] = set()

@@ -26,6 +26,7 @@ from osler.stages.study.runner import RunJob
 HERE = Path(__file__).parent
 
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
 from fake_runner import FakeRunner
@@ -33,6 +34,7 @@ from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
     folder, task = Path(sys.argv[1]), sys.argv[2]
     models = {name: {"model": name} for name in ("one", "two", "three")}
     recipe = StudyRecipe(models=models, tasks=(task,), seeds=(0, 1), workers=2)

@@ -271,7 +271,10 @@ def test_each_fold_is_a_task_of_its_own(tmp_path):
         ("", "needs a format and splits"),
         ('splits.train = { files = ["a"], carve = { of = "a", share = 0.5 } }\n', "either files or carve"),
         ('splits.train.files = ["a"]\nsplits.dev.carve = { of = "train", share = 0.1, pattern = "x" }\n', "one group"),
-        ('splits.train.files = ["a"]\nsplits.dev.carve = { of = "train", share = 0.1, by = "name" }\n', "pattern"),
+        (
+            'splits.train.files = ["a"]\nsplits.dev.carve = { of = "train", share = 0.1, by = "name" }\n',
+            "must be id, text, first, meta:NAME or table:NAME",
+        ),
     ],
 )
 def test_cards_whose_splits_make_no_sense_are_refused(tmp_path, source, message):

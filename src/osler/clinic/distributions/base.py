@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from osler.core.errors import OutputError
+from osler.formats.base import configure
 from osler.formats.output import META, RENAMED
 from osler.formats.registry import get_format
 from osler.text.document import Document, Record
@@ -41,7 +42,9 @@ class DistributionWriter:
         sizes = distribution.sizes
         self.sizes = {split: max(1, round(n * size / sizes["train"])) for split, size in sizes.items()}
         self.records: Counter[str] = Counter()
-        self._format = get_format(distribution.format)
+        # The official brat releases have no annotation.conf.
+        options = {"configuration": False} if distribution.format == "brat" else {}
+        self._format = configure(get_format(distribution.format), options)
         # The reader removes this prefix, so labels are counted without it.
         self._prefix: str = distribution.options.get("label_prefix", "")
         self._labels: dict[str, Counter[str]] = {}

@@ -63,7 +63,7 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
     out = Path(os.path.abspath(out))
     work = out.with_name(f".{out.name}.partial")
     lock = out.with_name(f".{out.name}.lock")
-    if not _unfinished(recipe, out, lock):
+    if not (unfinished := _unfinished(recipe, out, lock)):
         _check_place(recipe.input, out, target, force=force)
     problems = Problems() if recipe.tolerant else None
     counts: Counter[str] = Counter()
@@ -71,6 +71,8 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
         # Remove what a killed run left: the input is read again from its start.
         remove_tree(work)
         work.mkdir(parents=True)
+        if unfinished:  # out of the way at once: if this run is killed too, the next finds either nothing or its own result
+            os.rename(out, work / f"{out.name}.old")
         try:
             # Some formats derive ids from the file name, so the file must have its final name from the start.
             made = work / out.name
@@ -94,7 +96,6 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
             os.replace(made, out)
         finally:
             remove_tree(work)
-            lock.unlink(missing_ok=True)
     return done
 
 
