@@ -142,6 +142,13 @@ def test_a_study_from_python(encoder, folder):
     assert study.manifest.counts["runs"] == 1
 
 
+def test_a_single_task_and_a_wrong_one_are_understood(tmp_path):
+    with pytest.raises(osler.OslerError, match=r"tasks= must be a list of paths, not 3"):
+        osler.finetune(model="m", tasks=3, out=tmp_path / "b")
+    with pytest.raises(osler.OslerError, match="Did you mean ncbi-disease"):
+        osler.finetune(model="m", tasks="ncbi-diseas", out=tmp_path / "b")
+
+
 def test_a_wrong_setting_names_the_nearest_field(folder):
     with pytest.raises(osler.OslerError, match="did you mean 'epochs'"):
         osler.finetune(model="m", tasks=["t"], epoch=3, out=folder / "nothing")

@@ -308,8 +308,10 @@ def finetune(
     from osler.stages.finetune.run import run
     from osler.stages.prepare.run import task_folders
 
-    if "tasks" in settings:
-        settings["tasks"] = task_folders(settings["tasks"], Path(data) if data else None)
+    given = settings.get("tasks")
+    tasks = [given] if isinstance(given, str | Path) else given
+    if isinstance(tasks, list | tuple) and all(isinstance(task, str | Path) for task in tasks):
+        settings["tasks"] = task_folders(tasks, Path(data) if data else None)
     return Bundle.load(run(_resolve(FinetuneRecipe, recipe, settings), Path(out), force=force).path)
 
 
@@ -321,7 +323,7 @@ def evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
     from osler.stages.evaluate.run import run
     from osler.stages.prepare.run import task_folders
 
-    if "task" in settings:
+    if isinstance(settings.get("task"), str | Path):
         [settings["task"]] = task_folders([settings["task"]])
     return Evaluation.open(run(_resolve(EvaluateRecipe, recipe, settings), Path(out), force=force).path)
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from osler.core.logs import get_logger
+from osler.core.logs import configure, get_logger
 
 
 def test_logs_refuse_text(caplog):
@@ -15,3 +15,22 @@ def test_logs_refuse_text(caplog):
             log.event("done", text="Mr John Smith was seen today")
     assert '"documents": 3' in caplog.text
     assert "Smith" not in caplog.text
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_people_get_sentences_and_programs_json(verbose, capsys, monkeypatch):
+    root = logging.getLogger("osler")
+    monkeypatch.setattr(root, "handlers", [])
+    before = root.level
+    try:
+        configure(verbose)
+        get_logger("osler.test").warning("data.odd", "{count} files are odd", count=3)
+        get_logger("osler.test").event("data.done")
+    finally:
+        root.setLevel(before)
+    shown = capsys.readouterr().err
+    if verbose:
+        assert '{"event": "data.odd", "count": 3}' in shown
+        assert "data.done" in shown
+    else:
+        assert shown == "warning: 3 files are odd\n"

@@ -41,13 +41,17 @@ def list_tasks(
         known = sorted({str(getattr(card, name)) for card in cards})
         if value is not None and value not in known:
             raise typer.BadParameter(f"must be one of {', '.join(known)}", param_hint=f"--{name}")
-    table = Table("task", "kind", "language", "labels", "protocols", "description", box=None, header_style="bold")
+    screen = Console(soft_wrap=True)
+    # In a narrow window descriptions need the room; `tasks info` has labels and protocols.
+    more = ("labels", "protocols") if screen.width >= 110 else ()
+    table = Table("task", "kind", "language", *more, "description", box=None, header_style="bold")
     for card in cards:
         if all(value is None or value == getattr(card, name) for name, value in asked.items()):
             others = len(card.protocols) - 1
             protocols = f"{card.protocol} (+{others})" if others else card.protocol
-            table.add_row(card.name, card.kind, card.language, str(len(card.labels) or "-"), protocols, card.title)
-    Console(soft_wrap=True).print(table)
+            details = (str(len(card.labels) or "-"), protocols) if more else ()
+            table.add_row(card.name, card.kind, card.language, *details, card.title)
+    screen.print(table)
 
 
 @app.command("info")

@@ -24,15 +24,19 @@ class EventLog:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
-    def event(self, name: str, /, *, level: int = logging.INFO, **fields: Value) -> None:
+    def event(self, name: str, /, **fields: Value) -> None:
         """Log one event; raises ValueError if a field could hold document text."""
-        if not self._logger.isEnabledFor(level):
-            return
-        safe = {key: _safe(key, value) for key, value in fields.items()}
-        self._logger.log(level, "%s", json.dumps({"event": name, **safe}))
+        self._log(logging.INFO, name, fields, "")
 
-    def warning(self, name: str, /, **fields: Value) -> None:
-        self.event(name, level=logging.WARNING, **fields)
+    def warning(self, name: str, sentence: str, /, **fields: Value) -> None:
+        """Log an event that people are told about: `sentence` with the fields in their places, such as `{step}`."""
+        self._log(logging.WARNING, name, fields, sentence)
+
+    def _log(self, level: int, name: str, fields: dict[str, Value], sentence: str) -> None:
+        if self._logger.isEnabledFor(level):
+            safe = {key: _safe(key, value) for key, value in fields.items()}
+            spoken = {"sentence": sentence.format(**safe)}
+            self._logger.log(level, "%s", json.dumps({"event": name, **safe}), extra=spoken)
 
 
 def _safe(key: str, value: Value) -> str | int | float | bool | None:
@@ -51,12 +55,13 @@ def get_logger(name: str) -> EventLog:
 
 
 def configure(verbose: bool = False) -> None:
-    """Send events to standard error as JSON; only warnings unless `verbose` or OSLER_LOG=info is set."""
+    """Send warnings to standard error as sentences; with `verbose` or OSLER_LOG=info all events, as JSON."""
     root = logging.getLogger("osler")
-    root.setLevel(logging.INFO if verbose or os.environ.get("OSLER_LOG") == "info" else logging.WARNING)
+    everything = verbose or os.environ.get("OSLER_LOG") == "info"
+    root.setLevel(logging.INFO if everything else logging.WARNING)
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
         formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
         formatter.converter = time.gmtime
-        handler.setFormatter(formatter)
+        handler.setFormatter(formatter if everything else logging.Formatter("warning: %(sentence)s"))
         root.addHandler(handler)

@@ -336,7 +336,13 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 @cache  # a command lists a folder more than once
 def _say_not_followed(count: int, first: Path) -> None:
-    log.warning("input.links_outside_the_folder_not_followed", links=count, first=first)
+    log.warning(
+        "input.links_not_followed",
+        "symbolic links that lead out of the folder are not followed ({links}, the first is {first}). "
+        "Copy the files, or name their own folder.",
+        links=count,
+        first=first,
+    )
 
 
 def shown_name(path: str) -> str:

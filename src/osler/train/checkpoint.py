@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -95,7 +94,7 @@ class Checkpoints:
             if problem is None:
                 self._drop_old()
                 return path
-            log.event("checkpoint.damaged", level=logging.WARNING, path=path, problem=problem)
+            log.warning("checkpoint.damaged", "{path} is damaged ({problem}) and removed", path=path, problem=problem)
             remove_tree(path)
         return None
 

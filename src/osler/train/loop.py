@@ -233,7 +233,13 @@ class TrainingRun:
         rates = self.meter.read(self.step, reading.tokens)
         self._pace.observe(self.step, rates.step_seconds)
         if reading.skipped > self.skipped:
-            log.warning("train.skipped", step=self.step, skipped=reading.skipped, in_a_row=reading.skipped_in_a_row)
+            log.warning(
+                "train.skipped",
+                "{skipped} steps skipped until step {step}, because loss or gradient was not finite or far too large",
+                step=self.step,
+                skipped=reading.skipped,
+                in_a_row=reading.skipped_in_a_row,
+            )
         self.skipped = reading.skipped
         self.tokens += reading.tokens
         if self._trackers:

@@ -71,7 +71,9 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
         # Remove what a killed run left: the input is read again from its start.
         remove_tree(work)
         work.mkdir(parents=True)
-        if unfinished:  # out of the way at once: if this run is killed too, the next finds either nothing or its own result
+        if (
+            unfinished
+        ):  # out of the way at once: if this run is killed too, the next finds either nothing or its own result
             os.rename(out, work / f"{out.name}.old")
         try:
             # Some formats derive ids from the file name, so the file must have its final name from the start.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from osler.artifacts.encoder import DevicePeak
-from osler.core.console import ProgressBar, console, training_status
+from osler.core.console import ProgressBar, training_status
 from osler.core.logs import get_logger
 from osler.train.config import TrainConfig
 from osler.train.loop import StepReport
@@ -78,8 +78,10 @@ class PlateauWatch:
         if earlier - later < _FLAT * earlier and abs(later - self.entropy) < _NEAR * self.entropy:
             self.found_at = step
             figures = {"loss": round(float(later), 3), "unigram": round(self.entropy, 3)}
-            log.warning("pretrain.unigram_plateau", step=step, change="train.lr", **figures)
-            console().print(
-                "[yellow]Loss is stuck at the unigram entropy. Lower the learning rate (train.lr) to a third, lengthen the "
-                "warm-up (train.warmup), use larger steps (accumulate) or a modernbert preset.[/]"
+            log.warning(
+                "pretrain.unigram_plateau",
+                "at step {step} the loss ({loss}) is stuck at the unigram entropy ({unigram}). Lower the learning rate (train.lr) "
+                "to a third, lengthen the warm-up (train.warmup), use larger steps (accumulate) or a modernbert preset.",
+                step=step,
+                **figures,
             )

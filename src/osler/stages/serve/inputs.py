@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 from osler.artifacts.bundle import RecordKind
 from osler.core.errors import InputError, RecipeError, nearest
-from osler.formats.archives import Entry
+from osler.core.parsing import parse_json
+from osler.formats.archives import Entry, files_below
 from osler.formats.sources import SourceTree, csv_rows
 from osler.stages.serve.config import AnnotateRecipe
 from osler.text.document import Document, Record, TextPair, check_text, split_meta
@@ -155,8 +156,7 @@ class Notes:
     def _expand(self, path: Path) -> Iterator[NoteFile]:
         """The files that a path stands for; a folder gives its text and JSON Lines files, sorted."""
         if path.is_dir():
-            everything = sorted(item for item in path.rglob("*") if item.is_file())
-            visible = [p for p in everything if not any(s.startswith(".") for s in p.relative_to(path).parts)]
+            visible = sorted(files_below(path))
             read = (".txt", *_LINES)
             inside = [item for item in visible if item.suffix.lower() in read]
             if not inside:
@@ -315,10 +315,9 @@ def _cells(tree: SourceTree, name: str, suffix: str) -> Iterator[tuple[int, Mapp
 
 def _object(line: str, where: str) -> Mapping[str, Any] | InputError:
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        at = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        return InputError(f"not JSON{at}", where=where, fix="Write one JSON object per line")
+        found = parse_json(line, where=where)
+    except InputError as error:
+        return error
     if isinstance(found, dict):
         return found
     return InputError("not a JSON object", where=where, fix='Write {"id": ..., "text": ...}')
