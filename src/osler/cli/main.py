@@ -54,8 +54,8 @@ EXAMPLES = {
         "osler vocab compare tokenizer other-tokenizer --on corpus --out figures",
     ),
     "pretrain": (
-        "osler pretrain corpus -t tokenizer --preset tiny --budget 30m --dry-run",
-        "osler pretrain corpus -t tokenizer --preset tiny --budget 30m --out encoder",
+        "osler pretrain corpus -t tokenizer --recipe laptop/pretrain --dry-run",
+        "osler pretrain corpus -t tokenizer --recipe laptop/pretrain --out encoder",
         "osler pretrain corpus -t tokenizer --steps 1000 --set train.lr=5e-4",
     ),
     "distill": (

@@ -86,7 +86,7 @@ class FinetuneTraining(TrainConfig):
 
     # Other stages always have a rate; here `FinetuneRecipe.with_learning_rate` sets it once the encoder is known.
     lr: float | None = Field(  # type: ignore[assignment]
-        None, gt=0, description="peak learning rate; chosen by the hidden size of the encoder when left out"
+        None, gt=0, description="peak learning rate; chosen by the encoder's architecture and hidden size when left out"
     )
     warmup: int | float = Field(0.1, ge=0, description="steps as a whole number, or a fraction of the run below 1.0")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations; once per epoch by default")

@@ -70,7 +70,7 @@ def _inputs(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mapping[str, str]) -> Iterator[str]:
     """Settings that change runs of the earlier study."""
     columns = {name.removeprefix("task:").partition("/")[0] for name in parents if name.startswith("task:")}
-    for name in before.keys() | now.keys():
+    for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
         if name in _ONLY_TABLES or old == new:
             continue
