@@ -31,6 +31,7 @@ app = typer.Typer(add_completion=False)
         "text_columns": "--text-column",
         "id_column": "",
         "encoding": "",
+        "device": "",
     },
 )
 def annotate(call: Invocation) -> None:

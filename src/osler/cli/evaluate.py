@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
     EvaluateRecipe,
     out="runs/evaluation",
     argument="bundle",
-    options={"split": "", "head": "", "protocol": "", "errors": "", "error_documents": "--documents"},
+    options={"split": "", "head": "", "protocol": "", "errors": "", "error_documents": "--documents", "device": ""},
 )
 def evaluate(
     call: Invocation,

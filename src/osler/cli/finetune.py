@@ -31,6 +31,7 @@ app = typer.Typer(add_completion=False)
         "epochs": "",
         "train.lr": "",
         "train.seed": "",
+        "train.device": "",
     },
 )
 def finetune(

@@ -126,7 +126,8 @@ def _resolve(recipe: str, sets: list[str] | None, **options: object) -> StudyRec
     from osler.core.config import find_recipe, load_recipe
     from osler.stages.study.recipe import StudyRecipe
 
-    return load_recipe(StudyRecipe, find_recipe(recipe), sets or (), options)
+    asked = {"models": "--set models.NAME.model=FOLDER for each model", "tasks": "--set tasks=FOLDER,FOLDER"}
+    return load_recipe(StudyRecipe, find_recipe(recipe), sets or (), options, asked)
 
 
 def _perform(recipe: StudyRecipe, out: Path, *, retry_failed: bool, force: bool, dry_run: bool) -> None:
