@@ -36,3 +36,8 @@ def test_a_first_line_that_may_be_data_is_not_quoted(tmp_path: Path) -> None:
     message = failure(tmp_path, "1,Jane CANARY has a cough\n2,x\n", label="diagnosis")
     assert "CANARY" not in message
     assert "the option columns" in message
+
+
+def test_data_beside_a_usual_name_is_not_quoted(tmp_path: Path) -> None:
+    message = failure(tmp_path, "id,Jane CANARY has had a cough\n2,x\n", label="diagnosis")
+    assert "CANARY" not in message

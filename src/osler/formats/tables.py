@@ -9,7 +9,7 @@ shared tasks contain lone quotation marks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,12 +139,19 @@ def _setting(option: str) -> str:
     return f"--set read.{option}=NAME (convert) or --set options.{option}=NAME (tasks)"
 
 
-def _columns(header: list[str]) -> str:
-    """List the columns, unless the first line may be data: no error quotes a document."""
+def list_columns(header: Sequence[str]) -> str | None:
+    """The columns for an error message; None if the first line may be data, because no error quotes a document."""
     usual = {name for names in _KNOWN.values() for name in names}
-    if usual & {column.lower() for column in header} or all(map(str.isidentifier, header)):
-        return f"Columns: {', '.join(header)}"
-    return "The first line may not be a header, so it is not shown; the option columns names the columns of such a file"
+    short = all(len(column) <= 30 and len(column.split()) <= 3 for column in header)
+    named = usual & {column.lower() for column in header} or all(map(str.isidentifier, header))
+    return f"Columns: {', '.join(header)}" if short and named else None
+
+
+def _columns(header: list[str]) -> str:
+    hidden = (
+        "The first line may not be a header, so it is not shown; the option columns names the columns of such a file"
+    )
+    return list_columns(header) or hidden
 
 
 CSV = TableFormat("csv", "CSV with a header: texts or pairs, labels, values", (".csv",))

@@ -18,6 +18,15 @@ def notes(*files, **more) -> Notes:
     return Notes(AnnotateRecipe(files=files, bundle="b", **more))
 
 
+@pytest.mark.parametrize("more", [{}, {"text_columns": ("texto",)}])
+def test_a_first_row_of_data_is_not_quoted(tmp_path, more):
+    path = tmp_path / "notes.csv"
+    path.write_text("1,Jane CANARY has a cough since Monday\n2,She is well\n")
+    with pytest.raises(RecipeError, match="is there a header") as caught:
+        notes(path, **more)
+    assert "CANARY" not in str(caught.value)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_a_table_is_read_by_column_and_not_as_one_note(tmp_path, suffix):
     path = tmp_path / f"notes{suffix}"
@@ -27,9 +36,9 @@ def test_a_table_is_read_by_column_and_not_as_one_note(tmp_path, suffix):
     else:
         mark = "," if suffix == ".csv" else "\t"
         path.write_text("".join(mark.join(row) + "\n" for row in rows))
-    with pytest.raises(RecipeError, match=r"--text-column NAME .*It has: note_id, texto, service"):
+    with pytest.raises(RecipeError, match=r"--text-column NAME .*Columns: note_id, texto, service"):
         notes(path)
-    with pytest.raises(RecipeError, match=r"'texo'. Did you mean 'texto'\? It has: note_id, texto, service"):
+    with pytest.raises(RecipeError, match=r"'texo'. Did you mean 'texto'\? Columns: note_id, texto, service"):
         notes(path, text_columns=("texo",))
     found = list(notes(path, text_columns=("texto",), id_column="note_id"))
     assert [(note.id, note.text, dict(note.meta)) for note in found] == [

@@ -11,6 +11,7 @@ from pathlib import Path
 from osler.core.errors import InputError
 from osler.formats.base import Format
 from osler.formats.sources import SourceTree
+from osler.formats.tables import list_columns
 from osler.tasks.card import Kind
 from osler.text.document import Document, Record
 from osler.text.language import LanguageGuess
@@ -158,7 +159,8 @@ class Survey:
         columns = [name for name, count in sorted(self.meta.items()) if count == self.records]
         fix = "Check --format and the files"
         if columns:
-            fix = f"If one of these columns has the labels, name it with --set options.label=NAME: {', '.join(columns)}"
+            named = list_columns(columns) or "See the first line of the table"
+            fix = f"If a column has the labels, name it with --set options.label=NAME. {named}"
         raise InputError("no mention, relation, label or value found", where=where, fix=fix)
 
     def possible(self) -> list[Kind]:

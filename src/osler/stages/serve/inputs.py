@@ -22,6 +22,7 @@ from osler.core.errors import InputError, RecipeError, nearest
 from osler.core.parsing import parse_json
 from osler.formats.archives import Entry, files_below
 from osler.formats.sources import SourceTree, csv_rows
+from osler.formats.tables import list_columns
 from osler.stages.serve.config import AnnotateRecipe
 from osler.text.document import Document, Record, TextPair, check_text, split_meta
 
@@ -256,11 +257,12 @@ class Notes:
 
     def _choose(self, columns: Sequence[str], where: str, what: str) -> _Roles:
         recipe = self._recipe
+        known = list_columns(columns) or f"The {what}s are not shown, because they look like data: is there a header?"
         for asked in (*recipe.text_columns, *([recipe.id_column] if recipe.id_column else [])):
             if asked not in columns:
                 close = nearest(asked, columns)
                 hint = f"Did you mean {close!r}? " if close else ""
-                raise RecipeError(f"no {what} {asked!r}", where=where, fix=f"{hint}It has: {', '.join(columns)}")
+                raise RecipeError(f"no {what} {asked!r}", where=where, fix=f"{hint}{known}")
         # Keys of osler's own records; everything else of a row goes to the metadata of its annotations.
         unread = frozenset({"meta", "label", "value"} if what == "key" else ())
         lower = {column.lower().strip(): column for column in columns}
@@ -274,7 +276,7 @@ class Notes:
         raise RecipeError(
             f"no {what} is named text",
             where=where,
-            fix=f"Name the {what} with the texts: --text-column NAME (twice for pairs). It has: {', '.join(columns)}",
+            fix=f"Name the {what} with the texts: --text-column NAME (twice for pairs). {known}",
         )
 
     def _count(self, file: NoteFile) -> int:
