@@ -103,6 +103,11 @@ def test_a_member_name_that_is_not_utf8(tmp_path: Path) -> None:
     assert "Unpack it yourself" in refused(saved(tmp_path, "x.zip", data), "name is not valid UTF-8")
 
 
+def test_a_member_without_a_name_is_damage(tmp_path: Path) -> None:
+    data = zipped({"a.txt": b"x"}).replace(b"a.txt", b"\0.txt")  # zipfile ends a name at its NUL
+    refused(saved(tmp_path, "x.zip", data), "damaged")
+
+
 def test_a_tar_with_latin1_names_is_read(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
         for name, content in {"año.txt": b"aspirin", "año.ann": b"T1\tDrug 0 7\taspirin\n"}.items():

@@ -233,6 +233,8 @@ class _Scanner:
             # No member can be read beyond the size in the list, so their sum bounds what can come out.
             if expanded > self.limits.allowed(size):
                 raise _bomb(f"{size} bytes expand to more than {expanded}", where)
+            if not info.filename:  # `is_dir` fails on it
+                raise _damaged(where)
             inner = None if info.is_dir() else _safe(info.filename, where)
             if inner is None:
                 continue
