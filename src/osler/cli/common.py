@@ -215,13 +215,11 @@ def finish(artifact: Artifact) -> None:
 @contextmanager
 def writing_to(path: Path, option: str) -> Iterator[None]:
     """Let an error about writing a file name the option that says where."""
-    from osler.core.errors import OutputError
+    from osler.core.errors import OutputError, writing
 
     try:
-        yield
+        with writing(path):
+            yield
     except OutputError as error:
         fix = (error.fix or "").replace("--out", option)
         raise OutputError(error.problem, where=error.where, fix=fix) from None
-    except FileNotFoundError:  # the folder exists, but its file system takes no files (/proc)
-        problem = "cannot write: files cannot be created here"
-        raise OutputError(problem, where=path, fix=f"Choose another {option}") from None

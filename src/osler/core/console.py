@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -39,7 +40,7 @@ class ProgressBar:
         self._progress.update(self._task, completed=completed, total=total, **fields)  # type: ignore[arg-type]
 
 
-class _Lines(ProgressBar):
+class _Lines(ProgressBar, ABC):
     """Progress as lines of text, one each time `_due` says so."""
 
     def __init__(self, progress: Progress, task: TaskID, clock: Callable[[], float]) -> None:
@@ -68,11 +69,11 @@ class _Lines(ProgressBar):
     def _status(self) -> str:
         return str(self._progress.tasks[0].fields["status"])
 
-    def _due(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _due(self) -> bool: ...
 
-    def _show(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _show(self) -> None: ...
 
 
 class _NotebookLine(_Lines):

@@ -118,10 +118,6 @@ def locked(path: Path, target: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             handle = _open_locked(path, wait=False)
-        except FileNotFoundError as error:  # the folder exists, but its file system takes no files (/proc)
-            raise OutputError(
-                "cannot write: files cannot be created here", where=target, fix="Choose another --out"
-            ) from error
         except BlockingIOError as error:
             raise OutputError(
                 "another osler process is writing here",

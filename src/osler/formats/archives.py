@@ -239,7 +239,7 @@ class _Scanner:
             if inner is None:
                 continue
             if info.flag_bits & 1:
-                raise InputError("the archive is encrypted", where=where, fix="Unpack it yourself and give the folder")
+                raise InputError("the archive is encrypted", where=where, fix=_UNPACK)
             yield inner, Entry(lambda info=info: self._zip_member(archive, info, where), max(info.compress_size, 1))  # type: ignore[misc]
 
     def _zip_member(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> BinaryIO:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, pair_files
-from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, RENAMED, SPANS, OutputFolder, documents
+from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, distinct_ids, documents
 from osler.formats.sources import SourceTree
 from osler.text.document import Document, Record, Relation, Span
 
@@ -269,24 +269,11 @@ def _word(name: str, losses: Counter[str]) -> str:
     return re.sub(r"[\s:;]+", "_", name) or "_"
 
 
-def _ids(items: tuple[Span, ...] | tuple[Relation, ...], letter: str, losses: Counter[str]) -> list[str]:
-    """Return an id per item: its own if brat allows it, else the next free number."""
+def _ids(items: Sequence[Span | Relation], letter: str, losses: Counter[str]) -> list[str]:
     pattern = _MENTION_ID if letter == "T" else _RELATION_ID
-    taken = {item.id for item in items if pattern.fullmatch(item.id)}
-    used: set[str] = set()
-    found, number = [], 0
-    for item in items:
-        name = item.id
-        if not pattern.fullmatch(name) or name in used:
-            if name and not _GENERATED.fullmatch(name):
-                losses[RENAMED] += 1
-            number += 1
-            while f"{letter}{number}" in taken:
-                number += 1
-            name = f"{letter}{number}"
-        used.add(name)
-        found.append(name)
-    return found
+    # Ids that the reader made up for events and equivalences are not lost if they change.
+    own = [replace(item, id="") if _GENERATED.fullmatch(item.id) else item for item in items]
+    return distinct_ids(own, letter, losses, pattern.fullmatch)
 
 
 def _attribute_lines(

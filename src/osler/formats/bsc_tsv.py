@@ -16,9 +16,9 @@ from pathlib import Path
 from osler.core.errors import InputError
 from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, file_stem, same_text
-from osler.formats.output import ATTRIBUTES, RENAMED, SPANS, OutputFolder, documents, flattened, tab_line
+from osler.formats.output import ATTRIBUTES, SPANS, OutputFolder, distinct_ids, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Record, Span
+from osler.text.document import Document, Record
 
 _HEADER = ("filename", "mark", "label", "off0", "off1", "span")
 _NAMES = {
@@ -80,7 +80,7 @@ class BscTsv(Format):
             folder.write(f"{_TEXTS}/{stem}.txt", document.text)
             losses[ATTRIBUTES] += sum(len(relation.attributes) for relation in document.relations)
             spans = [span for span in document.spans if not span.discontinuous]
-            for span, mark in zip(spans, _marks(spans, losses), strict=True):
+            for span, mark in zip(spans, distinct_ids(spans, "T", losses, _is_mark), strict=True):
                 shown = flattened(span.text_in(document.text), "\t\n\r", Counter())
                 held = {key: value for key, value in span.attributes.items() if value and _column(key)}
                 losses[ATTRIBUTES] += len(span.attributes) - len(held)
@@ -163,23 +163,9 @@ def _same(found: str, expected: str) -> bool:
     return same_text(found, expected) or same_text(found, unquoted)
 
 
-def _marks(spans: Sequence[Span], losses: Counter[str]) -> list[str]:
-    """A mark for each mention of a document: its id, or the next free number if it has none or another one has it."""
-    taken = {span.id for span in spans}
-    used: set[str] = set()
-    found: list[str] = []
-    number = 0
-    for span in spans:
-        mark = " ".join(span.id.split())
-        if not mark or mark in used or mark != span.id:
-            losses[RENAMED] += bool(span.id)
-            number += 1
-            while f"T{number}" in taken:
-                number += 1
-            mark = f"T{number}"
-        used.add(mark)
-        found.append(mark)
-    return found
+def _is_mark(name: str) -> bool:
+    """Whether a column can hold an id as it is."""
+    return bool(name) and name == " ".join(name.split())
 
 
 FORMAT = BscTsv(

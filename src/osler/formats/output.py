@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -73,6 +73,27 @@ class DocumentNames:
             name = f"{allowed}~{self._numbers[key] + 1}"
         self._taken[name.lower()] = False
         return name
+
+
+def distinct_ids(
+    items: Iterable[Span | Relation], letter: str, losses: Counter[str], fits: Callable[[str], object]
+) -> list[str]:
+    """An id per item: its own where it fits the format and is the first of its kind, else the next free number."""
+    items = list(items)
+    taken = {item.id for item in items if fits(item.id)}
+    used: set[str] = set()
+    found, number = [], 0
+    for item in items:
+        name = item.id
+        if not fits(name) or name in used:
+            losses[RENAMED] += bool(name)
+            number += 1
+            while f"{letter}{number}" in taken:
+                number += 1
+            name = f"{letter}{number}"
+        used.add(name)
+        found.append(name)
+    return found
 
 
 def renumbered(items: Iterable[Span | Relation], letter: str = "T") -> int:

@@ -35,24 +35,20 @@ class _Versus:
     """The difference on tasks whose metric has no test."""
 
     def __str__(self) -> str:
-        better = [
-            column for column, found in self.family.items() if found.significant and found.comparison.difference > 0
-        ]
-        worse = [
-            column for column, found in self.family.items() if found.significant and found.comparison.difference < 0
-        ]
+        clear = {column: found.comparison.difference for column, found in self.family.items() if found.significant}
+        better = [column for column, difference in clear.items() if difference > 0]
+        worse = [column for column, difference in clear.items() if difference < 0]
         noise = [column for column in self.family if column not in better and column not in worse]
         number = len(self.family) + len(self.untested)
         if number == 1:
             return self._on_one_task(better, worse)
-        parts = [f"better than {self.second} on {len(better)} of {number} tasks"] if better else []
-        parts += (
-            [
-                f"worse {'' if better else f'than {self.second} '}on {len(worse)}{'' if better else f' of {number} tasks'}"
-            ]
-            if worse
-            else []
-        )
+        parts = []
+        if better:
+            parts.append(f"better than {self.second} on {len(better)} of {number} tasks")
+        if worse:
+            parts.append(
+                f"worse on {len(worse)}" if better else f"worse than {self.second} on {len(worse)} of {number} tasks"
+            )
         if not parts:
             text = f"{self.first} and {self.second} do not differ beyond noise on any of {number} tasks"
             return f"{text} ({self._mean()})." + self._unknown()
