@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact
+from osler.core.artifact import Artifact, unconverted
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.extras import require
@@ -71,7 +71,7 @@ class BundleSpec(Recipe):
         if not path.parent.exists():
             raise ArtifactError("no such folder", where=folder, fix="Make it first (osler finetune), or check the path")
         if not path.is_file():
-            raise ArtifactError(
+            raise unconverted(path.parent) or ArtifactError(
                 f"not a bundle: {_SPEC} is missing", where=path.parent, fix="Give a folder that osler finetune made"
             )
         try:

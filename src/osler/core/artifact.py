@@ -95,6 +95,8 @@ class Artifact:
         if not path.exists():
             raise ArtifactError("no such folder", where=path, fix=f"Make it first{command}, or check the path")
         if not (path / MANIFEST).is_file():
+            if kind in ("encoder", "bundle") and (older := unconverted(path)):
+                raise older
             wanted = f"{_with_article(kind)} made by osler" if kind else "a finished osler artifact"
             missing = f": {MANIFEST} is missing" if path.is_dir() else ", it is a file"
             raise ArtifactError(
@@ -160,6 +162,27 @@ class Workspace:
         if self.main:
             remove_tree(self.path / "checkpoints")
         return True
+
+
+def unconverted(folder: Path) -> ArtifactError | None:
+    """The error for a published model in an older layout, which only `osler convert-model` reads; None for other folders."""
+    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    safe = {"model.safetensors", "model.safetensors.index.json"} & files
+    pickled = sorted(name for name in files if name.startswith("pytorch_model") and ".bin" in name)
+    tensorflow = sorted(name for name in files if ".ckpt" in name and name.endswith(".index"))
+    vocabulary = sorted({"vocab.txt", "vocab.json"} & files)
+    if pickled and not safe:
+        problem = f"the weights are a pickle ({pickled[0]}), which could run code when it is read"
+    elif tensorflow and not safe:
+        problem = f"the weights are a TensorFlow checkpoint ({tensorflow[0]})"
+    elif "bert_config.json" in files and "config.json" not in files:
+        problem = "the configuration is in an older form (bert_config.json, no config.json)"
+    elif safe and vocabulary and "tokenizer.json" not in files:
+        problem = f"the tokenizer is in an older form ({vocabulary[0]}, no tokenizer.json)"
+    else:
+        return None
+    fix = f"Convert the model first: osler convert-model {folder} --out DIR"
+    return ArtifactError(problem, where=folder, fix=fix)
 
 
 def identity_of(kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> str:
