@@ -18,11 +18,11 @@ from pydantic import ValidationError
 
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact, unconverted
+from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.extras import require
-from osler.core.files import fingerprint, write_atomic
+from osler.core.files import fingerprint, unconverted, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, HeadOptions, Instance, document_windows, make_builder
 from osler.text.document import Document, Record, Span, TextPair, number_spans

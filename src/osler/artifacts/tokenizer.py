@@ -12,9 +12,8 @@ from typing import Any
 
 import tokenizers
 
-from osler.core.artifact import unconverted
 from osler.core.errors import ArtifactError
-from osler.core.files import fingerprint, write_atomic, write_json
+from osler.core.files import fingerprint, unconverted, write_atomic, write_json
 from osler.text.subwords import SubwordTokenizer
 
 TOKENIZER = "tokenizer.json"

@@ -22,7 +22,16 @@ from typing import Any, ClassVar, Self
 from osler.core.config import Recipe
 from osler.core.console import console
 from osler.core.errors import ArtifactError, OutputError, writing
-from osler.core.files import locked, remove_half_written, remove_tree, sha256, sync_folder, write_atomic, write_json
+from osler.core.files import (
+    locked,
+    remove_half_written,
+    remove_tree,
+    sha256,
+    sync_folder,
+    unconverted,
+    write_atomic,
+    write_json,
+)
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -162,27 +171,6 @@ class Workspace:
         if self.main:
             remove_tree(self.path / "checkpoints")
         return True
-
-
-def unconverted(folder: Path) -> ArtifactError | None:
-    """The error for a published model in an older layout, which only `osler convert-model` reads; None for other folders."""
-    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    safe = {"model.safetensors", "model.safetensors.index.json"} & files
-    pickled = sorted(name for name in files if name.startswith("pytorch_model") and ".bin" in name)
-    tensorflow = sorted(name for name in files if ".ckpt" in name and name.endswith(".index"))
-    vocabulary = sorted({"vocab.txt", "vocab.json"} & files)
-    if pickled and not safe:
-        problem = f"the weights are a pickle ({pickled[0]}), which could run code when it is read"
-    elif tensorflow and not safe:
-        problem = f"the weights are a TensorFlow checkpoint ({tensorflow[0]})"
-    elif "bert_config.json" in files and "config.json" not in files:
-        problem = "the configuration is in an older form (bert_config.json, no config.json)"
-    elif safe and vocabulary and "tokenizer.json" not in files:
-        problem = f"the tokenizer is in an older form ({vocabulary[0]}, no tokenizer.json)"
-    else:
-        return None
-    fix = f"Convert the model first: osler convert-model {folder} --out DIR"
-    return ArtifactError(problem, where=folder, fix=fix)
 
 
 def identity_of(kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from osler.core.artifact import unconverted
 from osler.core.errors import ArtifactError, InputError, writing
+from osler.core.files import unconverted
 from osler.core.seeding import derive
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
