@@ -107,6 +107,11 @@ def read_tokenizer(folder: Path, model_type: str, cased: bool | None = None) -> 
     return PublishedTokenizer(tokenizer, roles, casing, reason, (*files, *settings.files))
 
 
+def states_casing(folder: Path) -> bool:
+    """Whether a file beside the vocabulary says if the tokenizer lower-cases."""
+    return bool(_Settings.read(folder).casing)
+
+
 def read_vocabulary(path: Path) -> dict[str, int]:
     """The entries of a vocab.txt, one per line, by their line."""
     entries: dict[str, int] = {}

@@ -14,7 +14,7 @@ import torch
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.errors import ArtifactError, InputError, OslerError, RecipeError
-from osler.nn.encoder import load_encoder
+from osler.nn.encoder import load_encoder, load_pooler
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
 from osler.stages.pretrain import convert_model
@@ -80,6 +80,7 @@ def test_pooler_and_heads_are_kept(tmp_path):
     made = convert(folder, tmp_path / "out", cased=True)
     _, state = checkpoints.bert_state(made.config.vocab_size)
     base = AutoModel.from_pretrained(made.path)
+    assert torch.equal(load_pooler(made.path)["weight"], state["bert.pooler.dense.weight"])
     assert torch.equal(base.pooler.dense.weight, state["bert.pooler.dense.weight"])
     whole, report = BertForPreTraining.from_pretrained(made.path, output_loading_info=True)
     assert not report["missing_keys"]
