@@ -149,4 +149,4 @@ def test_your_own_misaligned_notes_get_no_card_before_the_offsets_are_right(tmp_
     done = CliRunner().invoke(app, ["tasks", "prepare", "mine.toml", "--from", "data", "--out", "task"])
     assert done.exit_code == 0, done.output
     checked = " ".join(CliRunner().invoke(app, ["tasks", "check", "task"]).output.split())
-    assert "80 mentions verified, all match their text" in checked
+    assert "80 mentions verified, all cover whole words, and their own text where the files state it" in checked
