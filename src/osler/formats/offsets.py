@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
@@ -154,7 +155,7 @@ class OffsetEvidence:
                 tally.judged += len(mine)
                 tally.fits.update(fitting(text, mine))
 
-    def check(self, where: object) -> None:
+    def check(self, where: Path) -> None:
         """Stop if the offsets of a corpus count something else than they are taken for."""
         told, untold = self._told, self._untold
         names = told.explanation()
@@ -166,7 +167,7 @@ class OffsetEvidence:
             counted = f"{untold.off:,} of {untold.seen:,} mentions begin or end inside a word or on whitespace"
             raise self._error(counted, names, where)
 
-    def _error(self, counted: str, names: tuple[str, ...], where: object) -> InputError:
+    def _error(self, counted: str, names: tuple[str, ...], where: Path) -> InputError:
         used = f" (read with offsets = {','.join(self._used)})" if self._used else ""
         if names:
             reason = f"All fit if {', and '.join(CONVENTIONS[name] for name in names)}"
@@ -203,4 +204,4 @@ def fitting(text: str, mentions: Sequence[GivenMention]) -> Counter[tuple[str, .
 def how_to_read(names: Sequence[str], purpose: str = "to read them so") -> str:
     """Say which option reads such offsets."""
     value = ",".join(names)
-    return f"Use --set options.offsets={value} {purpose} (in osler convert: --set read.offsets={value})"
+    return f"Use --set options.offsets={value} {purpose} (when converting: --set read.offsets={value})"

@@ -143,7 +143,9 @@ class OffsetCounts:
         self._numbers: Counter[str] = Counter()
 
     def add(self, record: Record) -> None:
-        for span in record.spans if isinstance(record, Document) else ():
+        if not isinstance(record, Document):
+            return
+        for span in record.spans:
             text = record.text[span.start : span.end]
             self._numbers["mentions"] += 1
             self._numbers[self.BLANK] += not text.strip()
