@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from osler.core.errors import InputError, RecipeError
 from osler.formats.base import DefectError, Format, Problems, configure
 from osler.formats.offsets import Counting, is_cut
 from osler.formats.registry import get_format
+from osler.formats.titles import TITLE_LENGTH
 from osler.text.document import Document, Span
 
 
@@ -83,6 +85,18 @@ def test_every_format_with_the_text_of_its_mentions_notices(tmp_path, name, lett
     assert covered(format_, tmp_path / "data") == ["aspirin", "ibuprofen"] * 15
 
 
+@pytest.mark.parametrize(("letter", "option"), [("😀", "utf-16"), ("é", "bytes")])
+def test_the_offsets_of_bioc_passages_count_the_same(tmp_path, letter, option):
+    title = {TITLE_LENGTH: str(len("qz qz A qz title."))}
+    documents = [replace(d, meta=title) for d in corpus("qz qz A qz title. He took aspirin, qz then ibuprofen on day")]
+    get_format("bioc").write(documents, tmp_path / "data.xml")
+    rewrite(tmp_path / "data.xml", lambda data: data.replace(b"qz", letter.encode()))
+    with pytest.raises(InputError, match=f"of 30 mentions have another text.*--set options.offsets={option} "):
+        list(get_format("bioc").read(tmp_path / "data.xml", problems=Problems()))
+    format_ = configure(get_format("bioc"), {"offsets": option})
+    assert covered(format_, tmp_path / "data.xml") == ["aspirin", "ibuprofen"] * 15
+
+
 def test_without_the_text_of_mentions_words_that_are_cut_are_the_evidence(tmp_path):
     documents = corpus(LINES)
     format_ = get_format("share_clef")
@@ -118,6 +132,7 @@ def test_the_option_rejects_what_it_does_not_know_and_what_excludes_each_other()
 def test_offsets_are_translated_at_both_edges():
     lines = Counting("ab\r\ncd", ["lf"])
     assert [lines.fragment(0, 2), lines.fragment(3, 5)] == [(0, 2), (4, 6)]
+    assert Counting("\nab\r", ["lf"]).fragment(1, 4) == (1, 4)
     assert Counting("\ufeffab", ["no-bom"]).fragment(0, 2) == (1, 3)
     assert Counting("ab", ["bom"]).fragment(1, 3) == (0, 2)
     assert Counting("é😀a", ["bytes"]).fragment(6, 7) == (2, 3)

@@ -75,8 +75,11 @@ def test_a_copy_with_every_fifth_word_replaced_is_found_and_the_same_words_shuff
         copies.append([f"new{place}" if place in places else word for place, word in enumerate(words)])
     train = [Document(f"t{n}", " ".join(words)) for n, words in enumerate(texts)]
     held = [Document(f"h{n}", " ".join(words)) for n, words in enumerate(copies)]
-    found = without_leaks({"a": train}, HeldOut({"b": held}))[1]["a"].found
-    assert found == 15 if length > 12 else found >= 13
+    prints = {"a/train": [*map(fingerprint, train)], "b/test": [*map(fingerprint, held)]}
+    (found,) = overlaps(prints, [("a/train", "b/test")])
+    assert found.near == 15 if length > 12 else found.near >= 13
+    if length > 12:  # removing takes more, because sentences that follow one template are alike too
+        assert without_leaks({"a": train}, HeldOut({"b": held}))[1]["a"].found == 15
     # The task's own training set is changed by exact copies only.
     assert without_leaks({"a": train}, HeldOut({"a": held}))[1]["a"].found == 0
     shuffled = [Document(f"s{n}", " ".join(draw.sample(words, length))) for n, words in enumerate(texts)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -209,6 +210,14 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     if plan.left:
         left = f"{len(plan.left)} file(s) belong to no split and are not read; the first: {plan.left[0]}"
         screen.print(f"[bold yellow]![/] {left}")
+    for split, files in plan.files.items():
+        names = Counter(Path(file).name for file in files if "*" not in file)
+        for name, count in names.items():
+            if count > 1:
+                several = (
+                    f"split {split} reads {count} files called {name}: if they are versions of one corpus, it counts"
+                )
+                screen.print(f"[bold yellow]![/] {several} {count} times; give --from one of their folders")
     for split, problems in found.problems.items():
         listed = ", ".join(f"{count:,} {kind}" for kind, count in problems.items())
         screen.print(f"[bold yellow]![/] defects in {split}, stated on the card under known_problems: {listed}")

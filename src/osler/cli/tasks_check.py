@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _EVIDENCE = (
     "Texts are compared without case, accents and punctuation. A near-duplicate is largely contained in the other text, or has "
-    "two thirds of its words in the same order (from ten words on). Below five words only exact copies are counted, as same "
-    "short text; fine-tuning keeps them in training."
+    "most of its words in the same order (from ten words on). Below five words only exact copies are counted, as same short text. "
+    "Fine-tuning removes the same texts, and near-duplicates that another task holds out; short texts stay."
 )
 
 

@@ -76,6 +76,7 @@ class Counting:
         if "bytes" in wanted:
             widths += (codes > 0x7F).astype(np.int64) + (codes > 0x7FF) + (codes > 0xFFFF)
         line_end, after_return = codes == ord("\n"), np.roll(codes == ord("\r"), 1)
+        after_return[:1] = False  # nothing is before the first character
         if "lf" in wanted:
             widths[np.flatnonzero(line_end & after_return) - 1] = 0
         if "crlf" in wanted:

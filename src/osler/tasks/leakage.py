@@ -153,8 +153,11 @@ class FingerprintIndex:
     def same_id(self, print_: Fingerprint) -> set[str]:
         return self._ids.get(print_.id, set())
 
-    def near(self, print_: Fingerprint) -> set[str]:
-        """Names that hold the same text, one that shares most of its runs, or one with most of its words in order."""
+    def near(self, print_: Fingerprint, *, strict: bool = False) -> set[str]:
+        """Names that hold the same text, one that shares most of its runs, or one with most of its words in order.
+
+        `strict` is for removing records: edited copies must have twenty words, three quarters of them in order.
+        """
         names = set(self.same_text(print_))
         if len(print_.runs) and self._prints:
             if self._tables is None:
@@ -165,7 +168,7 @@ class FingerprintIndex:
             names |= {
                 self._owners[number]
                 for number in _edited(print_, pieces)
-                if self._owners[number] not in names and _same_order(print_.words, self._prints[number].words)
+                if self._owners[number] not in names and _same_order(print_.words, self._prints[number].words, strict)
             }
         return names
 
@@ -190,11 +193,11 @@ def _edited(print_: Fingerprint, table: _RunTable) -> list[int]:
     return edited
 
 
-def _same_order(first: _Hashes, second: _Hashes) -> bool:
+def _same_order(first: _Hashes, second: _Hashes, strict: bool) -> bool:
     """Whether most words of the longer text are also in the shorter one, in the same order."""
     shorter, longer = sorted((len(first), len(second)))
-    wanted = (_EDITED if shorter >= _FEW_WORDS else _EDITED_FEW) * longer
-    if shorter < max(wanted, _EDITED_WORDS):
+    wanted = (_EDITED_FEW if strict or shorter < _FEW_WORDS else _EDITED) * longer
+    if shorter < max(wanted, _FEW_WORDS if strict else _EDITED_WORDS):
         return False
     # Longest common subsequence, with a row of the table in the bits of one integer (Hyyrö 2004).
     places: dict[int, int] = {}
@@ -282,14 +285,15 @@ class HeldOut:
         """Tasks that hold out a training record of this task, or of a corpus of another name.
 
         The task's own held-out records must have the same text, because published numbers depend on its training set.
-        Those of other tasks count if they are near. Texts of fewer than five words have no owner.
+        Those of other tasks count if they are near. Texts of fewer than five words have no owner. Notes written from one
+        template are alike without being copies, so it takes more to call one an edited copy than where copies are counted.
         """
         others = bool(self._names - {name})
         print_ = fingerprint(record, near=others)
         if print_.short:
             return set()
         same = self._index.same_text(print_)
-        return same | (self._index.near(print_) - {name}) if others else set(same)
+        return same | (self._index.near(print_, strict=True) - {name}) if others else set(same)
 
     def has_short_copy(self, record: Record) -> bool:
         """Whether a record of fewer than five words is held out word for word."""
