@@ -95,3 +95,24 @@ def test_a_task_that_others_hold_out_whole_is_an_error_with_the_reason(make_task
         RecipeError, match=r"no training document of one is left. one: 2 of 2 .* dev or test of two \(2\)"
     ):
         prepare(recipe, model, [one, two])
+
+
+def test_what_cannot_be_learned_is_said_before_training_and_at_its_end(make_task, tmp_path, tokenizer_folder, capsys):
+    text = "aspirin and warfarin were given to the patient ."
+    nested = Document("n", text, (Span.at(0, 20, "DRUG", id="T1"), Span.at(0, 7, "DRUG", id="T2")))
+    inside = Document("i", text, (Span.at(0, 4, "DRUG", id="T1"), Span.at(12, 20, "DRUG", id="T2")))
+    made = make_task("odd", ["DRUG"], seed=0, train=[nested, inside], dev=[note(1)], test=[note(2)])
+    model = tiny_model(tokenizer_folder, tmp_path / "model")
+    values = {"model": str(model), "tasks": (made,), "max_length": 64, "overlap": 8, "epochs": 1}
+    recipe = FinetuneRecipe.model_validate(values | {"train": {"device": "cpu"}})
+    sentence = (
+        "odd: 2 of 4 annotations cannot be learned as they are: 1 overlapping, nested or discontinuous mentions, "
+        "1 mentions that begin or end inside a word"
+    )
+    assert sentence in plan(recipe, tmp_path / "out", dry_run=True)
+    shown: list[str] = []
+    run(recipe, tmp_path / "out", show=shown.extend)
+    assert sentence in shown
+    assert f"warning: {sentence}" in capsys.readouterr().err.splitlines()
+    run(recipe, tmp_path / "again")  # as in a study, whose runs are many
+    assert sentence not in capsys.readouterr().err
