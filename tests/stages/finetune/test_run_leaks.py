@@ -49,7 +49,10 @@ def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
     together = prepare(recipe, model, [one, two])
-    assert together.leaks == {"one": Leaks(2, 4, Counter(two=2)), "two": Leaks(1, 3, Counter(one=1))}
+    assert together.leaks == {
+        "one": Leaks(2, 4, Counter({"dev of two": 1, "test of two": 1})),
+        "two": Leaks(1, 3, Counter({"test of one": 1})),
+    }
     assert {name: len(data.instances) for name, data in together.instances.items()} == {"one": 2, "two": 2}
     assert prepare(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaks["one"].found == 0
 
@@ -73,7 +76,10 @@ def test_what_is_removed_is_said_with_its_reason_and_the_setting_that_keeps_it(
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     values = {"model": str(model), "tasks": (one.artifact.path, two.artifact.path), "max_length": 64, "overlap": 8}
     recipe = FinetuneRecipe.model_validate(values | {"epochs": 1, "train": {"device": "cpu"}})
-    sentence = "one: 2 of 4 training documents are also in dev or test of two (2); they are left out (--set leaks=keep trains on them)"
+    sentence = (
+        "one: 2 of 4 training documents are also in dev of two (1), test of two (1); "
+        "they are left out (--set leaks=keep trains on them)"
+    )
     assert sentence in plan(recipe, tmp_path / "out", dry_run=True)
     made = run(recipe, tmp_path / "out")
     assert f"warning: {sentence}" in capsys.readouterr().err.splitlines()
@@ -92,7 +98,7 @@ def test_a_task_that_others_hold_out_whole_is_an_error_with_the_reason(make_task
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
     with pytest.raises(
-        RecipeError, match=r"no training document of one is left. one: 2 of 2 .* dev or test of two \(2\)"
+        RecipeError, match=r"no training document of one is left. one: 2 of 2 .* in dev of two \(1\), test of two \(1\)"
     ):
         prepare(recipe, model, [one, two])
 

@@ -93,7 +93,7 @@ def describe_leaks(recipe: FinetuneRecipe, name: str, leaks: Leaks) -> str:
         if recipe.leaks == "remove"
         else "they are trained on (leaks = keep), so scores there are too high"
     )
-    return f"{name}: {leaks.found:,} of {leaks.of:,} training documents are also in dev or test of {owners}; {done}"
+    return f"{name}: {leaks.found:,} of {leaks.of:,} training documents are also in {owners}; {done}"
 
 
 _LEAST = 0.05

@@ -196,12 +196,9 @@ def prepare(
     trained = bundle.spec.tasks
     splits = {name: task.card.protocol_named(trained[name].protocol).train_on for name, task in by_name.items()}
     # No task may train on a document that another one holds out for dev or test.
-    held_out = HeldOut(
-        {
-            **{name: task.held_out(splits[name]) for name, task in by_name.items()},
-            **{f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out},
-        }
-    )
+    kept_out = {name: task.held_out(splits[name]) for name, task in by_name.items()}
+    kept_out |= {f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out}
+    held_out = HeldOut({f"{split} of {name}": held for name, own in kept_out.items() for split, held in own.items()})
     records = {name: [r for split in splits[name] for r in task.read(split)] for name, task in by_name.items()}
     kept, leaks = without_leaks(records, held_out)
     if recipe.leaks == "keep":
