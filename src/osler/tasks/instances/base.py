@@ -31,8 +31,8 @@ Decoding = Annotated[
 ]
 """How tags are decoded. Greedy decoding was called free in earlier recipes, bundles and studies."""
 Relations = Literal["tagged", "markers"]
-Unit = Literal["document", "sentence"]
 Layers = Literal["mlp", "linear", "pooler"]
+Unit = Literal["document", "sentence"]
 
 
 class HeadOptions(Recipe):
@@ -41,15 +41,16 @@ class HeadOptions(Recipe):
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
+    head: Layers = "mlp"
     unit: Unit = "document"
     max_words: int | None = None
-    head: Layers = "mlp"
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out later options at their default, so that bundles without them keep their bytes."""
-        defaults = {"unit": "document", "head": "mlp"}
-        return {name: value for name, value in write(self).items() if defaults.get(name) != value}
+        values: dict[str, Any] = write(self)
+        defaults = {name: type(self).model_fields[name].default for name in ("head", "unit", "max_words")}
+        return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
 
     def other_decoding(self, decoding: str) -> str:
         """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
