@@ -65,7 +65,9 @@ def _kept(recipe: FinetuneRecipe, counts: Mapping[str, Any]) -> str:
     average = counts.get("average")
     single = f"It is from step {counts['best_step']} of {counts['steps']}."
     if average and average["kept"]:
-        chosen = "" if recipe.keep == "last" or not counts["dev"] else ", at least as good on dev as the best of them"
+        chosen = (
+            "" if recipe.keep == "last" or not counts["dev"] else ", at least as good on dev as the best single epoch"
+        )
         return f"The weights are the mean of those after the last {average['epochs']} epochs{chosen}."
     if recipe.keep == "last":
         return f"The last checkpoint was kept, whatever its dev score. {single}"
