@@ -37,18 +37,14 @@ def score(
     if protocol.records == "labelled":
         pairs = [(want, have) for want, have in zip(gold, predicted, strict=True) if want.labels]
         gold, predicted = [want for want, _ in pairs], [have for _, have in pairs]
-    card, gold, predicted = (
-        card.under(protocol),
-        [*map(protocol.relabelled, gold)],
-        [*map(protocol.relabelled, predicted)],
-    )
+    card = card.under(protocol)
+    gold, predicted = ([protocol.relabelled(record) for record in side] for side in (gold, predicted))
     if main_only and card.kind is Kind.TAGGING and protocol.metric in _BY_MENTION:
         metrics, details, decompositions = _mentions(card, gold, predicted)
     else:
         metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
-    if (
-        card.kind is Kind.TAGGING and protocol.repair is Repair.B_ANCHORED
-    ):  # only then do predictions say which mentions do not begin with B-
+    if card.kind is Kind.TAGGING and protocol.repair is Repair.B_ANCHORED:
+        # Only then do predictions say which mentions do not begin with B-.
         anchored = score_anchored(_documents(gold), _documents(predicted), labels=card.labels)
         metrics["b_anchored_f1"], decompositions["b_anchored_f1"] = anchored.micro.f1, anchored.f1("micro")
         details["b_anchored"] = anchored.as_dict()
