@@ -272,7 +272,7 @@ class Leaks:
 
 
 class HeldOut:
-    """The records that tasks hold out for model selection or testing."""
+    """The records that tasks hold out for model selection or testing, by task or by `split of task`."""
 
     def __init__(self, held_out: Mapping[str, Iterable[Record]]) -> None:
         self._index = FingerprintIndex()
@@ -282,18 +282,19 @@ class HeldOut:
                 self._index.add(name, fingerprint(record))
 
     def owners(self, name: str, record: Record) -> set[str]:
-        """Tasks that hold out a training record of this task, or of a corpus of another name.
+        """Tasks or splits that hold out a training record of this task, or of a corpus of another name.
 
         The task's own held-out records must have the same text, because published numbers depend on its training set.
         Those of other tasks count if they are near. Texts of fewer than five words have no owner. Notes written from one
         template are alike without being copies, so it takes more to call one an edited copy than where copies are counted.
         """
-        others = bool(self._names - {name})
+        own = {held for held in self._names if held.rpartition(" of ")[2] == name}
+        others = bool(self._names - own)
         print_ = fingerprint(record, near=others)
         if print_.short:
             return set()
         same = self._index.same_text(print_)
-        return same | (self._index.near(print_, strict=True) - {name}) if others else set(same)
+        return same | (self._index.near(print_, strict=True) - own) if others else set(same)
 
     def has_short_copy(self, record: Record) -> bool:
         """Whether a record of fewer than five words is held out word for word."""
