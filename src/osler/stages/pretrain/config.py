@@ -120,6 +120,8 @@ class PretrainRecipe(Recipe):
     """Processes that tokenise; 0 means one per core."""
     start_from: Path | None = runtime(None)
     """A checkpoint to continue from; random weights when left out."""
+    needs_start: bool = runtime(False)
+    """Stop without a start_from: the recipe is meant for a model that is pretrained already."""
     swap_vocabulary: bool = False
     """Replace the checkpoint's vocabulary by the tokenizer's. A new embedding starts as the mean of its old sub-words."""
     preset: str = "compact"
@@ -136,6 +138,8 @@ class PretrainRecipe(Recipe):
     """How often to read each source, relative to the others; the corpus card's weight, or 1, when left out."""
     validation_share: float = Field(0.01, gt=0.0, lt=0.5)
     """Share of documents held out for validation, chosen by a hash of their text."""
+    check_validation: bool = runtime(True)
+    """Stop if the checkpoint or the teacher was trained on this corpus with another validation share."""
     validation_tokens: int = Field(200_000, ge=100)
     """Largest number of tokens per validation."""
     masking: Masking = Masking()
@@ -160,9 +164,30 @@ class PretrainRecipe(Recipe):
             raise ValueError(f"{error.problem}. {error.fix}") from None
         return value
 
+    @property
+    def starts_at_random(self) -> bool:
+        """Whether the model starts from random weights: neither from a checkpoint nor from layers of a teacher."""
+        return self.start_from is None and (self.distill is None or self.distill.teacher_layers is None)
+
+    @model_validator(mode="after")
+    def _has_a_start(self) -> Self:
+        if not self.starts_at_random:
+            return self
+        if self.needs_start:
+            raise ValueError(
+                "this recipe is for a model that is pretrained already, and none is named. Give it with --from FOLDER "
+                "(start_from in a recipe)"
+            )
+        if self.distill and not {"preset", "shape"} & self.model_fields_set:
+            raise ValueError(
+                "the student has no start. Give --from FOLDER (its own pretrained weights; start_from in a recipe), --layers even "
+                "(layers of the teacher; distill.teacher_layers) or --preset NAME (random weights)"
+            )
+        return self
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.start_from is None and (self.distill is None or self.distill.teacher_layers is None):
+        if self.starts_at_random:
             try:
                 _ = self.preset_shape
             except RecipeError as error:

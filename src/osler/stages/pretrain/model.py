@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.errors import ArtifactError, RecipeError
@@ -23,6 +24,7 @@ from osler.nn.mlm import MaskedLM, check_layers, evenly_spaced, of_layers, with_
 from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
+from osler.stages.pretrain.tokenise import SPLIT_HASH
 from osler.text.subwords import origins
 from osler.train.optim import parameter_groups
 
@@ -233,6 +235,51 @@ def check_teacher(recipe: PretrainRecipe, settings: Distillation) -> str:
     if settings.teacher_layers is not None:
         teacher_layers(recipe, settings, config)
     return teacher.digest
+
+
+class Training(NamedTuple):
+    """What an encoder was trained on: all documents of a corpus but those that a hash holds out."""
+
+    corpus: str
+    """Digest of the corpus."""
+    hash: str
+    share: float
+
+    @classmethod
+    def of(cls, recipe: PretrainRecipe, corpus: Corpus) -> Training:
+        return cls(corpus.manifest.digest, SPLIT_HASH, recipe.validation_share)
+
+
+def trainings(folder: Path) -> list[Training]:
+    """List the trainings of an encoder and of the models it came from; empty if it has no record of them."""
+    manifest = Encoder.open(folder).manifest
+    if manifest is None or "corpus" not in manifest.parents:
+        return []
+    recorded = manifest.counts.get("trained_on")
+    if recorded is None:  # made by an earlier version, which had the same hash
+        return [Training(manifest.parents["corpus"], SPLIT_HASH, manifest.recipe["validation_share"])]
+    return [Training(**record) for record in recorded]
+
+
+def check_validation(role: str, folder: Path, own: Training) -> str | None:
+    """Stop if a model was trained on this corpus with other documents held out. Returns what cannot be checked."""
+    before = trainings(folder)
+    differing = [training for training in before if training[1:] != own[1:]]
+    for training in differing:
+        if training.corpus == own.corpus:
+            effect = "the two validate on different documents"
+            if training.hash == own.hash and training.share < own.share:
+                effect = f"{1 - training.share / own.share:.0%} of the validation documents were trained on"
+            raise RecipeError(
+                f"the {role} was trained on this corpus with validation_share = {training.share:g}, this run has {own.share:g}: "
+                + effect,
+                where=folder,
+                fix=f"Add --set validation_share={training.share:g}, or --set check_validation=false to accept that",
+            )
+    if before and not differing:
+        return None
+    why = "it was trained on another corpus with another validation_share" if before else "it has no record of its text"
+    return f"whether the {role} {folder} was trained on the validation documents is not known: {why}"
 
 
 def _entries(folder: Path) -> dict[str, int]:

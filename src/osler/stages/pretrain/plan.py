@@ -123,7 +123,7 @@ def _check_run(recipe: PretrainRecipe, out: Path, *, force: bool) -> list[str]:
     share = recipe.validation_share
     check_folder(inputs.corpus, inputs.tokenizer, tokens_folder(recipe, out), share, replace=force)
     check_splits(inputs.corpus, share)
-    return []
+    return list(inputs.notes)
 
 
 def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
@@ -136,7 +136,7 @@ def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
         name = recipe.start_from.name.lower()
         preset = next((preset for preset in PRESETS if preset in name), recipe.preset)
         notes.append(f"the checkpoint {recipe.start_from} does not exist: planned with a new {preset} encoder")
-        recipe = recipe.changed(start_from=None, swap_vocabulary=False, preset=preset)
+        recipe = recipe.changed(start_from=None, needs_start=False, swap_vocabulary=False, preset=preset)
     return recipe, notes
 
 

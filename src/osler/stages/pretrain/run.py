@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,18 +16,21 @@ from osler.artifacts.encoder import EncoderWriter
 from osler.artifacts.token_shards import TokenShards
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import progress
+from osler.core.console import console, progress
 from osler.core.errors import InputError
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import ChunkStream, PretrainSource, source_weights, validation_batches
 from osler.stages.pretrain.model import (
+    Training,
     check_language_model,
     check_memory,
     check_start,
     check_teacher,
+    check_validation,
     load_vocabulary,
     make_model,
+    trainings,
 )
 from osler.stages.pretrain.objective import make_objective, training_flops
 from osler.stages.pretrain.progress import PlateauWatch, measure_peak, shown_on, unigram_entropy
@@ -48,6 +51,10 @@ class Inputs:
     vocabulary: MaskingVocabulary
     weights: Mapping[str, float]
     parents: Mapping[str, str | Artifact]
+    trained_on: Sequence[Training]
+    """What the encoder will have been trained on: this corpus, and what its start and its teacher were trained on."""
+    notes: Sequence[str]
+    """What could not be checked."""
 
 
 def open_inputs(recipe: PretrainRecipe) -> Inputs:
@@ -56,9 +63,10 @@ def open_inputs(recipe: PretrainRecipe) -> Inputs:
     if not corpus.documents:
         raise InputError("the corpus has no documents", where=corpus.path, fix="Build it from files that have text")
     # Models first: the tokenizer of a student is usually in the folder of its teacher.
-    for model in (recipe.start_from, recipe.distill.teacher if recipe.distill else None):
-        if model:
-            check_language_model(model)
+    models = {"checkpoint": recipe.start_from, "teacher": recipe.distill.teacher if recipe.distill else None}
+    before = {role: folder for role, folder in models.items() if folder}
+    for folder in before.values():
+        check_language_model(folder)
     tokenizer, vocabulary = Tokenizer.open(recipe.tokenizer), load_vocabulary(recipe.tokenizer)
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": tokenizer.digest}
     weights = source_weights(corpus, recipe.source_weights)
@@ -66,11 +74,15 @@ def open_inputs(recipe: PretrainRecipe) -> Inputs:
         parents["start_from"] = check_start(recipe, recipe.start_from, vocabulary)
     if recipe.distill:
         parents["teacher"] = check_teacher(recipe, recipe.distill)
+    own = Training.of(recipe, corpus)
+    checked = before.items() if recipe.check_validation else ()
+    notes = [check_validation(role, folder, own) for role, folder in checked]
+    trained_on = dict.fromkeys([own, *(training for folder in before.values() for training in trainings(folder))])
     device = choose_device(recipe.train.device)
     if device.type == "cpu":  # a GPU is not touched before training
         Autocast(recipe.train, device)
         check_memory(recipe, vocabulary)
-    return Inputs(corpus, tokenizer, vocabulary, weights, parents)
+    return Inputs(corpus, tokenizer, vocabulary, weights, parents, list(trained_on), [note for note in notes if note])
 
 
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
@@ -80,6 +92,8 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     def build(work: Workspace) -> None:
         if work.training_is_finished():
             return
+        for note in inputs.notes if work.main else ():
+            console().print(f"note: {note}", markup=False, style="yellow")
         folder, share = tokens_folder(recipe, out), recipe.validation_share
         shards = tokenise(inputs.corpus, inputs.tokenizer, folder, share, workers=recipe.workers, replace=force)
         _pretrain(recipe, inputs, shards, work)
@@ -161,6 +175,7 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
         tokens_seen=recipe.step_batches.tokens(result.step),
         validation_loss=round(loss, 6),
         perplexity=round(math.exp(loss), 4),
+        trained_on=[training._asdict() for training in inputs.trained_on],
     )
     finished = FinishedPretraining(
         recipe=recipe,

@@ -25,6 +25,8 @@ from osler.stages.pretrain.config import PretrainRecipe
 
 SLICE_BYTES = 8 << 20
 """Approximate text per shard. A worker holds this much in memory, and a killed run loses at most this much work."""
+SPLIT_HASH = "blake2b-64"
+"""Name of the hash that chooses the validation documents."""
 _ROWS = 32
 _SMALL = 5_000
 
@@ -183,7 +185,10 @@ def write_slice(task: CorpusSlice) -> None:
 
 
 def hash_share(text: str) -> float:
-    """Hash a text to a number in [0, 1). A document keeps its split when other documents change."""
+    """Hash a text to a number in [0, 1). A document keeps its split when other documents change.
+
+    Encoders record the name of this hash (`SPLIT_HASH`): another hash needs another name.
+    """
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") / 2**64
 
