@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -126,6 +126,8 @@ class PretrainRecipe(Recipe):
     """Replace the checkpoint's vocabulary by the tokenizer's. A new embedding starts as the mean of its old sub-words."""
     preset: str = "compact"
     """Size of a new encoder; see osler.nn.presets."""
+    next_sentence: bool | None = None
+    """Train on pairs of texts and predict whether the second follows the first, as BERT. By default only a new bert-base encoder."""
     shape: Shape = Shape()
     max_length: int = Field(512, ge=8, description="longest sequence, in tokens")
     batch_tokens: int = Field(32_768, ge=64)
@@ -165,6 +167,19 @@ class PretrainRecipe(Recipe):
         return value
 
     @property
+    def uses_pairs(self) -> bool:
+        """Whether the objective has next-sentence prediction."""
+        new_bert = self.starts_at_random and self.distill is None and self.preset_shape.bert
+        return new_bert if self.next_sentence is None else self.next_sentence
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which encoders of earlier versions are recognised: no `next_sentence` at its default."""
+        values = super().identity()
+        if self.next_sentence is None:
+            del values["next_sentence"]
+        return values
+
+    @property
     def starts_at_random(self) -> bool:
         """Whether the model starts from random weights: neither from a checkpoint nor from layers of a teacher."""
         return self.start_from is None and (self.distill is None or self.distill.teacher_layers is None)
@@ -192,6 +207,10 @@ class PretrainRecipe(Recipe):
                 _ = self.preset_shape
             except RecipeError as error:
                 raise ValueError(f"shape: {error.problem}. {error.fix}") from None
+        if self.next_sentence and self.distill:
+            raise ValueError("next_sentence is not supported with a teacher; leave one of them out")
+        if self.next_sentence and self.start_from is None and not self.preset_shape.bert:
+            raise ValueError(f"next_sentence needs BERT's architecture: preset = 'bert-base', not {self.preset!r}")
         if self.swap_vocabulary and self.start_from is None:
             raise ValueError("swap_vocabulary changes a checkpoint's vocabulary; name the checkpoint in start_from")
         if self.distill and self.distill.teacher_layers is not None and self.start_from is not None:

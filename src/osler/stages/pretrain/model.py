@@ -20,7 +20,7 @@ from osler.nn.cost import flops_per_token, inner_width
 from osler.nn.encoder import Layout
 from osler.nn.folders import load_model, quiet
 from osler.nn.masking import MaskingVocabulary
-from osler.nn.mlm import MaskedLM, check_layers, evenly_spaced, of_layers, with_layers
+from osler.nn.mlm import BertLM, MaskedLM, check_layers, evenly_spaced, of_layers, with_layers
 from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
@@ -46,11 +46,10 @@ def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedL
         teacher = MaskedLM.load(recipe.distill.teacher)
         layers = teacher_layers(recipe, recipe.distill, teacher.config)
         return of_layers(teacher, layers, dropout=recipe.shape.dropout)
+    kind = BertLM if recipe.uses_pairs else MaskedLM
     if not recipe.start_from:
-        return MaskedLM.from_config(model_config(recipe, vocabulary), seed=recipe.train.seed)
-    from transformers import AutoModelForMaskedLM
-
-    model = load_model(AutoModelForMaskedLM, recipe.start_from)
+        return kind.from_config(model_config(recipe, vocabulary), seed=recipe.train.seed)
+    model = load_model(kind.auto(), recipe.start_from)
     if recipe.swap_vocabulary:
         old = Tokenizer.open(Encoder.open(recipe.start_from).path).tokenizer
         rows = origins(old, Tokenizer.open(recipe.tokenizer).tokenizer)
@@ -60,7 +59,7 @@ def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedL
         model = with_vocabulary(model, rows, pad_id=vocabulary.pad_id, begin_id=begin_id, end_id=end_id)
     if recipe.shape.dropout is not None:
         set_dropout(model, recipe.shape.dropout)
-    return MaskedLM(model)
+    return kind(model)
 
 
 def model_config(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> Any:
@@ -126,9 +125,7 @@ class ModelSize:
 
 def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSize:
     """Build the model on torch's meta device, which holds shapes and no values."""
-    from transformers import AutoModelForMaskedLM
-
-    auto: Any = AutoModelForMaskedLM
+    auto = (BertLM if recipe.uses_pairs else MaskedLM).auto()
     config = model_config(recipe, vocabulary)
     rate, length = recipe.masking.rate, recipe.max_length
     flops, teacher_parameters = flops_per_token(config, masked_fraction=rate, length=length), 0
@@ -203,6 +200,12 @@ def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVoc
             )
         _check_table("checkpoint", checkpoint.path, config, vocabulary.size)
     _check_length("checkpoint", checkpoint.path, config, recipe.max_length)
+    if recipe.uses_pairs and not checkpoint.has_weights("bert.pooler.dense.weight", "cls.seq_relationship.weight"):
+        raise ArtifactError(
+            "next-sentence prediction continues BERT with its pooler and its head for pairs, and they are not here",
+            where=checkpoint.path,
+            fix="Continue an encoder that was pretrained with next_sentence, or leave next_sentence out",
+        )
     for name, value in _shape_of(config).items():
         asked = getattr(recipe.shape, name)
         if asked not in (None, value):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,6 +35,7 @@ from osler.stages.pretrain.model import (
     trainings,
 )
 from osler.stages.pretrain.objective import make_objective, training_flops
+from osler.stages.pretrain.pairs import PairFrame, PairStream
 from osler.stages.pretrain.progress import PlateauWatch, measure_peak, shown_on, unigram_entropy
 from osler.stages.pretrain.report import FinishedPretraining, write_reports
 from osler.stages.pretrain.tokenise import tokenise, tokens_folder
@@ -95,7 +98,15 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
         for note in inputs.notes if work.main else ():
             console().print(f"note: {note}", markup=False, style="yellow")
         folder, share = tokens_folder(recipe, out), recipe.validation_share
-        shards = tokenise(inputs.corpus, inputs.tokenizer, folder, share, workers=recipe.workers, replace=force)
+        shards = tokenise(
+            inputs.corpus,
+            inputs.tokenizer,
+            folder,
+            share,
+            sentences=recipe.uses_pairs,
+            workers=recipe.workers,
+            replace=force,
+        )
         _pretrain(recipe, inputs, shards, work)
 
     return produce(out, kind="encoder", recipe=recipe, parents=inputs.parents, build=build, force=force, together=True)
@@ -103,9 +114,7 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work: Workspace) -> None:
     corpus, vocabulary = inputs.corpus, inputs.vocabulary
-    frame = (recipe.max_length, vocabulary.prefix, vocabulary.suffix)
-    stream = ChunkStream(shards.split("train"), *frame, recipe.train.seed, inputs.weights)
-    held_out = ChunkStream(shards.split("validation"), *frame, None)
+    stream, held_out = _streams(recipe, inputs, shards)
     model = make_model(recipe, vocabulary)
     source = PretrainSource(
         stream,
@@ -142,8 +151,12 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
             where=corpus.path,
             fix="Use a tokenizer trained on such text, or hold out more documents (a larger validation_share)",
         )
-    # The loss with a teacher is a sum of several and does not compare with the entropy.
-    watch = None if recipe.distill else PlateauWatch(unigram_entropy(stream.documents.shards, vocabulary.size))
+    # A loss that is a sum of several does not compare with the entropy.
+    watch = (
+        None
+        if recipe.distill or recipe.uses_pairs
+        else PlateauWatch(unigram_entropy(stream.documents.shards, vocabulary.size))
+    )
 
     with progress("pretrain", len(source), training=True) as bar:
         show = shown_on(bar, peak.flops_per_second if peak else None)
@@ -175,6 +188,7 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
         tokens_seen=recipe.step_batches.tokens(result.step),
         validation_loss=round(loss, 6),
         perplexity=round(math.exp(loss), 4),
+        **_pair_scores(result.history, result.best_step),
         trained_on=[training._asdict() for training in inputs.trained_on],
     )
     finished = FinishedPretraining(
@@ -192,12 +206,37 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
     work.finish_training()
 
 
+def _pair_scores(history: Sequence[Mapping[str, Any]], step: int | None) -> dict[str, float]:
+    """Scores of next-sentence prediction in the validation of a step; empty if there was none."""
+    found = next((r for r in history if r["kind"] == "eval" and r["step"] == step), {})
+    return {name: round(found[name], 6) for name in ("nsp_loss", "nsp_accuracy") if name in found}
+
+
+def _streams(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards) -> tuple[ChunkStream, ChunkStream]:
+    """The text of training, and of validation."""
+    train, held_out = shards.split("train"), shards.split("validation")
+    if recipe.uses_pairs:
+        frame = PairFrame.of(inputs.tokenizer)
+        return (
+            PairStream(train, recipe.max_length, frame, recipe.train.seed, inputs.weights),
+            PairStream(held_out, recipe.max_length, frame, None),
+        )
+    single = (recipe.max_length, inputs.vocabulary.prefix, inputs.vocabulary.suffix)
+    return ChunkStream(train, *single, recipe.train.seed, inputs.weights), ChunkStream(held_out, *single, None)
+
+
 def _validate(module: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
     device = next(module.parameters()).device
     loss = weight = 0.0
+    sums: Counter[str] = Counter()
     with torch.inference_mode():
         for batch in batches:
-            loss += float(module(move(batch.payload, device)).loss_sum)
+            output = module(move(batch.payload, device))
+            loss += float(output.loss_sum)
             weight += batch.weight
+            sums.update({name: float(value) for name, value in output.logs.items()})
     mean = loss / weight
-    return {"validation_loss": mean, "perplexity": math.exp(min(mean, 50.0))}
+    found = {"validation_loss": mean, "perplexity": math.exp(min(mean, 50.0))}
+    if pairs := sums["pairs"]:
+        found |= {"nsp_loss": sums["nsp"] / pairs, "nsp_accuracy": sums["correct"] / pairs}
+    return found
