@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from osler.core.artifact import identity_of
 from osler.core.config import load_recipe
 from osler.core.errors import ArtifactError, OutputError, RecipeError
+from osler.nn.encoder import load_pooler
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import run as stage
@@ -89,6 +90,7 @@ def test_stock_transformers_loads_pooler_and_both_heads(made):
     bare, report = AutoModel.from_pretrained(made, output_loading_info=True)
     assert not report["missing_keys"]
     assert np.array_equal(bare.pooler.dense.weight.detach().numpy(), weights["bert.pooler.dense.weight"])
+    assert np.array_equal(load_pooler(made)["weight"].numpy(), weights["bert.pooler.dense.weight"])
     assert not AutoModelForMaskedLM.from_pretrained(made, output_loading_info=True)[1]["missing_keys"]
     # [CLS] Fever pain . [SEP] home stable . [SEP] against the same with words of complaint as second text
     follows, random = [[2, 6, 7, 5, 3, 11, 12, 5, 3], [2, 6, 7, 5, 3, 6, 7, 5, 3]]

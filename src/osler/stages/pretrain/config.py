@@ -96,8 +96,9 @@ class PretrainSettings(TrainConfig):
     """Training settings with the defaults of pretraining."""
 
     lr: float = Field(5e-4, gt=0, description="peak learning rate")
-    schedule: Literal["linear", "constant", "wsd"] = Field(
-        "wsd", description="after the warm-up; wsd is flat, then falls"
+    schedule: Literal["linear", "constant", "wsd", "root"] = Field(
+        "wsd",
+        description="after the warm-up; wsd is flat, then falls; root falls with the square root of the steps left",
     )
     warmup: int | float = Field(0.06, ge=0, description="a whole number of steps, or a fraction of the run below 1.0")
     betas: tuple[float, float] = Field((0.9, 0.98), description="decay rates of Adam's two moving averages")
