@@ -235,6 +235,19 @@ def test_oubiobert_s_phases_run_one_after_the_other_at_reduced_size(made, tmp_pa
     assert (stock.config.vocab_size, stock.config.num_hidden_layers, stock.config.type_vocab_size) == (500, 2, 2)
 
 
+@pytest.mark.parametrize("name", WADA)
+def test_the_plan_of_oubiobert(name):
+    start = ["--from", "phase1"] if name == WADA[1] else []
+    result = CliRunner().invoke(app, ["pretrain", "--recipe", name, *start, "--dry-run", "--no-probe"])
+    assert result.exit_code == 0, result.exception
+    assert f"{PHASES[name]['steps']:,} steps" in result.output
+    assert "next-sentence prediction" in result.output
+    if start:
+        assert "start_from in a recipe" in str(
+            CliRunner().invoke(app, ["pretrain", "--recipe", name, "--dry-run"]).exception
+        )
+
+
 def test_a_small_source_is_read_as_much_as_a_large_one():
     corpus = load_recipe(CorpusRecipe, shipped_recipe("wada2020/corpus"))
     assert {source.name: source.weight for source in corpus.sources} == {"small": 90.0, "large": 1.0}

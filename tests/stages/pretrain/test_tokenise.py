@@ -303,13 +303,13 @@ def test_sentences_are_found_again_in_sub_words(tmp_path):
     words.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"w\d+"), "removed", invert=True)
     (tmp_path / "tokenizer").mkdir()
     words.save(str(tmp_path / "tokenizer" / "tokenizer.json"))
-    made = tokenise(corpus, Tokenizer.open(tmp_path / "tokenizer"), tmp_path / "t", 0.5, sentences=True, workers=1)
+    made = tokenise(corpus, Tokenizer.open(tmp_path / "tokenizer"), tmp_path / "t", 0.7, sentences=True, workers=1)
     opened = made.split("train")
     lengths = {"en": [3, 4, 1], "es": [2, 2, 2], "de": [1, 2]}
     expected = [n for known in lengths.values() for n in (*known, *known[:-1], known[-1] + 1)]
     assert np.diff(opened.sentence_ends, prepend=0).tolist() == expected
     assert opened.sentence_ends.tolist() == made.split("validation").sentence_ends.tolist()
-    plain = tokenise(corpus, Tokenizer.open(tmp_path / "tokenizer"), tmp_path / "plain", 0.5, workers=1)
+    plain = tokenise(corpus, Tokenizer.open(tmp_path / "tokenizer"), tmp_path / "plain", 0.7, workers=1)
     assert plain.split("train").sentence_ends is None
 
 

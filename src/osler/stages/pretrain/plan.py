@@ -141,6 +141,7 @@ def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
     if recipe.start_from and not recipe.start_from.exists():
         name = recipe.start_from.name.lower()
         preset = next((preset for preset in PRESETS if preset in name), recipe.preset)
+        preset = "bert-base" if recipe.next_sentence else preset
         notes.append(f"the checkpoint {recipe.start_from} does not exist: planned with a new {preset} encoder")
         recipe = recipe.changed(start_from=None, needs_start=False, swap_vocabulary=False, preset=preset)
     return recipe, notes
