@@ -222,3 +222,14 @@ class PretrainRecipe(Recipe):
         if any(weight <= 0 for weight in self.source_weights.values()):
             raise ValueError("source_weights must be greater than 0")
         return self
+
+
+class ConvertModelRecipe(Recipe):
+    """Convert a published checkpoint into an encoder that every stage opens."""
+
+    folder: Path = runtime()
+    """Folder of a published model: pytorch_model.bin or model.safetensors, config.json or bert_config.json, vocabulary files."""
+    cased: bool | None = None
+    """Whether the model tells capital from small letters. Needed only where no file of the folder says it."""
+    allow_pickle: bool = runtime(False)
+    """Read weights from a pickle (.bin). They are read in a process of their own that accepts tensors and runs no code."""
