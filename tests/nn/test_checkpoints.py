@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from osler.core.errors import ArtifactError, InputError
+from osler.core.errors import ArtifactError, InputError, OutputError
 from osler.nn.checkpoints import WeightFiles, fit, modern_name, read_config
 
 
@@ -49,7 +49,7 @@ def test_code_in_a_pickle_does_not_run(tmp_path, bert, way):
         path.write_bytes(pickle.dumps(state["bert.extra"]))
     else:
         torch.save(state, path, _use_new_zipfile_serialization=way == "torch")
-    with pytest.raises(ArtifactError, match=r"more than tensors|damaged") as error:
+    with pytest.raises(ArtifactError, match=r"holds code|damaged") as error:
         WeightFiles.find(tmp_path).read(tmp_path)
     assert not marker.exists()
     assert way == "pickle" or "posix.system" in error.value.problem
@@ -59,7 +59,7 @@ def test_code_in_a_pickle_does_not_run(tmp_path, bert, way):
         assert marker.exists()
 
 
-@pytest.mark.parametrize(("value", "said"), [([1, 2], "list"), ({"epoch": 3}, "int under 'epoch'")])
+@pytest.mark.parametrize(("value", "said"), [([1, 2], "its type is list"), ({"epoch": 3}, "'epoch' has the type int")])
 def test_a_pickle_that_is_no_state_dict_is_refused(tmp_path, value, said):
     torch.save(value, tmp_path / "pytorch_model.bin")
     with pytest.raises(ArtifactError, match=said):
@@ -74,6 +74,12 @@ def test_a_truncated_file_is_damaged(tmp_path, bert, legacy):
     with pytest.raises(ArtifactError, match="damaged or incomplete") as error:
         WeightFiles.find(tmp_path).read(tmp_path)
     assert error.value.where == str(path)
+
+
+def test_a_result_that_cannot_be_written_is_no_damage(tmp_path, bert):
+    torch.save(bert[1], tmp_path / "pytorch_model.bin")
+    with pytest.raises(OutputError, match="cannot write"):
+        WeightFiles.find(tmp_path).read(tmp_path / "no-folder")
 
 
 def test_parts_must_be_complete_and_hold_what_the_index_says(tmp_path, bert):

@@ -22,13 +22,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from osler.core.errors import ArtifactError, InputError
+from osler.core.errors import ArtifactError, InputError, OutputError
 from osler.nn.folders import quiet
 
 _SAFE, _PICKLE = "model.safetensors", "pytorch_model.bin"
 _DOWNLOAD_AGAIN = "Copy or download the model again"
-_REFUSED = 3
-"""Exit code of the reading process for a file that holds more than tensors."""
+_CODE, _OTHER, _UNWRITTEN = 3, 4, 5
+"""Exit codes of the reading process: the file asks for code, it holds something other than tensors, the result cannot be written."""
 
 Weights = dict[str, Tensor]
 
@@ -131,17 +131,27 @@ def _unpickle(source: Path, scratch: Path) -> Path:
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     # The same packages as here, but nothing from the current folder: -P and only absolute paths.
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if os.path.isabs(path))
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # the process may write nothing
     command = [sys.executable, "-P", "-m", __name__, os.path.abspath(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode == _REFUSED:
+    if done.returncode == 0:
+        return target
+    publisher = "Get the weights from their publisher, if possible as safetensors"
+    said = done.stdout.strip()
+    if done.returncode == _CODE:
+        problem = f"this file holds code ({said}), not only tensors. It was refused, and nothing of it was run"
+        raise ArtifactError(problem, where=source, fix=publisher)
+    if done.returncode == _OTHER:
+        raise ArtifactError(f"this file holds more than named tensors: {said}", where=source, fix=publisher)
+    if done.returncode == _UNWRITTEN:
+        raise OutputError(f"cannot write: {said}", where=scratch, fix="Free some space or choose another --out")
+    if done.returncode < 0:
         raise ArtifactError(
-            f"this file holds more than tensors ({done.stdout.strip()}), and reading that would run code. Nothing was run",
+            "the process that read this file was stopped, most likely because memory ran out",
             where=source,
-            fix="Get the weights from their publisher, if possible as safetensors",
+            fix="Run again on a machine with more memory",
         )
-    if done.returncode:
-        raise ArtifactError("this weights file is damaged or incomplete", where=source, fix=_DOWNLOAD_AGAIN)
-    return target
+    raise ArtifactError("this weights file is damaged or incomplete", where=source, fix=_DOWNLOAD_AGAIN)
 
 
 def _convert_pickle(source: str, target: str) -> None:
@@ -154,14 +164,18 @@ def _convert_pickle(source: str, target: str) -> None:
         asked = re.search(r"GLOBAL ([\w.]+)", str(error))
         if asked is None:
             raise
-        _refuse(asked[1])
+        _end(_CODE, asked[1])
     if not isinstance(loaded, Mapping):
-        _refuse(type(loaded).__name__)
+        _end(_OTHER, f"its type is {type(loaded).__name__}")
     for name, value in loaded.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
-            _refuse(f"{type(value).__name__} under {_shown(str(name))}")
+            _end(_OTHER, f"{_shown(str(name))} has the type {type(value).__name__}")
     # Cloned: tied weights share memory, which safetensors does not write.
-    save_file({name: value.detach().clone().contiguous() for name, value in loaded.items()}, target)
+    weights = {name: value.detach().clone().contiguous() for name, value in loaded.items()}
+    try:
+        save_file(weights, target)
+    except (OSError, SafetensorError) as error:
+        _end(_UNWRITTEN, next(iter(str(error).splitlines()), type(error).__name__))
 
 
 _FORBIDDEN = ("os.", "subprocess.", "socket.", "shutil.", "ctypes.", "pickle.find_class", "webbrowser.", "pty.")
@@ -171,12 +185,12 @@ _HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
 def _allow_nothing_but_reading(event: str, arguments: tuple[Any, ...]) -> None:
     writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     if writes or (event.startswith(_FORBIDDEN) and event not in _HARMLESS):
-        _refuse(event)
+        _end(_CODE, event)
 
 
-def _refuse(what: str) -> NoReturn:
+def _end(code: int, what: str) -> NoReturn:
     print(what, flush=True)
-    os._exit(_REFUSED)
+    os._exit(code)
 
 
 @dataclass(frozen=True)
