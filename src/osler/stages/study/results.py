@@ -199,7 +199,7 @@ def _family(values: Mapping[str, Any], name: str, modes: tuple[str, ...]) -> dic
 def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0) -> Results:
     """Score the chosen runs, group all runs into cells, and compare the cells."""
     order = {name: index for index, name in enumerate(recipe.models)}
-    gathered = gather(sorted(finished, key=lambda run: order.get(run.spec.row, len(order))))
+    gathered = gather(sorted(finished, key=lambda run: order.get(run.spec.row, len(order))), recipe.over_folds)
     if not gathered:
         raise OslerError("no run of the study has a score yet", fix="Run the study first: osler study run")
     baseline = recipe.baseline or next(iter(recipe.models))
