@@ -135,7 +135,7 @@ def _perform(recipe: StudyRecipe, out: Path, *, retry_failed: bool, force: bool,
     from osler.stages.study.run import plan, run
 
     planned = expand(recipe, out)
-    announce(plan(recipe, out, planned, force=force), dry_run=dry_run)
+    announce(plan(recipe, out, planned, force=force, dry_run=dry_run), dry_run=dry_run)
     if dry_run:
         return
     made = run(recipe, out, force=force, retry_failed=retry_failed, planned=planned)

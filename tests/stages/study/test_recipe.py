@@ -69,7 +69,7 @@ task_settings = { x = { epochs = 30 } }
     def added(*sets: str) -> StudyRecipe:
         return load_recipe(StudyRecipe, tmp_path / "study.toml", ["models.mine.model=b", *sets])
 
-    with pytest.raises(RecipeError, match="models.mine does not say which settings it takes") as error:
+    with pytest.raises(RecipeError, match=r"models\.mine does not say which settings it takes") as error:
         added()
     assert "set models.mine.like to one of tuned, or models.mine.settings to {}" in str(error.value)
     assert added("models.mine.like=tuned").models["mine"].task_settings == {"x": {"epochs": 30}}

@@ -176,7 +176,7 @@ def _with_likeness(values: Mapping[str, Any]) -> dict[str, Any]:
             base = resolve(other, row, *below)
             plain = base if isinstance(base, Mapping) else base.resolved()
             # Even if the other row has no settings of its own, this one has said which it takes.
-            own = merged({"settings": {}, **_kept(plain, ("model", "like"))}, own)
+            own = merged({"settings": {}, **_kept(plain, ("model", "like", "published"))}, own)
         found[row] = own
         return own
 
