@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, model_serializer
 
 from osler.core.config import Recipe
 from osler.core.registry import Registry
@@ -29,6 +29,7 @@ Decoding = Annotated[
 ]
 """How tags are decoded. Greedy decoding was called free in earlier recipes, bundles and studies."""
 Relations = Literal["tagged", "markers"]
+Layers = Literal["mlp", "linear", "pooler"]
 
 
 class HeadOptions(Recipe):
@@ -37,6 +38,13 @@ class HeadOptions(Recipe):
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
+    head: Layers = "mlp"
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out later options at their default, so that bundles without them keep their bytes."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if name != "head" or value != "mlp"}
 
     def other_decoding(self, decoding: str) -> str:
         """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
