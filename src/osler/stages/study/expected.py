@@ -194,7 +194,6 @@ def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
         with autocast.context():
             loss = encoder(batch).float().square().mean()
         loss.backward()  # type: ignore[no-untyped-call]
-        float(loss)  # waits for the device
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         steps += 1
@@ -207,7 +206,7 @@ def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
     return flops / spent, device_name(device)
 
 
-_HEADER = ("", "learning rate", "epochs", "batch", "sequences", "updates", "on dev", "runs", "time")
+_HEADER = ("", "learning rate", "epochs", "batch", "sequences", "updates", "dev scores", "runs", "time")
 
 
 def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
@@ -224,13 +223,13 @@ def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
     if repeated:
         lines.append(f"{len(repeated)} single-task baselines at equal steps need no run of their own")
     measured = "; ".join(
-        f"{_rate(value)} with {', '.join(rows)} on {device}" for (value, device), rows in _by_speed(expected).items()
+        f"{_rate(value)} for {', '.join(rows)} on {device}" for (value, device), rows in _by_speed(expected).items()
     )
-    total = duration(sum(expected.seconds.values()))
+    number = len(expected.seconds)
     return [
         *lines,
-        f"expected time: {total}, one run at a time. It is the work of training and of the scores on dev, at the speed of a trial "
-        f"step: {measured}. Loading, scoring {runs[0].spec.split} and an interruption come on top",
+        f"expected time: {duration(sum(expected.seconds.values()))} for {number:,} run{'s' * (number > 1)}, one after the other: the work of "
+        f"training and of scoring dev, at the speed of a trial step here ({measured}). Loading and scoring {runs[0].spec.split} come on top",
     ]
 
 
@@ -243,7 +242,7 @@ def _block(runs: Sequence[PlannedRun], expected: Expected) -> Iterator[str]:
             spec = run.spec
             groups.setdefault((spec.mode, spec.partner, str(spec.fraction), *spec.columns), {})[run.key] = spec
     for group in groups.values():
-        used = [runner.finetune_recipe(spec, "settings") for spec in group.values()]
+        used = [_used(spec) for spec in group.values()]
         table.setdefault(_how(used[0]), []).extend(_cells(group, used, expected))
     for number, (how, cells) in enumerate(table.items()):
         yield f"{'  and' if number else ''}: {how}"
@@ -293,6 +292,10 @@ def _cells(
         yield (f"  {column}", "", "", size, sequences, updates, "", "", "")
 
 
+def _used(spec: RunSpec) -> FinetuneRecipe:
+    return runner.finetune_recipe(spec, "settings").with_learning_rate(runner.configuration(spec.model))
+
+
 def _how(used: FinetuneRecipe) -> str:
     """The settings that a row's tasks usually share."""
     train = used.train
@@ -302,17 +305,17 @@ def _how(used: FinetuneRecipe) -> str:
         train.optimizer,
         f"{train.schedule} schedule, warm-up {warmup}, weight decay {train.weight_decay:g}, clip {train.clip:g}",
         f"NER by {getattr(used, 'unit', 'document')}{words}, at most {used.max_length} tokens",
-        f"{getattr(used, 'head', 'mlp')} heads{'' if getattr(used, 'train_heads', True) else ', not trained'}",
-        "the last step is kept" if getattr(used, "keep", "best") == "last" else "the best step on dev is kept",
+        f"{used.head} heads{'' if used.train_heads else ', not trained'}",
+        "the last step is kept" if used.keep == "last" else "the best step on dev is kept",
     ]
     return "; ".join(parts)
 
 
 def _range(values: Sequence[Any]) -> str:
     """One value, or the smallest and the largest of several."""
-    found = sorted({value for value in values if value is not None})
+    found = sorted(set(values))
     texts = [f"{value:,}" if isinstance(value, int) else rate_text(value) or "" for value in found]
-    return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}" if texts else "by encoder"
+    return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
 
 
 def _by_speed(expected: Expected) -> dict[tuple[float, str], list[str]]:
