@@ -300,11 +300,11 @@ def _how(used: FinetuneRecipe) -> str:
     """The settings that a row's tasks usually share."""
     train = used.train
     warmup = f"{train.warmup} steps" if isinstance(train.warmup, int) else f"{train.warmup:.0%}"
-    words = f" of at most {getattr(used, 'max_words', None)} words" if getattr(used, "max_words", None) else ""
+    words = f" of at most {used.max_words} words" if used.max_words else ""
     parts = [
         train.optimizer,
         f"{train.schedule} schedule, warm-up {warmup}, weight decay {train.weight_decay:g}, clip {train.clip:g}",
-        f"NER by {getattr(used, 'unit', 'document')}{words}, at most {used.max_length} tokens",
+        f"NER by {used.unit}{words}, at most {used.max_length} tokens",
         f"{used.head} heads{'' if used.train_heads else ', not trained'}",
         "the last step is kept" if used.keep == "last" else "the best step on dev is kept",
     ]
