@@ -225,11 +225,11 @@ def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
     measured = "; ".join(
         f"{_rate(value)} for {', '.join(rows)} on {device}" for (value, device), rows in _by_speed(expected).items()
     )
-    number = len(expected.seconds)
+    number, total = len(expected.seconds), duration(sum(expected.seconds.values()))
     return [
         *lines,
-        f"expected time: {duration(sum(expected.seconds.values()))} for {number:,} run{'s' * (number > 1)}, one after the other: the work of "
-        f"training and of scoring dev, at the speed of a trial step here ({measured}). Loading and scoring {runs[0].spec.split} come on top",
+        f"expected time: {total} for {number:,} run{'s' * (number > 1)}, one after the other: the work of training and of scoring dev, "
+        f"at the speed of a trial step here ({measured}). Loading and scoring {runs[0].spec.split} come on top",
     ]
 
 
