@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from osler.core.artifact import Artifact
 from osler.core.config import load_recipe, shipped_recipe
 from osler.core.errors import RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.study import expected
 from osler.stages.study.plan import expand
 from osler.stages.study.recipe import StudyRecipe
 
@@ -315,6 +317,49 @@ def test_tasks_are_trained_together_only_within_groups_that_exist(here: Path) ->
 def test_a_row_must_be_given_where_the_paper_has_no_settings_of_its_own() -> None:
     with pytest.raises(RecipeError, match="'models' is missing"):
         load_recipe(StudyRecipe, shipped_recipe("lewis2020/eighteen-tasks"))
+
+
+def dry_run(name: str, *sets: str) -> str:
+    arguments = ["study", "run", name, "--dry-run", *(part for each in sets for part in ("--set", each))]
+    return " ".join(CliRunner().invoke(app, arguments).output.split())
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_dry_run_says_what_the_study_will_do(name: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected, "speed", lambda encoder, spec: (1e9, "a steady machine"))
+    wanted = recipe(name)
+    text = dry_run(name, *SETS[name])
+    assert all(f"{row} (encoder)" in text for row in wanted.models)
+    assert all(f"{task}/{wanted.protocols[task]}@" in text for task in TASKS[name])
+    assert f"seeds {', '.join(map(str, wanted.seeds))}" in text
+    assert ("cross-validated, median over folds: gad in 9 folds; euadr in 9 folds" in text) == bool(wanted.folds)
+    assert ("grid: train.lr 8e-6, 1e-5, 2e-5, 3e-5, 5e-5" in text) == bool(wanted.grid)
+    chosen = "choose the grid point with the best mean dev score over seeds" if wanted.grid else "nothing to choose"
+    assert chosen in text
+    # Rows share runs here, because all have the same encoder.
+    assert f" {len({run.key for run in expand(wanted, Path('study')).runs}):,} runs" in text
+    for task in TASKS[name]:
+        # Learning rate, epochs, batch, sequences, updates, scores on dev, runs and time of the task alone.
+        assert re.search(rf"{task} [\de.-]+( to [\de.-]+)? \d+ \d+( x \d+)? [\d,]+", text)
+    assert "expected time: " in text
+    assert "nothing was done" in text
+
+
+def test_one_error_lists_all_missing_tasks_and_models(here: Path) -> None:
+    name = "lewis2020/eighteen-tasks"
+    gone = ["tasks/mednli", "tasks/hoc"]
+    paths = [f"nowhere/{path}" if str(path) in gone else str(path) for path in recipe(name).tasks]
+    folds = {column: [str(path) for path in found] for column, found in recipe(name).folds.items()}
+    folds["gad"][0] = "nowhere/tasks/gad/fold2"
+    sets = [f"tasks={_inline(paths)}", f"folds={_inline(folds)}", "models.other.model=nowhere/model"]
+    with pytest.raises(RecipeError) as error:
+        expand(recipe(name, *sets), Path("study"))
+    text = str(error.value)
+    assert "this study is not complete: 3 tasks, no such folder: nowhere/tasks/hoc, nowhere/tasks/mednli" in text
+    assert "nowhere/tasks/gad/fold2 to fold10; 1 model, no such" in text
+    assert "nowhere/model (other)" in text
+    assert "osler tasks prepare --all --from DATA --out tasks" in text
+    assert """--set 'without=["hoc", "mednli", "gad", "other"]'""" in text
 
 
 def reduced(name: str) -> list[str]:

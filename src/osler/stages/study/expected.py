@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.run import RunSettings, RunSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.console import duration
+from osler.core.console import duration, progress
 from osler.core.files import fingerprint
 from osler.stages.study import runner
 from osler.stages.study.layouts.common import rate_text
@@ -47,6 +47,11 @@ class RunWork:
     flops: float
     """Of training, and of the scores on dev while it trains."""
 
+    def for_updates(self, updates: int) -> RunWork:
+        """The same task trained alone for another number of updates, with as many scores on dev."""
+        columns = dict.fromkeys(self.by_column, updates)
+        return replace(self, updates=updates, by_column=columns, flops=self.flops * updates / self.updates)
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -72,25 +77,34 @@ def expect(runs: Sequence[PlannedRun]) -> Expected:
 
 
 def _work(runs: Sequence[PlannedRun], encoders: Mapping[str, PackedEncoder]) -> dict[str, RunWork]:
-    """The work of each run by key. Data that several runs read is read once; seeds are taken to have equal work."""
-    readers: dict[tuple[Any, ...], dict[tuple[str, RunSettings], list[PlannedRun]]] = {}
+    """The work of each run by key. Data that several runs read is read once; seeds are taken to have equal work.
+
+    A single-task baseline that would only repeat the plain run of its task is left out.
+    """
+    readers: dict[tuple[Any, ...], dict[tuple[str, RunSettings], dict[str, RunSpec]]] = {}
     for run in runs:
-        if run.spec.equal_to is None:
-            data = _data_key(run.spec, encoders[run.spec.model])
-            readers.setdefault(data, {}).setdefault((run.spec.model, run.spec.settings), []).append(run)
-    found: dict[str, RunWork] = {}
-    for alike in readers.values():
-        data: FinetuneData | None = None
-        for (model, _), same in alike.items():
-            recipe = _countable(same[0].spec)
-            data = data or _read(same[0].spec, recipe, encoders[model])
-            work = _count(same[0].spec, recipe, data)
-            found.update({run.key: work for run in same})
+        spec = run.spec
+        alike = readers.setdefault(_data_key(spec, encoders[spec.model]), {})
+        # The length of a baseline follows from that of its task alone.
+        alike.setdefault((spec.model, spec.settings), {})[spec.alone or run.key] = spec
+    counted: dict[str, RunWork] = {}
+    with progress("read tasks", len(readers)) as bar:
+        for alike in readers.values():
+            data: FinetuneData | None = None
+            for specs in alike.values():
+                spec = next(iter(specs.values()))
+                recipe = _countable(spec)
+                data = data or _read(spec, recipe, encoders[spec.model])
+                counted.update(dict.fromkeys(specs, _count(spec, recipe, data)))
+            bar.advance()
+    planned = {run.key for run in runs}
+    found = {key: work for key, work in counted.items() if key in planned}
     for run in runs:
-        if run.spec.equal_to is not None:
-            work = _matched(run.spec, found)
-            if work is not None:
-                found[run.key] = work
+        if run.spec.equal_to:
+            [column] = run.spec.columns
+            steps, alone = found[run.spec.equal_to].by_column[column], run.spec.alone or ""
+            if steps != counted[alone].updates or alone not in planned:
+                found[run.key] = counted[alone].for_updates(steps)
     return found
 
 
@@ -157,19 +171,6 @@ def _attended(lengths: Sequence[int]) -> float:
     """The mean number of tokens that a token attends to."""
     total = sum(lengths)
     return sum(length * length for length in lengths) / total if total else 1.0
-
-
-def _matched(spec: RunSpec, found: Mapping[str, RunWork]) -> RunWork | None:
-    """The work of a single-task baseline of matched length; None if the plain run of the task has that length already."""
-    assert spec.equal_to is not None
-    [column] = spec.columns
-    steps = found[spec.equal_to].by_column[column]
-    alone = found.get(spec.alone or "")
-    if alone is None:
-        return None
-    if steps == alone.updates:
-        return None
-    return RunWork(alone.sequences, steps, {column: steps}, alone.evaluations, alone.flops * steps / alone.updates)
 
 
 def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
