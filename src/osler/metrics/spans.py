@@ -10,9 +10,8 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.metrics.scores import Item, Scores, check_same_length, labels_of, score_sets
-from osler.text.document import Document, Fragment
+from osler.text.document import Document, Fragment, token_ranges
 from osler.text.tags import STRAY
-from osler.text.words import words
 
 Extent = tuple[Fragment, ...]
 
@@ -192,11 +191,14 @@ def score_relations(
 def score_tokens(
     gold: Sequence[Document], predicted: Sequence[Document], *, labels: Sequence[str] | None = None
 ) -> Scores:
-    """Score (word, label) pairs. A word has a label if a mention with that label covers any of its characters."""
+    """Score (word, label) pairs. A word has a label if a mention with that label covers any of its characters.
+
+    Words are the tokens of the corpus where it has tokens.
+    """
     wanted: list[set[Item]] = []
     found: list[set[Item]] = []
     for want, have in paired(gold, predicted):
-        cut = words(want.text)
+        cut = token_ranges(want)
         starts, ends = [start for start, _ in cut], [end for _, end in cut]
         for document, side in ((want, wanted), (have, found)):
             side.append(

@@ -193,7 +193,7 @@ class FinetuneRecipe(Recipe):
     def identity(self) -> dict[str, Any]:
         """Identity in which bundles of earlier versions are recognised: later fields only if set, greedy decoding as `free`."""
         values = super().identity()
-        for name in ("leaks", "unit", "max_words", "head", "train_heads", "keep", "average_epochs"):
+        for name in ("leaks", "head", "train_heads", "keep", "average_epochs", "unit", "max_words"):
             if getattr(self, name) == type(self).model_fields[name].default:
                 values.pop(name, None)
         return values | {"decoding": "free"} if self.decoding == "greedy" else values
@@ -219,6 +219,7 @@ class FinetuneRecipe(Recipe):
             tagger=self.tagger,
             decoding=self.decoding,
             relations=self.relations,
+            head=self.head,
             unit=self.unit,
             max_words=self.max_words,
             head=self.head,

@@ -41,15 +41,16 @@ class HeadOptions(Recipe):
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
+    head: Layers = "mlp"
     unit: Unit = "document"
     max_words: int | None = None
-    head: Layers = "mlp"
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out later options at their default, so that bundles without them keep their bytes."""
         values: dict[str, Any] = write(self)
-        return {name: value for name, value in values.items() if name != "head" or value != "mlp"}
+        defaults = {name: type(self).model_fields[name].default for name in ("head", "unit", "max_words")}
+        return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
 
     def other_decoding(self, decoding: str) -> str:
         """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
