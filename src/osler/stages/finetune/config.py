@@ -222,5 +222,4 @@ class FinetuneRecipe(Recipe):
             head=self.head,
             unit=self.unit,
             max_words=self.max_words,
-            head=self.head,
         )
