@@ -75,6 +75,7 @@ def table_rich(table: Table) -> RichTable:
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        style="dim" if table.style == "published" else "none",
     )
     for column, align in zip(table.fields, alignments(table), strict=True):
         made.add_column(Text(printable(column.full_name)), justify=align, overflow="fold")

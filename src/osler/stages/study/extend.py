@@ -10,7 +10,7 @@ from osler.core.artifact import MANIFEST, Artifact, Manifest, identity_of
 from osler.core.errors import OslerError, OutputError
 from osler.stages.study.recipe import StudyRecipe
 
-_ONLY_TABLES = {"title", "layout", "groups", "baseline", "choose", "score"}
+_ONLY_TABLES = {"title", "layout", "groups", "baseline", "choose", "score", "published"}
 """Settings that change no run, only what the tables show."""
 _LISTS = ("seeds", "fractions", "modes")
 _MOST = 5
@@ -83,9 +83,15 @@ def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mappin
             known = old if name == "models" else columns if name != "mode_settings" else before["modes"]
             for key in dict.fromkeys([*(old or {}), *(key for key in new or {} if key in (known or ()))]):
                 if key in (new or {}) or name != "models":  # a model that is gone is named with the inputs
-                    yield from _changed(f"{name}.{key}", (old or {}).get(key), (new or {}).get(key))
+                    yield from _changed(f"{name}.{key}", *(_runs_of(values, key) for values in (old, new)))
         else:
             yield from _changed(name, old, new)
+
+
+def _runs_of(values: Mapping[str, Any] | None, key: str) -> Any:
+    """A model, task or mode without settings of the tables."""
+    found = (values or {}).get(key)
+    return {k: v for k, v in found.items() if k not in _ONLY_TABLES} if isinstance(found, Mapping) else found
 
 
 def _gone(name: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
