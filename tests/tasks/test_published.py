@@ -102,7 +102,7 @@ def test_rows_are_found_by_name_or_named() -> None:
 )
 def test_mistakes_in_a_file_are_named(change: dict[str, object], problem: str) -> None:
     table = {"table": "1", "quantity": "F1", "statistic": "mean", "rows": ["a"], "values": {"mednli": [80.0]}}
-    task = {"name": "MedNLI", "metric": "accuracy", "scored": "on test"}
+    task = {"name": "MedNLI", "metric": "accuracy", "scored": "on test", "protocols": ["accuracy"]}
     values = {"title": "T", "scale": 100, "digits": 1, "tasks": {"mednli": task}, "tables": [table | change]}
     with pytest.raises(OslerError, match=problem):
         validate(PublishedPaper, values, where="own.toml")

@@ -51,6 +51,8 @@ class Column:
     best: Literal["max", "min"] | None = None
     group: str = ""
     align: Align | None = None
+    quoted: bool = False
+    """Whether its numbers come from elsewhere; they are set in italics."""
 
     @property
     def full_name(self) -> str:

@@ -24,10 +24,8 @@ class PublishedTask(Recipe):
     """The metric as the paper names it."""
     scored: str
     """How the paper trained and scored it, by its text and its code."""
-    protocols: tuple[str, ...] = ()
-    """osler's protocols that train and score in this way; none if there is no such protocol, or if text and code disagree."""
-    differs: str = ""
-    """What to say of other protocols, in a few words; by default their name and those of `protocols`."""
+    protocols: tuple[str, ...] = Field(min_length=1)
+    """osler's protocols that train and score in this way, by the code where it differs from the text."""
     data: str = ""
     """How its data differs from osler's task, in a few words; empty if it does not."""
     nearly: str = ""

@@ -138,7 +138,7 @@ def _study_page(
 def _add_published(page: Page, title: str, published: Mapping[str, Table]) -> None:
     page.heading("Published numbers")
     if published:
-        page.text(f"From {title}, not measured here. They are in no mean, no test and no sentence above.")
+        page.text(f"From {title}, not measured here. They are in no mean, no test and no verdict of this study.")
     else:
         page.text(f"{title} has no number on any task of this study.")
     for table in published.values():

@@ -90,7 +90,7 @@ def same_text(results: Results, beside: Beside, cell: StudyCell, remark: str = "
     if results.split != "test":
         differences.append(f"{results.split} split here")
     if protocol not in task.protocols:
-        differences.append(task.differs or f"{' or '.join(task.protocols)} there, {protocol} here")
+        differences.append(f"{' or '.join(task.protocols)} there, {protocol} here")
     differences += [task.data] if task.data else []
     if differences:
         return f"no: {'; '.join(differences)}"
@@ -115,10 +115,10 @@ def compact_table(results: Results) -> Table | None:
 def _comparison_table(
     results: Results, beside: Beside, compared: Sequence[_Compared], *, compact: bool = False
 ) -> Table:
-    """One section per model; if `compact`, its heading names the published row in place of two columns."""
+    """One section per model; if `compact`, without spreads, and its heading names the published row in place of two columns."""
     score = _score_column(results, beside.paper)
-    heads: list[Column | str] = ["task", Column("published row", align="left"), Column("table", align="left")]
-    heads += [score("published"), score("ours"), score("difference"), Column(SAME, align="left")]
+    heads: list[Column | str] = ["task", Column("published row", align="left"), Column("table", align="right")]
+    heads += [score("published", quoted=True), score("ours"), score("difference"), Column(SAME, align="left")]
     rows: list[Row] = []
     headings: dict[int, str] = {}
     several = len(beside.paper.quantities) > 1
@@ -132,6 +132,8 @@ def _comparison_table(
         number, ours = found.number, found.ours()
         published = Value(number.value, std=number.spread)
         gap = None if ours is None else ours.value - number.value
+        if compact and ours is not None:
+            ours = Value(ours.value)
         same = _same(results, beside, found)
         rows.append([found.name, found.row, number.table.place, published, ours, gap, same])
     statistics = "; ".join(dict.fromkeys(found.number.table.statistic for found in compared))
@@ -163,7 +165,7 @@ def _shown_names(results: Results, table: PublishedTable, paper: PublishedPaper)
 def _paper_table(results: Results, beside: Beside, table: PublishedTable) -> Table:
     paper = beside.paper
     heads: list[Column | str] = ["task", Column("metric", align="left")]
-    heads += [_score_column(results, paper)(row) for row in table.rows]
+    heads += [_score_column(results, paper)(row, quoted=True) for row in table.rows]
     rows: list[Row] = []
     for name in _shown_names(results, table, paper):
         metric = paper.tasks[name].metric if name in paper.tasks else f"{len(paper.groups[name])} tasks"
@@ -174,7 +176,9 @@ def _paper_table(results: Results, beside: Beside, table: PublishedTable) -> Tab
         ]
         rows.append([name, metric, *numbers])
     unnamed = [model for model in results.rows if model not in beside.rows]
-    how = f' To compare a model with a row: --set "models.{unnamed[0]}.published={table.rows[0]}".' if unnamed else ""
+    how = ""
+    if unnamed and table is paper.compared[0]:
+        how = f' To compare a model with a row: --set "models.{unnamed[0]}.published={table.rows[0]}".'
     where = table.source or f"page {table.page}"
     caption = f"{paper.title}, table {table.table}: {table.quantity[:1].lower()}{table.quantity[1:]}"
     text = f"As published ({where}): {table.statistic}{_factor(results)}. None of these numbers was measured here.{how}"
