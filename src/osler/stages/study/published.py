@@ -24,7 +24,9 @@ def published_tables(results: Results) -> dict[str, Table]:
     compared = _compared(results, beside)
     own = [table for table in beside.paper.compared if _shown_names(results, table, beside.paper)]
     made = {"published": _comparison_table(results, beside, compared)} if compared else {}
-    made |= {f"published-{number}": _paper_table(results, beside, table) for number, table in enumerate(own, 1)}
+    hint = _hint(results, beside)
+    for number, table in enumerate(own, 1):
+        made[f"published-{number}"] = _paper_table(results, beside, table, hint if number == 1 else "")
     return made | ({"published-protocols": _protocol_table(results, beside)} if own else {})
 
 
@@ -162,7 +164,14 @@ def _shown_names(results: Results, table: PublishedTable, paper: PublishedPaper)
     ]
 
 
-def _paper_table(results: Results, beside: Beside, table: PublishedTable) -> Table:
+def _hint(results: Results, beside: Beside) -> str:
+    """How to compare a model that names no row."""
+    unnamed = [model for model in results.rows if model not in beside.rows]
+    row = beside.paper.rows[0]
+    return f' To compare a model with a row: --set "models.{unnamed[0]}.published={row}".' if unnamed else ""
+
+
+def _paper_table(results: Results, beside: Beside, table: PublishedTable, hint: str) -> Table:
     paper = beside.paper
     heads: list[Column | str] = ["task", Column("metric", align="left")]
     heads += [_score_column(results, paper)(row, quoted=True) for row in table.rows]
@@ -175,13 +184,11 @@ def _paper_table(results: Results, beside: Beside, table: PublishedTable) -> Tab
             for value, std in zip(table.values[name], spread, strict=True)
         ]
         rows.append([name, metric, *numbers])
-    unnamed = [model for model in results.rows if model not in beside.rows]
-    how = ""
-    if unnamed and table is paper.compared[0]:
-        how = f' To compare a model with a row: --set "models.{unnamed[0]}.published={table.rows[0]}".'
     where = table.source or f"page {table.page}"
-    caption = f"{paper.title}, table {table.table}: {table.quantity[:1].lower()}{table.quantity[1:]}"
-    text = f"As published ({where}): {table.statistic}{_factor(results)}. None of these numbers was measured here.{how}"
+    caption = f"{paper.title}, table {table.table}: {table.quantity}"
+    text = (
+        f"As published ({where}): {table.statistic}{_factor(results)}. None of these numbers was measured here.{hint}"
+    )
     return Table(heads, rows, caption, text, style="published")
 
 
