@@ -72,6 +72,8 @@ def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mappin
     columns = {name.removeprefix("task:").partition("/")[0] for name in parents if name.startswith("task:")}
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
+        if name == "models":
+            old, new = _without_published(old), _without_published(new)
         if name in _ONLY_TABLES or old == new:
             continue
         if name in _LISTS:
@@ -83,15 +85,16 @@ def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mappin
             known = old if name == "models" else columns if name != "mode_settings" else before["modes"]
             for key in dict.fromkeys([*(old or {}), *(key for key in new or {} if key in (known or ()))]):
                 if key in (new or {}) or name != "models":  # a model that is gone is named with the inputs
-                    yield from _changed(f"{name}.{key}", *(_runs_of(values, key) for values in (old, new)))
+                    yield from _changed(f"{name}.{key}", (old or {}).get(key), (new or {}).get(key))
         else:
             yield from _changed(name, old, new)
 
 
-def _runs_of(values: Mapping[str, Any] | None, key: str) -> Any:
-    """A model, task or mode without settings of the tables."""
-    found = (values or {}).get(key)
-    return {k: v for k, v in found.items() if k not in _ONLY_TABLES} if isinstance(found, Mapping) else found
+def _without_published(models: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]]:
+    """Models without the published rows that they are compared with, which change no run."""
+    return {
+        row: {key: value for key, value in model.items() if key != "published"} for row, model in (models or {}).items()
+    }
 
 
 def _gone(name: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
