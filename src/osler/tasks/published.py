@@ -98,6 +98,8 @@ class PublishedPaper(Recipe):
     """Means over tasks that the paper prints."""
     joint: tuple[str, ...] = ()
     """Rows that are one model for several tasks, not one model for each."""
+    quoted: dict[str, str] = Field(default_factory=dict)
+    """Rows that the paper took from elsewhere, and from where."""
     tables: tuple[PublishedTable, ...]
 
     @model_validator(mode="after")
@@ -116,8 +118,8 @@ class PublishedPaper(Recipe):
         for name in (member for members in self.groups.values() for member in members):
             if name not in self.tasks:
                 raise ValueError(f"groups: {name!r} is not a task")
-        for row in set(self.joint) - set(self.rows):
-            raise ValueError(f"joint: {row!r} is not a row")
+        for row in {*self.joint, *self.quoted} - set(self.rows):
+            raise ValueError(f"joint or quoted: {row!r} is not a row")
         return self
 
     @property
@@ -134,20 +136,19 @@ class PublishedPaper(Recipe):
     def quantities(self) -> list[str]:
         return list(dict.fromkeys(table.quantity for table in self.compared))
 
+    def fraction(self, printed: float | None) -> float | None:
+        """A printed score from 0 to 1."""
+        return None if printed is None else round(printed / self.scale, self.digits + 2)
+
     def number(self, row: str, name: str, quantity: str) -> PublishedNumber | None:
         """A row's number on a task or over a group, from the first table that prints it."""
         for table in self.compared:
             if table.quantity == quantity and row in table.rows and name in table.values:
                 place = table.rows.index(row)
-                value = table.values[name][place]
-                spread = table.spread[name][place] if name in table.spread else None
+                value = self.fraction(table.values[name][place])
+                spread = self.fraction(table.spread[name][place] if name in table.spread else None)
                 if value is not None:
-                    return PublishedNumber(
-                        value / self.scale,
-                        None if spread is None else spread / self.scale,
-                        table,
-                        table.remarks.get(f"{row}/{name}", ""),
-                    )
+                    return PublishedNumber(value, spread, table, table.remarks.get(f"{row}/{name}", ""))
         return None
 
     def covered(self, columns: Sequence[str]) -> Iterator[str]:

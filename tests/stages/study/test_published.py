@@ -74,7 +74,7 @@ def test_a_model_may_name_its_row_and_others_are_listed_apart(bench) -> None:
     tables = published_tables(results)
     assert [line["published row"] for line in lines(tables["published"])] == ["BioBERT"]
     [line] = lines(tables["published-1"])
-    assert (line["RoBERTa-base"], line["Ours-large"]) == ("0.8140000000000001", "0.885")
+    assert (line["RoBERTa-base"], line["Ours-large"]) == ("0.814", "0.885")
     assert '--set "models.other.published=RoBERTa-base"' in tables["published-1"].note
 
 
@@ -114,6 +114,17 @@ def test_why_numbers_are_not_comparable(bench) -> None:
     assert reasons(replace(results, cells=cells))["bc5cdr-chem"] == "nearly: gold from token files"
 
 
+def test_quoted_rows_and_remarks_are_said(bench) -> None:
+    """A row of a third paper has that paper's protocol; a remark on a single number is shown with it."""
+    pairs(bench, "mednli")
+    models = {"mine": {"model": "mine", "published": ["State of the art", "Our best"]}}
+    results = study(bench, {("mine", "mednli"): 10}, models=models, published="lewis2020")
+    assert [line["same protocol and data"] for line in lines(published_tables(results)["published"])] == [
+        "no: quoted from other papers there (Peng et al. 2020)",
+        "yes",
+    ]
+
+
 def test_synthetic_data_is_known_from_the_task_folder(bench, monkeypatch) -> None:
     pairs(bench, "mednli")
     from osler.artifacts.task_folder import TaskFolder
@@ -141,7 +152,7 @@ def test_joint_runs_are_compared_with_joint_rows(bench) -> None:
     found = lines(published_tables(collect(recipe, runs))["published"])
     assert [(line["group"], line["task"], line["published row"], line["published"]) for line in found] == [
         ("mine", "mednli", "Optimized Clinical BERT", "0.828"),
-        ("mine", "medrqe", "Optimized Clinical BERT", "0.8009999999999999"),
+        ("mine", "medrqe", "Optimized Clinical BERT", "0.801"),
         ("mine, all tasks together", "mednli", "MT-Clinical BERT", "0.805"),
         ("mine, all tasks together", "medrqe", "MT-Clinical BERT", "0.765"),
     ]

@@ -82,11 +82,11 @@ def _of_row(results: Results, paper: PublishedPaper, line: TableLine, row: str, 
             yield _Compared(line, row, quantity, name, number, known)
 
 
-def same_text(results: Results, beside: Beside, cell: StudyCell, remark: str = "") -> str:
-    """Whether a cell has the protocol and the data of the paper: yes, nearly or no, and why."""
+def same_text(results: Results, beside: Beside, cell: StudyCell, row: str = "") -> str:
+    """Whether a cell has the protocol and the data of a row of the paper: yes, nearly or no, and why."""
     task = beside.paper.tasks[cell.key.column]
     protocol = cell.protocol.rpartition("/")[2].partition("@")[0]
-    differences = [remark] if remark else []
+    differences = [f"quoted from {beside.paper.quoted[row]} there"] if row in beside.paper.quoted else []
     if cell.key.column in beside.synthetic:
         differences.append("synthetic data here")
     if results.split != "test":
@@ -100,10 +100,14 @@ def same_text(results: Results, beside: Beside, cell: StudyCell, remark: str = "
 
 
 def _same(results: Results, beside: Beside, found: _Compared) -> str:
+    texts = [same_text(results, beside, cell, found.row) for cell in found.cells]
     if found.name in beside.paper.tasks:
-        return same_text(results, beside, found.cells[0], found.number.remark)
-    different = sum(same_text(results, beside, cell).startswith("no") for cell in found.cells)
-    return f"no: {different} of {len(found.cells)} tasks differ" if different else "yes"
+        return texts[0] + (f" ({found.number.remark})" if found.number.remark else "")
+    for answer in ("no", "nearly"):
+        number = sum(text.startswith(answer) for text in texts)
+        if number:
+            return f"{answer}: {number} of {len(texts)} tasks differ"
+    return "yes"
 
 
 def compact_table(results: Results) -> Table | None:
@@ -180,7 +184,7 @@ def _paper_table(results: Results, beside: Beside, table: PublishedTable, hint: 
         metric = paper.tasks[name].metric if name in paper.tasks else f"{len(paper.groups[name])} tasks"
         spread = table.spread.get(name, (None,) * len(table.rows))
         numbers: Row = [
-            None if value is None else Value(value / paper.scale, std=None if std is None else std / paper.scale)
+            None if (number := paper.fraction(value)) is None else Value(number, std=paper.fraction(std))
             for value, std in zip(table.values[name], spread, strict=True)
         ]
         rows.append([name, metric, *numbers])
