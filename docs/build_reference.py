@@ -182,6 +182,7 @@ STUDY_EXAMPLES = {
         "task_settings": "{ meddocan = { batch_size = 16 } }",
         "split": '"dev"',
         "layout": '"lewis2020"',
+        "published": '"lewis2020"',
         "store": '"runs"',
         "engine": '"ray"',
         "workers": "4",
@@ -192,6 +193,7 @@ STUDY_EXAMPLES = {
         "refine": '{ tasks = ["meddocan", "pharmaconer"] }',
         "settings": "{ reinitialise = true }",
         "task_settings": "{ meddocan = { epochs = 20 } }",
+        "published": '["BioBERT"]',
     },
     "Refinement": {
         "tasks": '["meddocan", "pharmaconer"]',

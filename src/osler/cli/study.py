@@ -153,6 +153,8 @@ def _show(folder: Path) -> None:
     console().print(table_rich(found.compact))
     for number, text in enumerate(found.verdict):
         console().print(text, style="" if number else "bold", markup=False)
+    if found.published is not None:
+        console().print(table_rich(found.published))
 
 
 def _find_study(

@@ -23,6 +23,7 @@ from osler.stages.study.checks import (
     check_matched,
     check_modes,
     check_names,
+    check_published,
     check_settings,
     check_split,
 )
@@ -65,6 +66,7 @@ def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
     """Plan all runs of a study and check every setting before the first run."""
     columns, digests = _open(recipe)
     check_names(recipe, columns)
+    check_published(recipe)
     check_grid(recipe, columns)
     check_modes(recipe, columns)
     check_split(recipe, columns)

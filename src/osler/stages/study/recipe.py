@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from osler.artifacts.run import without_paths
 from osler.core.config import Recipe, merged, runtime
@@ -38,6 +38,20 @@ class StudyModel(Recipe):
     """Fine-tuning settings of this model, on top of the study's, such as `reinitialise = true`."""
     task_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By column: settings of this model on this task, on top of all others (wada2020's tables)."""
+    published: tuple[str, ...] = ()
+    """Rows of the paper in `published` that this model is compared with; by default the row with its name."""
+
+    @field_validator("published", mode="before")
+    @classmethod
+    def _one_row(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    def identity(self) -> dict[str, Any]:
+        """Identity without `published` if it is empty: earlier studies do not have it."""
+        values = super().identity()
+        if not self.published:
+            del values["published"]
+        return values
 
 
 class StudyRecipe(Recipe):
@@ -87,6 +101,8 @@ class StudyRecipe(Recipe):
     split: str = Field("test", description="the split to score")
     layout: Literal["plain", "carrino2022", "lewis2020", "mulyar2020", "peng2020", "wada2020"] = "plain"
     """The layout of the main table."""
+    published: str | None = None
+    """A paper whose published numbers the report shows beside the study's, such as lewis2020. They are in no mean and no test."""
     store: Path | None = runtime(None)
     """Folder of finished runs, which several studies may share; by default OUT.runs."""
     engine: Literal["local", "ray"] = runtime("local", description="this machine, or a Ray cluster (RAY_ADDRESS)")
@@ -98,11 +114,12 @@ class StudyRecipe(Recipe):
     def identity(self) -> dict[str, Any]:
         """Identity without the paths in settings: the files they point to are parents of the study, by digest.
 
-        Studies of earlier versions have no `over_folds`: at its default it is left out.
+        Studies of earlier versions have no `over_folds` and no `published`: at their default they are left out.
         """
         values = without_paths(super().identity())
-        if self.over_folds == "mean":
-            del values["over_folds"]
+        for name in ("over_folds", "published"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del values[name]
         return values
 
     def in_pairs(self) -> Self:
