@@ -117,7 +117,7 @@ def test_every_row_has_its_settings_its_updates_and_its_time(tasks: list[Path], 
     assert epochs == "7"
     # plain and same have the same runs.
     assert f"for {2 * 2 * 2 * 2} runs, one after the other" in text
-    assert "1.0 GFLOP/s for plain, same, tuned on a steady machine" in text
+    assert "(plain, same, tuned: 1.0 GFLOP/s on a steady machine)" in text
 
 
 def test_only_a_dry_run_reads_the_tasks(tasks: list[Path], encoder: Path, tmp_path: Path, monkeypatch: Any) -> None:

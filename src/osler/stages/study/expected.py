@@ -223,9 +223,10 @@ def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
     repeated = {run.key for run in runs} - expected.work.keys()
     if repeated:
         lines.append(f"{len(repeated)} single-task baselines at equal steps need no run of their own")
-    measured = "; ".join(
-        f"{_rate(value)} for {', '.join(rows)} on {device}" for (value, device), rows in _by_speed(expected).items()
-    )
+    speeds: dict[str, list[str]] = {}
+    for row, (value, device) in expected.speeds.items():
+        speeds.setdefault(f"{_rate(value)} on {device}", []).append(row)
+    measured = "; ".join(f"{', '.join(rows)}: {value}" for value, rows in speeds.items())
     number, total = len(expected.seconds), duration(sum(expected.seconds.values()))
     return [
         *lines,
@@ -317,13 +318,6 @@ def _range(values: Sequence[Any]) -> str:
     found = sorted(set(values))
     texts = [f"{value:,}" if isinstance(value, int) else rate_text(value) or "" for value in found]
     return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-
-
-def _by_speed(expected: Expected) -> dict[tuple[float, str], list[str]]:
-    found: dict[tuple[float, str], list[str]] = {}
-    for row, measured in expected.speeds.items():
-        found.setdefault(measured, []).append(row)
-    return found
 
 
 def _rate(flops: float) -> str:
