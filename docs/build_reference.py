@@ -165,6 +165,7 @@ STUDY_EXAMPLES = {
         "models": '{ ours = { model = "encoder" }, theirs = { model = "other-encoder" } }',
         "tasks": '["tasks/meddocan", "tasks/pharmaconer"]',
         "folds": '{ gad = ["tasks/gad-1", "tasks/gad-2"] }',
+        "over_folds": '"median"',
         "seeds": "[1, 2, 3]",
         "grid": '{ "train.lr" = [1e-4, 3e-4, 1e-3] }',
         "choose": '"run"',
@@ -182,6 +183,7 @@ STUDY_EXAMPLES = {
         "task_settings": "{ meddocan = { batch_size = 16 } }",
         "split": '"dev"',
         "layout": '"lewis2020"',
+        "published": '"lewis2020"',
         "store": '"runs"',
         "engine": '"ray"',
         "workers": "4",
@@ -189,9 +191,11 @@ STUDY_EXAMPLES = {
     },
     "StudyModel": {
         "model": '"encoder"',
+        "like": '"BlueBERT-P"',
         "refine": '{ tasks = ["meddocan", "pharmaconer"] }',
         "settings": "{ reinitialise = true }",
         "task_settings": "{ meddocan = { epochs = 20 } }",
+        "published": '["BioBERT"]',
     },
     "Refinement": {
         "tasks": '["meddocan", "pharmaconer"]',

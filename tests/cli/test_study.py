@@ -57,7 +57,7 @@ def test_a_dry_run_ends_with_the_error_of_the_run(tmp_path: Path, tasks: Path, c
     missing = 'tasks = ["no/task", "{0}"]\n[models.a]\nmodel = "no/model"\n'
     unknown = 'tasks = ["{0}", "{1}"]\n[models.a]\nmodel = "no/model"\n'
     path = tmp_path / "study.toml"
-    for text, told in ((missing, "no/task: no such folder"), (unknown, "no/model")):
+    for text, told in ((missing, "1 task, no such folder: no/task; 1 model"), (unknown, "no/model")):
         path.write_text(text.format(found, tasks / "clinic-entities-en"))
         errors = []
         for more in ([], ["--dry-run"]):
@@ -73,7 +73,7 @@ def test_a_dry_run_says_how_many_runs_what_is_chosen_and_what_is_done(recipe: st
     assert "2 models x 2 tasks x 3 grid points x 2 seeds = 24 runs" in told
     assert "protocols: clinic-entities-en/strict@v1 (f1); clinic-phi-en/strict@v1 (f1)" in told
     assert "choose the grid point with the best mean dev score over seeds" in told
-    assert "24 runs: 0 done, 24 waiting; the time can be estimated after the first" in told
+    assert "24 runs: 0 done, 24 waiting" in told
     assert not Path("out.runs").exists()
     study("run", recipe, "--out", "out")
     told = study("run", recipe, "--out", "out", "--dry-run", "--set", "seeds=[1,2,3]")
@@ -88,7 +88,7 @@ def test_a_dry_run_names_folds_and_shares(recipe: str, tasks: Path) -> None:
     folds = f'folds.x=["{tasks}/clinic-phi-en","{tasks}/clinic-entities-en"]'
     told = study("run", recipe, "--dry-run", "--set", folds, "--set", f'tasks=["{tasks}/clinic-phi-en"]')
     assert "2 models x 3 tasks and folds x 2 seeds" in told
-    assert "cross-validated: x in 2 folds" in told
+    assert "cross-validated, mean over folds: x in 2 folds" in told
 
 
 @pytest.mark.parametrize("width", ["60", "200"])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from osler.metrics.ranks import rank_test
-from osler.metrics.scores import mean_of, mean_over_parts
+from osler.metrics.scores import mean_of, over_parts
 from osler.metrics.significance import bootstrap_interval
 
 
@@ -51,7 +51,7 @@ def test_without_a_difference_overall_no_pair_is_called_different() -> None:
 
 
 def test_the_mean_over_folds_weighs_folds_alike() -> None:
-    whole = mean_over_parts([mean_of([1.0, 0.0]), mean_of([1.0, 1.0, 1.0, 0.0, 0.0, 1.0])])
+    whole = over_parts([mean_of([1.0, 0.0]), mean_of([1.0, 1.0, 1.0, 0.0, 0.0, 1.0])])
     assert whole.value == pytest.approx((1 / 2 + 4 / 6) / 2)
     interval = bootstrap_interval([whole], resamples=200)
     assert interval.low < whole.value < interval.high

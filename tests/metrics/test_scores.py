@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from osler.core.errors import InputError
-from osler.metrics.scores import PRF, Decomposed, labels_of, mean_of, mean_over_parts, ratio, score_sets
+from osler.metrics.scores import PRF, Decomposed, labels_of, mean_of, over_parts, ratio, score_sets
 
 GOLD = [{("drug", 1), ("drug", 2), ("dose", 1)}, set(), {("dose", 5)}]
 FOUND = [{("drug", 1), ("dose", 2)}, {("drug", 9)}, {("dose", 5)}]
@@ -44,10 +44,12 @@ def test_the_decomposed_score_of_any_documents_is_their_score(average):
 
 
 def test_parts_have_the_same_weight_however_many_documents_they_hold():
-    parts = mean_over_parts([mean_of([1.0, 1.0, 1.0]), mean_of([0.0])])
+    parts = over_parts([mean_of([1.0, 1.0, 1.0]), mean_of([0.0])])
     assert parts.value == 0.5
     assert parts.rows.shape == (4, 4)
     assert mean_of([1.0, 1.0, 1.0, 0.0]).value == 0.75
+    folds = [mean_of([0.0]), mean_of([1.0]), mean_of([1.0])]
+    assert (over_parts(folds).value, over_parts(folds, "median").value) == (pytest.approx(2 / 3), 1.0)
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -58,9 +58,17 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) 
     return folder
 
 
-def _tiny_encoder(folder: Path, tokenizer: Path) -> None:
+@pytest.fixture(scope="session")
+def long_encoder(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Path:
+    """An encoder whose window holds any sentence, even in the many sub-words of a small vocabulary."""
+    folder = tmp_path_factory.mktemp("long") / "encoder"
+    _tiny_encoder(folder, tokenizer_folder, positions=8192)
+    return folder
+
+
+def _tiny_encoder(folder: Path, tokenizer: Path, positions: int = 160) -> None:
     import torch
-    from transformers import RobertaConfig, RobertaForMaskedLM
+    from transformers import RobertaConfig, RobertaModel
 
     torch.manual_seed(0)
     config = RobertaConfig(
@@ -69,12 +77,12 @@ def _tiny_encoder(folder: Path, tokenizer: Path) -> None:
         num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=32,
-        max_position_embeddings=160,
+        max_position_embeddings=positions,
         pad_token_id=1,
         bos_token_id=0,
         eos_token_id=2,
     )
-    RobertaForMaskedLM(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    RobertaModel(config).save_pretrained(folder)  # with a pooler, which some of the papers' heads start from
     (folder / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,19 @@ from osler.core.artifact import Artifact
 from osler.core.config import load_recipe, shipped_recipe
 from osler.core.errors import RecipeError
 from osler.stages.finetune.config import FinetuneRecipe
+from osler.stages.study import expected
 from osler.stages.study.plan import expand
 from osler.stages.study.recipe import StudyRecipe
 
 MINE = "models.mine.model=encoder"
 WADA_ROWS = ("BlueBERT-P", "BlueBERT-P+M", "BioBERT", "ouBioBERT")
 ENCODERS = [f"models.{row}.model=encoder" for row in WADA_ROWS]
+BLUE_ROWS = {
+    "peng2020/clinical": ["BlueBERT-PM", "MT-BlueBERT-PM", "MT-BlueBERT-P", "MT-BioBERT", "MT-ClinicalBERT"],
+    "peng2020/biomedical": ["BlueBERT-P", "MT-BlueBERT-P", "MT-BlueBERT-PM", "MT-BioBERT"],
+    "peng2020/all-tasks": ["BlueBERT-P", "BlueBERT-PM", "MT-BioBERT", "MT-BlueBERT-P", "MT-BlueBERT-PM"],
+}
+"""Rows of tables 2 and 4, 3 and 5, and 6; those with MT are refined first."""
 SETS = {
     "carrino2022/ner-grid": [MINE],
     "lewis2020/eighteen-tasks": [MINE],
@@ -31,6 +39,7 @@ SETS = {
     "peng2020/fine-tune-scripts": [],
     "peng2020/pairwise": [MINE],
     "wada2020/blue": ENCODERS,
+    **{name: [f"models.{row}.model=encoder" for row in rows] for name, rows in BLUE_ROWS.items()},
 }
 CLINICAL = {"clinicalsts-2018", "i2b2-2010-relations", "mednli", "share-clef-2013"}
 BIOMEDICAL = {"chemprot", "ddi2013", "bc5cdr-disease", "bc5cdr-chem"}
@@ -48,6 +57,9 @@ TASKS = {
     "peng2020/fine-tune-scripts": CLINICAL | BIOMEDICAL,
     "peng2020/pairwise": CLINICAL | BIOMEDICAL,
     "wada2020/blue": CLINICAL | BIOMEDICAL | {"biosses", "hoc"},
+    "peng2020/clinical": CLINICAL,
+    "peng2020/biomedical": BIOMEDICAL,
+    "peng2020/all-tasks": CLINICAL | BIOMEDICAL,
 }
 RUNS = {
     "carrino2022/ner-grid": {"single": 3 * 5 * 3},
@@ -58,6 +70,9 @@ RUNS = {
     "peng2020/fine-tune-scripts": {"single": 4 * 8 * 3, "refine": 3 * 3},
     "peng2020/pairwise": {"single": 8 * 3, "pair": (6 + 6) * 3, "twin": 2 * (6 + 6) * 3},
     "wada2020/blue": {"single": 4 * 10 * 5},
+    "peng2020/clinical": {"single": 5 * 4 * 3, "refine": 4 * 3},
+    "peng2020/biomedical": {"single": 4 * 4 * 3, "refine": 3 * 3},
+    "peng2020/all-tasks": {"single": 5 * 8 * 3, "refine": 3 * 3},
 }
 # LR / epochs / dev / test, as published, models in the order of WADA_ROWS.
 WADA = {
@@ -133,7 +148,7 @@ def test_carrino2022_tries_five_rates_with_batches_of_64_for_20_epochs(here: Pat
         train = used.train
         assert (train.schedule, train.warmup, train.weight_decay, train.clip) == ("linear", 0, 0.0, 1.0)
         assert (train.betas, train.eps) == ((0.9, 0.999), 1e-8)
-        assert used.tagger == "linear"
+        assert (used.tagger, used.unit, used.keep) == ("linear", "sentence", "best")
         assert used.protocols == {spec.columns[0]: "conlleval"}
     assert (recipe("carrino2022/ner-grid").choose, recipe("carrino2022/ner-grid").score) == ("settings", "all")
 
@@ -145,7 +160,9 @@ def test_lewis2020_has_two_kinds_of_settings_and_reports_nine_folds(here: Path) 
         kind = (used.train.lr, used.batch_size, used.epochs, used.train.eval_every)
         assert kind == ((1e-5, 32, 20, 500) if spec.columns[0] in SEQUENCE else (2e-5, 16, 10, 200))
         assert (used.train.weight_decay, used.train.warmup, used.train.clip) == (0.0, 0, 1.0)
-        assert used.max_length == 512
+        assert (used.max_length, used.unit, used.max_words, used.head) == (512, "sentence", None, "mlp")
+    assert recipe("lewis2020/eighteen-tasks").protocols["jnlpba"] == "merged-types"
+    assert recipe("lewis2020/eighteen-tasks").over_folds == "median"
     for column in ("gad", "euadr"):
         folds = {path.name for spec in found if spec.columns == (column,) for path in spec.tasks}
         assert folds == {f"fold{number}" for number in range(2, 11)}
@@ -168,6 +185,7 @@ def test_mulyar2020_takes_turns_at_a_constant_rate(here: Path) -> None:
         assert (train.weight_decay, train.clip, train.warmup) == (0.0, 0.0, 0)
         assert (used.mixing.order, used.max_length, used.epochs, used.accumulate) == ("round-robin", 512, 20, 1)
         assert used.batch_tokens >= 40 * 512
+        assert (used.unit, used.head, used.train_heads) == ("document", "linear", True)
 
 
 def test_peng2020_refines_and_pairs_within_a_domain(here: Path) -> None:
@@ -179,6 +197,7 @@ def test_peng2020_refines_and_pairs_within_a_domain(here: Path) -> None:
         used = settings(spec)
         assert (used.epochs, used.batch_size, used.max_length, used.dropout) == (100, 32, 128, 0.1)
         assert used.mixing.order == "proportional"
+        assert (used.unit, used.max_words, used.head, used.keep) == ("sentence", 30, "linear", "best")
         train = used.train
         assert (train.lr, train.optimizer, train.warmup, train.schedule) == (5e-5, "adamax", 0.1, "linear")
         assert (train.weight_decay, train.clip) == (0.01, 1.0)
@@ -201,8 +220,47 @@ def test_peng2020_fine_tunes_what_was_refined(name: str, here: Path) -> None:
             assert spec.after is not None
             assert (refined[spec.after].row, refined[spec.after].seed) == (spec.row, spec.seed)
             assert epochs_and_rate(spec) == ((10, 1e-5) if name == "peng2020/fine-tune" else SCRIPTS[spec.columns[0]])
+        used = settings(spec)
+        assert (used.unit, used.max_words, used.head) == ("sentence", 30, "linear")
+        as_scripts = name == "peng2020/fine-tune-scripts"
+        assert used.keep == ("last" if as_scripts else "best")
+        assert all(protocol.endswith("train+dev") == as_scripts for protocol in used.protocols.values())
     tasks = {spec.row: set(spec.columns) for spec in refined.values()}
     assert list(tasks.values()) == [CLINICAL, BIOMEDICAL, CLINICAL | BIOMEDICAL]
+
+
+@pytest.mark.parametrize("name", BLUE_ROWS)
+def test_peng2020_has_a_recipe_for_each_of_tables_2_to_6(name: str, here: Path) -> None:
+    assert list(recipe(name).models) == BLUE_ROWS[name]
+    plan = expand(recipe(name), Path("study"))
+    for spec in (run.spec for run in plan.runs):
+        used = settings(spec)
+        if not spec.row.startswith("MT-"):
+            # The baselines are quoted from an earlier paper, whose scripts have other settings.
+            long = {"clinicalsts-2018", "share-clef-2013", "bc5cdr-disease", "bc5cdr-chem"}
+            assert epochs_and_rate(spec) == (30 if spec.columns[0] in long else 10, 5e-5)
+            assert (used.train.optimizer, used.head, spec.after) == ("adamw", "pooler", None)
+        elif spec.mode == "refine":
+            assert (set(spec.columns), epochs_and_rate(spec)) == (TASKS[name], (100, 5e-5))
+        else:
+            assert (used.train.optimizer, used.head, epochs_and_rate(spec)) == ("adamax", "linear", (10, 1e-5))
+            assert spec.after is not None
+    starts = {row: model.model for row, model in load_recipe(StudyRecipe, shipped_recipe(name)).models.items()}
+    folders = {"P": "bluebert-p", "PM": "bluebert-pm", "MT-BioBERT": "biobert", "MT-ClinicalBERT": "clinicalbert"}
+    for row, start in starts.items():
+        assert start == f"models/{folders[row if row in folders else row.rpartition('-')[2]]}"
+
+
+@pytest.mark.parametrize("name", ["wada2020/blue", "peng2020/fine-tune", *BLUE_ROWS])
+def test_a_row_that_is_added_says_which_settings_it_takes(name: str, here: Path) -> None:
+    with pytest.raises(RecipeError, match=r"models\.mine does not say which settings it takes"):
+        recipe(name, MINE)
+    other = next(iter(recipe(name).models))
+    found = specs(name, MINE, f"models.mine.like={other}")
+    theirs, mine = (
+        [(spec.columns, spec.seed, spec.settings) for spec in found if spec.row == row] for row in (other, "mine")
+    )
+    assert mine == theirs
 
 
 def test_peng2020_refinements_are_the_same_runs_in_both_studies(here: Path) -> None:
@@ -228,7 +286,9 @@ def test_wada2020_has_the_published_rate_and_epochs_of_every_model_on_every_task
     mentions = {"bc5cdr-disease", "bc5cdr-chem", "share-clef-2013"}
     for spec in found:
         [protocol] = settings(spec).protocols.values()
-        assert protocol.endswith("train+dev") == (spec.columns[0] in mentions)
+        assert (protocol == "b-anchored-train+dev") == (spec.columns[0] in mentions)
+        used = settings(spec)
+        assert (used.unit, used.max_words, used.head, used.keep) == ("sentence", 30, "pooler", "last")
 
 
 def test_a_task_or_a_model_can_be_left_out_with_all_that_is_said_of_it(here: Path) -> None:
@@ -257,6 +317,49 @@ def test_tasks_are_trained_together_only_within_groups_that_exist(here: Path) ->
 def test_a_row_must_be_given_where_the_paper_has_no_settings_of_its_own() -> None:
     with pytest.raises(RecipeError, match="'models' is missing"):
         load_recipe(StudyRecipe, shipped_recipe("lewis2020/eighteen-tasks"))
+
+
+def dry_run(name: str, *sets: str) -> str:
+    arguments = ["study", "run", name, "--dry-run", *(part for each in sets for part in ("--set", each))]
+    return " ".join(CliRunner().invoke(app, arguments).output.split())
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_dry_run_says_what_the_study_will_do(name: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected, "speed", lambda encoder, spec: (1e9, "a steady machine"))
+    wanted = recipe(name)
+    text = dry_run(name, *SETS[name])
+    assert all(f"{row} (encoder)" in text for row in wanted.models)
+    assert all(f"{task}/{wanted.protocols[task]}@" in text for task in TASKS[name])
+    assert f"seeds {', '.join(map(str, wanted.seeds))}" in text
+    assert ("cross-validated, median over folds: gad in 9 folds; euadr in 9 folds" in text) == bool(wanted.folds)
+    assert ("grid: train.lr 8e-6, 1e-5, 2e-5, 3e-5, 5e-5" in text) == bool(wanted.grid)
+    chosen = "choose the grid point with the best mean dev score over seeds" if wanted.grid else "nothing to choose"
+    assert chosen in text
+    # Rows share runs here, because all have the same encoder.
+    assert f" {len({run.key for run in expand(wanted, Path('study')).runs}):,} runs" in text
+    for task in TASKS[name]:
+        # Learning rate, epochs, batch, sequences, updates, scores on dev, runs and time of the task alone.
+        assert re.search(rf"{task} [\de.-]+( to [\de.-]+)? \d+ \d+( x \d+)? [\d,]+", text)
+    assert "expected time: " in text
+    assert "nothing was done" in text
+
+
+def test_one_error_lists_all_missing_tasks_and_models(here: Path) -> None:
+    name = "lewis2020/eighteen-tasks"
+    gone = ["tasks/mednli", "tasks/hoc"]
+    paths = [f"nowhere/{path}" if str(path) in gone else str(path) for path in recipe(name).tasks]
+    folds = {column: [str(path) for path in found] for column, found in recipe(name).folds.items()}
+    folds["gad"][0] = "nowhere/tasks/gad/fold2"
+    sets = [f"tasks={_inline(paths)}", f"folds={_inline(folds)}", "models.other.model=nowhere/model"]
+    with pytest.raises(RecipeError) as error:
+        expand(recipe(name, *sets), Path("study"))
+    text = str(error.value)
+    assert "this study is not complete: 3 tasks, no such folder: nowhere/tasks/hoc, nowhere/tasks/mednli" in text
+    assert "nowhere/tasks/gad/fold2 to fold10; 1 model, no such" in text
+    assert "nowhere/model (other)" in text
+    assert "osler tasks prepare --all --from DATA --out tasks" in text
+    assert """--set 'without=["hoc", "mednli", "gad", "other"]'""" in text
 
 
 def reduced(name: str) -> list[str]:
@@ -307,6 +410,7 @@ CELLS = {
     "peng2020/fine-tune": {"single": 4 * 8, "refine": 4 + 4 + 8},
     "peng2020/pairwise": {"single": 8, "pair": 2 * (6 + 6), "twin": 2 * (6 + 6)},
     "wada2020/blue": {"single": 4 * 10},
+    "peng2020/clinical": {"single": 5 * 4, "refine": 4 * 4},
 }
 
 

@@ -76,7 +76,7 @@ class TurningHeads(ToySource):
 
 
 def run(folder: Path, parallel: str = "fsdp", stop: int | None = None) -> None:
-    """Three micro-batches a step for two ranks, a bad one among them, dropout, keep-best, a real evaluation."""
+    """Three micro-batches a step for two ranks, a bad one among them, dropout, keep-best, a mean, a real evaluation."""
     rank = int(os.environ.get("RANK", "0"))
     module = Deep(seed=rank)  # the first rank's weights are the ones that count
     source = TurningHeads()
@@ -96,8 +96,9 @@ def run(folder: Path, parallel: str = "fsdp", stop: int | None = None) -> None:
             raise Stopped
 
     try:
+        best, average = BestOf("score"), [5, 10, 14]
         result = train(
-            module, source, settings, folder=folder, evaluate=evaluate, best=BestOf("score"), on_step=on_step
+            module, source, settings, folder=folder, evaluate=evaluate, best=best, average=average, on_step=on_step
         )
     except Stopped:
         return

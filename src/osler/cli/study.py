@@ -135,7 +135,7 @@ def _perform(recipe: StudyRecipe, out: Path, *, retry_failed: bool, force: bool,
     from osler.stages.study.run import plan, run
 
     planned = expand(recipe, out)
-    announce(plan(recipe, out, planned, force=force), dry_run=dry_run)
+    announce(plan(recipe, out, planned, force=force, dry_run=dry_run), dry_run=dry_run)
     if dry_run:
         return
     made = run(recipe, out, force=force, retry_failed=retry_failed, planned=planned)
@@ -153,6 +153,8 @@ def _show(folder: Path) -> None:
     console().print(table_rich(found.compact))
     for number, text in enumerate(found.verdict):
         console().print(text, style="" if number else "bold", markup=False)
+    if found.published is not None:
+        console().print(table_rich(found.published))
 
 
 def _find_study(

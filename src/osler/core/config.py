@@ -295,18 +295,18 @@ def attribute_docs(kind: type) -> dict[str, str]:
 
 
 @cache
-def recipes_folder() -> Path:
-    """The folder with the shipped recipes."""
+def shipped_folder(name: str) -> Path:
+    """A folder of TOML files that is shipped beside the package's code: `recipes` or `published`."""
     package = Path(__file__).resolve().parents[1]
-    for folder in (package / "recipes", package.parents[1] / "recipes"):
+    for folder in (package / name, package.parents[1] / name):
         if folder.is_dir():
             return folder
-    raise RecipeError("the shipped recipes are missing from this installation", fix="Install osler again")
+    raise RecipeError(f"the folder {name!r} is missing from this installation", fix="Install osler again")
 
 
 def shipped_recipes() -> list[str]:
     """Names of all shipped recipes."""
-    folder = recipes_folder()
+    folder = shipped_folder("recipes")
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
 
 
@@ -321,7 +321,7 @@ def find_recipe(name: str | Path) -> Path:
 def shipped_recipe(name: str | Path) -> Path:
     """A shipped recipe by its name, even if the current folder has a file of that name."""
     path = Path(name)
-    shipped = recipes_folder() / path.with_suffix(".toml")
+    shipped = shipped_folder("recipes") / path.with_suffix(".toml")
     if shipped.is_file():
         return shipped
     raise _no_recipe(path, [*(str(item) for item in path.parent.glob("*.toml")), *shipped_recipes()])

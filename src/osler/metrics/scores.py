@@ -152,8 +152,8 @@ def mean_of(values: Sequence[float]) -> Decomposed:
     return Decomposed(np.stack([column, np.ones_like(column)], axis=1), share)
 
 
-def mean_over_parts(parts: Sequence[Decomposed]) -> Decomposed:
-    """Mean score of several parts that share no document, such as the folds of a cross-validation.
+def over_parts(parts: Sequence[Decomposed], average: Literal["mean", "median"] = "mean") -> Decomposed:
+    """Mean or median score of several parts that share no document, such as the folds of a cross-validation.
 
     Each part has its own columns, so documents of all parts can be resampled together.
     """
@@ -166,8 +166,8 @@ def mean_over_parts(parts: Sequence[Decomposed]) -> Decomposed:
 
     def score(sums: FloatArray) -> FloatArray:
         scores = [part.score(sums[..., edges[i] : edges[i + 1]]) for i, part in enumerate(parts)]
-        mean: FloatArray = np.mean(scores, axis=0)
-        return mean
+        averaged: FloatArray = (np.median if average == "median" else np.mean)(scores, axis=0)
+        return averaged
 
     return Decomposed(rows, score)
 

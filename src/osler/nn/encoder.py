@@ -111,12 +111,19 @@ def load_encoder(source: str | Path) -> PackedEncoder:
     return PackedEncoder(load_model(AutoModel, source))
 
 
-def fresh_encoder(source: str | Path, *, seed: int) -> PackedEncoder:
-    """Make an encoder of the same shape as another with random weights: the baseline that shows what pretraining adds."""
+def fresh_encoder(source: str | Path, *, seed: int, layers: int | None = None) -> PackedEncoder:
+    """Make an encoder of the same shape as another with random weights: the baseline that shows what pretraining adds.
+
+    With `layers` it has at most that many, for a quick trial.
+    """
     from transformers import AutoModel
 
     auto: Any = AutoModel
     config = load_encoder_config(source)
+    if layers is not None:
+        config.num_hidden_layers = min(layers, config.num_hidden_layers)
+        if kinds := getattr(config, "layer_types", None):
+            config.layer_types = kinds[:layers]
     with seeded(seed, "encoder"), quiet():
         model = auto.from_config(config, dtype=torch.float32, **without_pooler(auto, config))
     return PackedEncoder(model.eval())

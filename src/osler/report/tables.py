@@ -51,6 +51,8 @@ class Column:
     best: Literal["max", "min"] | None = None
     group: str = ""
     align: Align | None = None
+    quoted: bool = False
+    """Whether its numbers come from elsewhere; they are set in italics."""
 
     @property
     def full_name(self) -> str:
@@ -69,6 +71,8 @@ class Table:
     headings: Mapping[int, str] = field(default_factory=dict)
     best_along: Literal["column", "row", "section"] = "column"
     """Where to look for the best value: in a column, in a row, or in a column under the same heading."""
+    style: Literal["", "published"] = ""
+    """`published` sets numbers from elsewhere apart from measured ones."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(c if isinstance(c, Column) else Column(c) for c in self.columns))

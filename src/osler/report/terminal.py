@@ -75,9 +75,11 @@ def table_rich(table: Table) -> RichTable:
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        style="dim" if table.style == "published" else "none",
     )
     for column, align in zip(table.fields, alignments(table), strict=True):
-        made.add_column(Text(printable(column.full_name)), justify=align, overflow="fold")
+        style = "italic" if column.quoted else "none"
+        made.add_column(Text(printable(column.full_name)), justify=align, overflow="fold", style=style)
     for index, cells in enumerate(shown_rows(table)):
         if index in table.headings:
             made.add_row(Text(printable(table.headings[index]), "italic"), *[""] * (len(cells) - 1))

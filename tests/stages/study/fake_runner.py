@@ -14,7 +14,7 @@ from osler.artifacts.run import RunSpec, RunStatus
 from osler.artifacts.task_folder import TaskFolder, write_records
 from osler.core.errors import OslerError, writing
 from osler.core.files import write_json
-from osler.stages.study import engine_local, runner
+from osler.stages.study import engine_local, run, runner
 from osler.stages.study.runner import DeviceUse, RunJob
 
 
@@ -38,6 +38,8 @@ class FakeRunner:
     """The same, and from then on its worker process can write no status either."""
 
     def install(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
+        replace(run, "expect", lambda runs: None)
+        replace(run, "describe", lambda runs, expected: ["expected time: not known of a fake"])
         for name in ("identify", "check", "memory", "train", "score"):
             replace(runner, name, getattr(self, name))
         replace(engine_local, "PRELOADED", ())

@@ -43,6 +43,16 @@ def test_seeds_and_grid_values_may_be_added_and_tables_may_change(task, tmp_path
     assert json.loads((made.path / "results.json").read_text())["title"] == "Second"
 
 
+def test_published_numbers_may_be_added_without_a_run(task, tmp_path, fake):
+    runner = fake()
+    run(recipe(task, "one"), tmp_path / "study")
+    run(recipe(task, "one", published="lewis2020"), tmp_path / "study")
+    named = {"one": {"model": "one", "published": "SciBERT"}}
+    made = run(recipe(task, models=named, published="lewis2020"), tmp_path / "study")
+    assert len(runner.done()) == 2
+    assert json.loads((made.path / "results.json").read_text())["published"]["rows"] == {"one": ["SciBERT"]}
+
+
 @pytest.mark.parametrize(
     ("models", "more", "told"),
     [

@@ -261,3 +261,5 @@ def test_folds_and_unequal_seeds_are_said(bench) -> None:
     assert "over 1 to 2 seeds" in table.note
     assert "gad is the mean over 2 folds" in table.note
     assert texts(table)["a"] == ["50.0", "50.0 ± 0.0"]
+    table = laid_out(collect(bench.recipe("a", over_folds="median"), runs), "plain")["table"]
+    assert "gad is the median over 2 folds" in table.note

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from osler.core.errors import ArtifactError, OslerError
-from osler.stages.study.cells import CellKey
+from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.page import write_report
 from osler.stages.study.results import collect, read_results
 from osler.stages.study.tables import difference_table, interval_table
@@ -74,6 +74,26 @@ def test_folds_are_averaged_for_each_seed(bench) -> None:
     assert cell.scores == pytest.approx((0.7, 0.4))
     assert (cell.folds, cell.documents, cell.protocol) == (3, 30, "gad/pair@v1")
     assert cell.interval.value == pytest.approx(0.55)
+
+
+def test_the_median_over_folds_is_a_choice_of_the_recipe(bench) -> None:
+    bench.classes("gad", size=10, folds=3)
+    right = {(1, 0): 1, (1, 1): 8, (1, 2): 9, (2, 0): 2, (2, 1): 3, (2, 2): 10}
+    runs = [bench.run("a", "gad", seed, number, fold=fold) for (seed, fold), number in right.items()]
+    found = collect(bench.recipe("a", over_folds="median"), runs)
+    cell = found.cells[CellKey("a", "gad")]
+    # The median of its folds for each seed, then the median of the seeds.
+    assert cell.scores == (0.8, 0.3)
+    assert cell.summary.median == pytest.approx(0.55)
+    assert cell.interval is not None
+    assert cell.interval.value == pytest.approx(0.55)
+    assert StudyCell.from_dict(cell.to_dict()).scores == cell.scores
+    plain = collect(bench.recipe("a"), runs).cells[CellKey("a", "gad")]
+    assert plain.scores == pytest.approx((0.6, 0.5))
+    assert "over_folds" not in plain.to_dict()
+    # Only the tables differ: no run is done again, and studies made before keep their identity.
+    assert "over_folds" not in bench.recipe("a").identity()
+    assert bench.recipe("a", over_folds="median").identity()["over_folds"] == "median"
 
 
 def test_folds_that_each_chose_one_run_are_one_score(bench) -> None:

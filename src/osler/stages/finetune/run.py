@@ -192,6 +192,17 @@ def prepare(
 ) -> FinetuneData:
     """Load encoder and heads, read the tasks, remove leaks, and make the batches."""
     bundle, language = _load_model(recipe, folder, [task.card for task in tasks])
+    return read_data(recipe, bundle, tasks, rehearsed, language)
+
+
+def read_data(
+    recipe: FinetuneRecipe,
+    bundle: Bundle,
+    tasks: Sequence[TaskFolder],
+    rehearsed: Sequence[TaskFolder] = (),
+    language: MaskedLM | None = None,
+) -> FinetuneData:
+    """Read the tasks, remove leaks, and make the batches. Of the bundle's model only the way it takes batches matters."""
     by_name = {task.card.name: task for task in [*rehearsed, *tasks]}
     trained = bundle.spec.tasks
     splits = {name: task.card.protocol_named(trained[name].protocol).train_on for name, task in by_name.items()}
@@ -246,9 +257,7 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
         old = BundleSpec.load(recipe.add_to)
         spec = old.model_copy(update={"heads": {**old.heads, **heads}})
     else:
-        length = min(recipe.max_length, encoder.max_length)
-        # An encoder with shorter windows overlaps them by the same fraction.
-        spec = BundleSpec(max_length=length, overlap=recipe.overlap * length // recipe.max_length, heads=heads)
+        spec = new_spec(recipe, cards, encoder.max_length)
     bundle = Bundle(MultiHeadModel(encoder), Tokenizer.open(folder), spec)
     if recipe.add_to:
         bundle.model.load_heads(recipe.add_to)
@@ -267,6 +276,14 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
     if not recipe.train_heads:
         bundle.model.heads.requires_grad_(False)
     return bundle, language
+
+
+def new_spec(recipe: FinetuneRecipe, cards: Sequence[TaskCard], longest: int) -> BundleSpec:
+    """The heads of a new bundle and their windows, for an encoder that takes `longest` tokens."""
+    length = min(recipe.max_length, longest)
+    # An encoder with shorter windows overlaps them by the same fraction.
+    overlap = recipe.overlap * length // recipe.max_length
+    return BundleSpec(max_length=length, overlap=overlap, heads=head_specs(recipe, cards))
 
 
 def _instances(recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: Sequence[Record]) -> TaskInstances:

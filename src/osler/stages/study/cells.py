@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from osler.artifacts.run import Run, RunSettings, RunSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import OslerError
-from osler.metrics.scores import Decomposed, mean_over_parts
+from osler.metrics.scores import Decomposed, over_parts
 from osler.metrics.significance import Interval, Summary, bootstrap_interval, summarise
 from osler.tasks.scoring import score
 from osler.text.document import Record
@@ -20,6 +20,7 @@ from osler.text.document import Record
 RESAMPLES = 2000
 """Draws of a bootstrap."""
 Curve = list[tuple[float, float]]
+OverFolds = Literal["mean", "median"]
 
 
 class CellKey(NamedTuple):
@@ -96,6 +97,8 @@ class StudyCell:
     """95 % over documents and seeds; None if the metric cannot be decomposed by document."""
     curve: Curve
     """Mean dev score of the chosen runs by step."""
+    over_folds: OverFolds = "mean"
+    """How the folds of a seed become one score, if the column is cross-validated."""
 
     @property
     def chosen(self) -> list[RunScore]:
@@ -107,9 +110,12 @@ class StudyCell:
 
     @property
     def scores(self) -> tuple[float, ...]:
-        """The score of each seed; the mean over folds if the column is cross-validated."""
+        """The score of each seed; the mean or median over folds if the column is cross-validated."""
         scores = [[run.score for run in runs if run.score is not None] for _, runs in by_seed(self.chosen)]
-        return tuple(sum(found) / len(found) for found in scores)
+        return tuple(self._of_folds(found) for found in scores)
+
+    def _of_folds(self, scores: Sequence[float]) -> float:
+        return median(scores) if self.over_folds == "median" else sum(scores) / len(scores)
 
     @property
     def folds(self) -> int:
@@ -156,14 +162,14 @@ class StudyCell:
         return round(median(run.task_steps for run in self.chosen))
 
     def over_all(self, metric: str | None = None) -> Summary | None:
-        """Mean and spread over every scored run, after the mean over folds; of the main metric or of another one."""
+        """Mean and spread over every scored run, folds first; of the main metric or of another one."""
         groups: dict[tuple[int, RunSettings], list[float]] = {}
         for run in self.scored:
             value = run.score if metric is None else run.metrics.get(metric)
             if value is None:
                 return None
             groups.setdefault((run.seed, run.point), []).append(value)
-        return summarise([sum(values) / len(values) for values in groups.values()]) if groups else None
+        return summarise([self._of_folds(values) for values in groups.values()]) if groups else None
 
     def to_dict(self) -> dict[str, Any]:
         summary = self.summary
@@ -179,6 +185,7 @@ class StudyCell:
             "seeds": list(self.seeds),
             "scores": list(self.scores),
             "folds": self.folds,
+            **({"over_folds": self.over_folds} if self.folds and self.over_folds != "mean" else {}),
             "mean": summary.mean,
             "std": summary.std,
             "median": summary.median,
@@ -200,6 +207,7 @@ class StudyCell:
             tuple(RunScore.from_dict(run) for run in values["runs"]),
             Interval(values["mean"], *interval) if interval else None,
             [(step, value) for step, value in values["dev_curve"]],
+            values.get("over_folds", "mean"),
         )
 
 
@@ -228,7 +236,7 @@ class _ReadRun:
     curve: Curve
 
 
-def gather(finished: Sequence[Run]) -> dict[CellKey, tuple[StudyCell, Evidence]]:
+def gather(finished: Sequence[Run], over_folds: OverFolds = "mean") -> dict[CellKey, tuple[StudyCell, Evidence]]:
     """Score the predictions of every chosen run again and group the runs into cells, in the order of their first run."""
     grouped: dict[CellKey, list[tuple[Run, str]]] = {}
     for run in finished:
@@ -242,7 +250,7 @@ def gather(finished: Sequence[Run]) -> dict[CellKey, tuple[StudyCell, Evidence]]
     for key, runs in grouped.items():
         read = [_read(run, column, gold) for run, column in runs]
         if any(item.run.chosen and item.run.score is not None for item in read):
-            cells[key] = _cell(key, read)
+            cells[key] = _cell(key, read, over_folds)
             for protocol in sorted({item.protocol for item in read if item.run.score is not None}):
                 first = protocols.setdefault(key.column, protocol)
                 if protocol != first:
@@ -303,11 +311,11 @@ def _read(run: Run, column: str, gold_of: Callable[[Path, str], tuple[TaskFolder
     )
 
 
-def _cell(key: CellKey, read: Sequence[_ReadRun]) -> tuple[StudyCell, Evidence]:
+def _cell(key: CellKey, read: Sequence[_ReadRun], over_folds: OverFolds) -> tuple[StudyCell, Evidence]:
     chosen = [item for item in read if item.run.chosen and item.run.score is not None]
-    # A fold that only serves choices is not scored and is not part of the column's mean.
+    # A fold that only serves choices is not scored and is not part of the column's score.
     runs = tuple(replace(item.run, chosen=item.run.chosen and item.run.score is not None) for item in read)
-    evidence = _evidence(chosen)
+    evidence = _evidence(chosen, over_folds)
     folds: dict[int | None, int] = {item.run.fold: item.documents for item in chosen}
     values: dict[float, list[float]] = {}
     for step, value in (point for item in chosen for point in item.curve):
@@ -320,11 +328,12 @@ def _cell(key: CellKey, read: Sequence[_ReadRun]) -> tuple[StudyCell, Evidence]:
         runs,
         bootstrap_interval(evidence, resamples=RESAMPLES) if evidence else None,
         [(step, sum(found) / len(found)) for step, found in sorted(values.items())],
+        over_folds,
     )
     return cell, evidence
 
 
-def _evidence(chosen: Sequence[_ReadRun]) -> Evidence:
+def _evidence(chosen: Sequence[_ReadRun], over_folds: OverFolds) -> Evidence:
     parts = {id(item.run): item.decomposed for item in chosen}
     seeds = []
     for _, runs in by_seed([item.run for item in chosen]):
@@ -332,6 +341,6 @@ def _evidence(chosen: Sequence[_ReadRun]) -> Evidence:
         decomposed = [part for part in known if part is not None]
         if len(decomposed) < len(known):
             return None
-        seeds.append(decomposed[0] if len(decomposed) == 1 else mean_over_parts(decomposed))
+        seeds.append(decomposed[0] if len(decomposed) == 1 else over_parts(decomposed, over_folds))
     # If some seeds lack a fold, documents cannot be paired.
     return tuple(seeds) if len({len(seed.rows) for seed in seeds}) == 1 else None

@@ -11,6 +11,7 @@ from osler.core.errors import RecipeError, nearest
 from osler.stages.study.recipe import StudyRecipe
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import HeadOptions
+from osler.tasks.published import load_published, rows_of_models
 from osler.train.config import TrainConfig
 
 Columns = Mapping[str, Sequence[TaskFolder]]
@@ -44,6 +45,18 @@ def check_names(recipe: StudyRecipe, columns: Columns) -> None:
                 f"{field}: {name!r} is cross-validated, so a refinement would train on test documents of other folds",
                 fix="Refine on tasks with a single test split",
             )
+
+
+def check_published(recipe: StudyRecipe) -> None:
+    """The paper must be known, and must have the rows that models name."""
+    named = {row: model.published for row, model in recipe.models.items()}
+    if recipe.published is not None:
+        rows_of_models(load_published(recipe.published), named)
+    for row in (row for row, rows in named.items() if rows and recipe.published is None):
+        raise RecipeError(
+            f"models.{row}.published names a row, but the study names no paper",
+            fix="Name the paper at the top of the recipe, or with --set published=lewis2020",
+        )
 
 
 def check_split(recipe: StudyRecipe, columns: Columns) -> None:

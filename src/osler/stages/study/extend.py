@@ -10,7 +10,7 @@ from osler.core.artifact import MANIFEST, Artifact, Manifest, identity_of
 from osler.core.errors import OslerError, OutputError
 from osler.stages.study.recipe import StudyRecipe
 
-_ONLY_TABLES = {"title", "layout", "groups", "baseline", "choose", "score"}
+_ONLY_TABLES = {"title", "layout", "groups", "baseline", "choose", "score", "over_folds", "published"}
 """Settings that change no run, only what the tables show."""
 _LISTS = ("seeds", "fractions", "modes")
 _MOST = 5
@@ -72,6 +72,8 @@ def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mappin
     columns = {name.removeprefix("task:").partition("/")[0] for name in parents if name.startswith("task:")}
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
+        if name == "models":
+            old, new = _without_published(old), _without_published(new)
         if name in _ONLY_TABLES or old == new:
             continue
         if name in _LISTS:
@@ -86,6 +88,13 @@ def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mappin
                     yield from _changed(f"{name}.{key}", (old or {}).get(key), (new or {}).get(key))
         else:
             yield from _changed(name, old, new)
+
+
+def _without_published(models: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]]:
+    """Models without the published rows that they are compared with, which change no run."""
+    return {
+        row: {key: value for key, value in model.items() if key != "published"} for row, model in (models or {}).items()
+    }
 
 
 def _gone(name: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts import carrino2022, lewis2020, mulyar2020, peng2020, plain, wada2020
 from osler.stages.study.layouts.common import lines, missing_text
 from osler.stages.study.pairwise import pairwise_dict, pairwise_page
+from osler.stages.study.published import compact_table, published_tables
 from osler.stages.study.results import Results, read_results
 from osler.stages.study.tables import curved_columns, extra_tables, fractions, timing_table
 from osler.stages.study.verdict import verdict
@@ -35,16 +36,20 @@ def write_report(results: Results, folder: Path) -> None:
     """Write results.json, the tables and the pages."""
     write_json(folder / RESULTS, results.to_dict())
     main, extra = LAYOUTS[results.layout](results), extra_tables(results)
-    for name, table in [*main.items(), *extra.items()]:
+    published = published_tables(results)
+    for name, table in [*main.items(), *extra.items(), *published.items()]:
         parent = folder if name == "table" else folder / "tables"
-        said = "".join(f"{markdown_text(text)}\n\n" for text in verdict(results)) if name == "table" else ""
-        write_atomic(parent / f"{name}.md", said + markdown_table(table))
+        text = markdown_table(table)
+        if name == "table":
+            before = "".join(f"{markdown_text(said)}\n\n" for said in verdict(results))
+            text = before + text + "".join(f"\n{markdown_table(first)}" for first in list(published.values())[:1])
+        write_atomic(parent / f"{name}.md", text)
         write_atomic(parent / f"{name}.csv", csv_table(table))
         write_atomic(parent / f"{name}.tex", latex_table(table))
     if results.has("pair"):
         write_json(folder / "pairwise.json", pairwise_dict(results))
         pairwise_page(results).write(folder / "pairwise.html")
-    _study_page(results, main, extra).write(folder / "report.html")
+    _study_page(results, main, extra, published).write(folder / "report.html")
     if results.timings:
         # Times are never the same twice, so they go to logs/, which is not part of an artifact's hash.
         table = timing_table(results.timings)
@@ -62,6 +67,8 @@ class StudySummary:
     tables: list[Table]
     compact: Table
     """The main table for a terminal, which has more room down than across."""
+    published: Table | None = None
+    """Published numbers, apart from all others."""
 
 
 def study_summary(folder: Path) -> StudySummary:
@@ -69,10 +76,13 @@ def study_summary(folder: Path) -> StudySummary:
     results = read_results(folder / RESULTS)
     tables = list(LAYOUTS[results.layout](results).values())
     down = results.layout == "plain" and len(results.columns) > len(lines(results))
-    return StudySummary(verdict(results), tables, plain.by_task(results) if down else tables[0])
+    compact = plain.by_task(results) if down else tables[0]
+    return StudySummary(verdict(results), tables, compact, compact_table(results))
 
 
-def _study_page(results: Results, main: Mapping[str, Table], extra: Mapping[str, Table]) -> Page:
+def _study_page(
+    results: Results, main: Mapping[str, Table], extra: Mapping[str, Table], published: Mapping[str, Table]
+) -> Page:
     page = Page(results.title, "Models compared under named protocols")
     headline, *more = verdict(results)
     page.text(f"**{headline}**\n\n" + "\n\n".join(more))
@@ -88,6 +98,8 @@ def _study_page(results: Results, main: Mapping[str, Table], extra: Mapping[str,
     page.heading("Scores")
     for table in main.values():
         page.table(table)
+    if results.published is not None:
+        _add_published(page, results.published.paper.title, published)
     page.heading("Intervals")
     for column in results.columns:
         _add_intervals(page, results, column)
@@ -121,6 +133,16 @@ def _study_page(results: Results, main: Mapping[str, Table], extra: Mapping[str,
     page.heading("Cost")
     page.table(extra["cost"])
     return page
+
+
+def _add_published(page: Page, title: str, published: Mapping[str, Table]) -> None:
+    page.heading("Published numbers")
+    if published:
+        page.text(f"From {title}, not measured here. They are in no mean, no test and no verdict of this study.")
+    else:
+        page.text(f"{title} has no number on any task of this study.")
+    for table in published.values():
+        page.table(table)
 
 
 def _bounds(cell: StudyCell) -> tuple[float | None, float | None]:

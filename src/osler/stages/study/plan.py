@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from osler.artifacts.run import Mode, RunSettings, RunSpec, absolute_paths
 from osler.artifacts.task_folder import TaskFolder
@@ -22,6 +23,7 @@ from osler.stages.study.checks import (
     check_matched,
     check_modes,
     check_names,
+    check_published,
     check_settings,
     check_split,
 )
@@ -62,22 +64,15 @@ class StudyPlan:
 
 def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
     """Plan all runs of a study and check every setting before the first run."""
-    columns = _columns(recipe)
+    columns, digests = _open(recipe)
     check_names(recipe, columns)
+    check_published(recipe)
     check_grid(recipe, columns)
     check_modes(recipe, columns)
     check_split(recipe, columns)
-    digests = {row: _identify(row, model.model) for row, model in recipe.models.items()}
     runs = tuple(_Expansion(recipe, columns, digests).runs())
     check_decoding(recipe, columns, [run.spec for run in runs])
     return StudyPlan(runs, Path(os.path.abspath(recipe.store or runs_folder(out))), columns, digests)
-
-
-def _identify(row: str, model: str) -> str:
-    try:
-        return runner.identify(model)
-    except OslerError as error:
-        raise RecipeError(f"models.{row}.model: {error.problem}", where=error.where, fix=error.fix) from error
 
 
 def runs_folder(out: Path) -> Path:
@@ -91,19 +86,73 @@ def absolute_model(model: str) -> str:
     return os.path.abspath(folder) if folder.is_dir() else model
 
 
-def _columns(recipe: StudyRecipe) -> dict[str, tuple[TaskFolder, ...]]:
-    """Every column with its task or the tasks of its folds, in recipe order."""
+def _open(recipe: StudyRecipe) -> tuple[dict[str, tuple[TaskFolder, ...]], dict[str, str]]:
+    """Every column with its task or the tasks of its folds, in recipe order, and the digest of each row's model.
+
+    One error names all tasks and models that cannot be opened: finding them is work for the user, best done in one go.
+    """
     columns: dict[str, tuple[TaskFolder, ...]] = {}
+    digests: dict[str, str] = {}
+    missing: list[_Missing] = []
     for path in recipe.tasks:
-        task = TaskFolder.open(Path(os.path.abspath(path)))
+        try:
+            task = _task(path)
+        except OslerError as error:
+            missing.append(_Missing("task", path.name, str(path), error))
+            continue
         if task.card.name in columns:
             raise RecipeError(f"tasks: the column {task.card.name!r} is given twice", fix="List each task once")
         columns[task.card.name] = (task,)
     for name, paths in recipe.folds.items():
         if name in columns:
             raise RecipeError(f"folds: the column {name!r} is also among the tasks", fix="List it once")
-        columns[name] = tuple(TaskFolder.open(Path(os.path.abspath(path))) for path in paths)
-    return columns
+        try:
+            columns[name] = tuple(map(_task, paths))
+        except OslerError as error:
+            missing.append(_Missing("task", name, f"{paths[0]} to {paths[-1].name}", error))
+    for row, model in recipe.models.items():
+        try:
+            digests[row] = runner.identify(model.model)
+        except OslerError as error:
+            missing.append(_Missing("model", row, f"{model.model} ({row})", error))
+    if missing:
+        raise _not_opened(missing, others=bool(digests))
+    return columns, digests
+
+
+def _task(path: Path) -> TaskFolder:
+    return TaskFolder.open(Path(os.path.abspath(path)))
+
+
+class _Missing(NamedTuple):
+    """A task or model that cannot be opened."""
+
+    kind: Literal["task", "model"]
+    name: str
+    place: str
+    error: OslerError
+
+
+def _not_opened(missing: Sequence[_Missing], *, others: bool) -> RecipeError:
+    """One error for everything that is missing; `others` says whether any model was found."""
+    if len(missing) == 1:
+        [(kind, name, _, error)] = missing
+        subject = f"models.{name}.model: " if kind == "model" else ""
+        return RecipeError(f"{subject}{error.problem}", where=error.where, fix=error.fix)
+    places: dict[tuple[str, str], list[str]] = {}
+    for kind, _, place, error in missing:
+        places.setdefault((kind, error.problem), []).append(place)
+    listed = "; ".join(
+        f"{len(found)} {kind}{'s' * (len(found) > 1)}, {problem}: {', '.join(found)}"
+        for (kind, problem), found in places.items()
+    )
+    kinds = {item.kind for item in missing}
+    fixes = ["Prepare the tasks: osler tasks prepare --all --from DATA --out tasks"] if "task" in kinds else []
+    fixes += ["Say where each model is: --set models.NAME.model=FOLDER"] if "model" in kinds else []
+    gone = [item.name for item in missing if item.kind == "task" or others]
+    if gone:
+        fixes.append(f"Or leave out what you do not have: --set 'without={json.dumps(gone)}'")
+    return RecipeError(f"this study is not complete: {listed}", fix=". ".join(fixes))
 
 
 @dataclass(frozen=True)

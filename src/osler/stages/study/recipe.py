@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from osler.artifacts.run import without_paths
-from osler.core.config import Recipe, runtime
+from osler.core.config import Recipe, merged, runtime
 from osler.core.errors import RecipeError
 
 
@@ -30,12 +30,28 @@ class StudyModel(Recipe):
 
     model: str = runtime()
     """An encoder folder, a bundle folder or a hub name."""
+    like: str | None = runtime(None)
+    """Another row: take its refinement and its settings. What this row sets itself comes on top."""
     refine: Refinement | None = None
     """Train the model on several tasks together first."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Fine-tuning settings of this model, on top of the study's, such as `reinitialise = true`."""
     task_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By column: settings of this model on this task, on top of all others (wada2020's tables)."""
+    published: tuple[str, ...] = ()
+    """Rows of the paper in `published` that this model is compared with; by default the row with its name."""
+
+    @field_validator("published", mode="before")
+    @classmethod
+    def _one_row(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    def identity(self) -> dict[str, Any]:
+        """Identity without `published` if it is empty: earlier studies do not have it."""
+        values = super().identity()
+        if not self.published:
+            del values["published"]
+        return values
 
 
 class StudyRecipe(Recipe):
@@ -49,7 +65,9 @@ class StudyRecipe(Recipe):
     tasks: tuple[Path, ...] = runtime(())
     """Task folders, one per column."""
     folds: dict[str, tuple[Path, ...]] = runtime(default_factory=dict)
-    """Cross-validated columns: a name and the task folders of its folds. The column is the mean over folds."""
+    """Cross-validated columns: a name and the task folders of its folds."""
+    over_folds: Literal["mean", "median"] = "mean"
+    """How the scores of a seed's folds become one: their mean, or their median (lewis2020)."""
     seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1, description="one run per seed")
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     """Settings to try, by dotted name: `"train.lr" = [1e-5, 3e-5]`, quoted or not. All combinations are run."""
@@ -83,6 +101,8 @@ class StudyRecipe(Recipe):
     split: str = Field("test", description="the split to score")
     layout: Literal["plain", "carrino2022", "lewis2020", "mulyar2020", "peng2020", "wada2020"] = "plain"
     """The layout of the main table."""
+    published: str | None = None
+    """A paper whose published numbers the report shows beside the study's, such as lewis2020. They are in no mean and no test."""
     store: Path | None = runtime(None)
     """Folder of finished runs, which several studies may share; by default OUT.runs."""
     engine: Literal["local", "ray"] = runtime("local", description="this machine, or a Ray cluster (RAY_ADDRESS)")
@@ -92,8 +112,15 @@ class StudyRecipe(Recipe):
     """Processes per run; more than one are started with torchrun."""
 
     def identity(self) -> dict[str, Any]:
-        """Identity without the paths in settings: the files they point to are parents of the study, by digest."""
-        return without_paths(super().identity())
+        """Identity without the paths in settings: the files they point to are parents of the study, by digest.
+
+        Studies of earlier versions have no `over_folds` and no `published`: at their default they are left out.
+        """
+        values = without_paths(super().identity())
+        for name in ("over_folds", "published"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del values[name]
+        return values
 
     def in_pairs(self) -> Self:
         """The same study with each task alone and in a pair with every other, and nothing else."""
@@ -107,7 +134,7 @@ class StudyRecipe(Recipe):
         if not isinstance(values, Mapping):
             return values
         with suppress(TypeError, AttributeError):  # a value of the wrong type; its own field says so
-            values = _leave_out(values)
+            values = _leave_out(_with_likeness(values))
         return {**values, "grid": _dotted(values["grid"])} if isinstance(values.get("grid"), Mapping) else values
 
     @model_validator(mode="after")
@@ -126,12 +153,51 @@ class StudyRecipe(Recipe):
         for name, folds in self.folds.items():
             if len(folds) < 2:
                 raise ValueError(f"folds: {name!r} has fewer than two folds")
+        self._check_rows()
         for name in self.within:
             if len(self.groups.get(name, ())) < 2:
                 raise ValueError(f"within: {name!r} must be a group of at least two columns")
         if self.layout == "carrino2022" and self.grid and self.score != "all":
             raise ValueError("layout carrino2022 averages over all configurations; set score = 'all'")
         return self
+
+    def _check_rows(self) -> None:
+        """Where rows have settings of their own by task, a row without any must say which it takes: there is no common choice."""
+        tuned = [row for row, model in self.models.items() if model.task_settings]
+        for row, model in self.models.items():
+            if tuned and not model.model_fields_set & {"refine", "settings", "task_settings"}:
+                raise ValueError(
+                    f"models.{row} does not say which settings it takes, and the rows of this study have different ones; "
+                    f"set models.{row}.like to one of {', '.join(other for other in self.models if other != row)}, or "
+                    f"models.{row}.settings to {{}} for the settings of `finetune`"
+                )
+
+
+def _with_likeness(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace `like` by the refinement and the settings of the row it names."""
+    models: Mapping[str, Any] = values.get("models", {})
+    found: dict[str, Any] = {}
+
+    def resolve(row: str, *below: str) -> Any:
+        model = models[row]
+        if row in found or not isinstance(model, Mapping):
+            return found.get(row, model)
+        own, other = dict(model), model.get("like")
+        own.pop("like", None)
+        if other is not None:
+            if other not in models:
+                rows = ", ".join(name for name in models if name != row)
+                raise ValueError(f"models.{row}.like: {other!r} is not a row; rows: {rows}")
+            if other in (row, *below):
+                raise ValueError(f"models.{row}.like: {other!r} takes its settings from {row!r}")
+            base = resolve(other, row, *below)
+            plain = base if isinstance(base, Mapping) else base.resolved()
+            # Even if the other row has no settings of its own, this one has said which it takes.
+            own = merged({"settings": {}, **_kept(plain, ("model", "like", "published"))}, own)
+        found[row] = own
+        return own
+
+    return {**values, "models": {row: resolve(row) for row in models}} if models else dict(values)
 
 
 def _leave_out(values: Mapping[str, Any]) -> dict[str, Any]:

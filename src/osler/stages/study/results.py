@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from osler.artifacts.run import Run
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, OslerError
 from osler.metrics.ranks import RankTest, rank_test
 from osler.metrics.significance import PairedComparison, holm, paired_bootstrap
 from osler.stages.study.cells import RESAMPLES, CellKey, Evidence, StudyCell, gather
 from osler.stages.study.recipe import StudyRecipe
+from osler.tasks.published import PublishedPaper, load_published, rows_of_models
 
 COMPARED = ("single", "together", "refine")
 """Modes in which models are compared with the baseline."""
@@ -75,6 +77,25 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A paper whose numbers are shown beside the study's, in tables of their own."""
+
+    paper: PublishedPaper
+    rows: Mapping[str, tuple[str, ...]]
+    """The paper's rows that each model is compared with."""
+    synthetic: tuple[str, ...] = ()
+    """Tasks that were prepared from synthetic files."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"paper": self.paper.resolved(), "rows": self.rows, "synthetic": self.synthetic}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Beside:
+        rows = {model: tuple(rows) for model, rows in values["rows"].items()}
+        return cls(PublishedPaper.model_validate(values["paper"]), rows, tuple(values["synthetic"]))
+
+
+@dataclass(frozen=True)
 class Results:
     """Every cell, and the comparisons between them."""
 
@@ -103,6 +124,7 @@ class Results:
     """Number of runs that are not done."""
     work: Work = field(default_factory=Work)
     """Of all runs, chosen or not, including refinements."""
+    published: Beside | None = None
     timings: Sequence[Timing] = ()
     """Not part of results.json: times differ from run to run."""
 
@@ -161,6 +183,7 @@ class Results:
             "settings": self.settings,
             "ranks": asdict(self.ranks) if self.ranks else None,
             "cells": cells,
+            **({"published": self.published.to_dict()} if self.published else {}),
         }
 
 
@@ -186,6 +209,7 @@ def read_results(path: Path) -> Results:
             settings=values["settings"],
             missing=values["missing_runs"],
             work=Work(**values.get("work", {})),
+            published=Beside.from_dict(values["published"]) if "published" in values else None,
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtifactError("not the results of a study", where=path, fix="Run osler study run again") from error
@@ -199,7 +223,7 @@ def _family(values: Mapping[str, Any], name: str, modes: tuple[str, ...]) -> dic
 def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0) -> Results:
     """Score the chosen runs, group all runs into cells, and compare the cells."""
     order = {name: index for index, name in enumerate(recipe.models)}
-    gathered = gather(sorted(finished, key=lambda run: order.get(run.spec.row, len(order))))
+    gathered = gather(sorted(finished, key=lambda run: order.get(run.spec.row, len(order))), recipe.over_folds)
     if not gathered:
         raise OslerError("no run of the study has a score yet", fix="Run the study first: osler study run")
     baseline = recipe.baseline or next(iter(recipe.models))
@@ -222,6 +246,7 @@ def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0) -> R
         choose=recipe.choose,
         missing=missing,
         work=_work(finished),
+        published=_beside(recipe, finished),
         timings=_timings(finished),
     )
 
@@ -296,6 +321,18 @@ def _settings(finished: Sequence[Run]) -> dict[str, dict[str, Any]]:
             values = {"lr": run.training.train.get("lr"), "epochs": run.training.recipe.get("epochs")}
             found.setdefault(f"{spec.row}/{column}/{spec.mode}", values)
     return found
+
+
+def _beside(recipe: StudyRecipe, finished: Sequence[Run]) -> Beside | None:
+    if recipe.published is None:
+        return None
+    paper = load_published(recipe.published)
+    folders = {column: path for run in finished for column, path in zip(run.spec.columns, run.spec.tasks, strict=True)}
+    synthetic = [
+        name for name, path in folders.items() if TaskFolder.open(path).artifact.manifest.counts.get("synthetic")
+    ]
+    rows = rows_of_models(paper, {row: model.published for row, model in recipe.models.items()})
+    return Beside(paper, rows, tuple(synthetic))
 
 
 def _work(finished: Sequence[Run]) -> Work:

@@ -13,8 +13,10 @@ from osler.core.console import console
 from osler.core.files import remove_tree, write_json
 from osler.stages.study import runner
 from osler.stages.study.engines import Engine, InlineEngine, room
+from osler.stages.study.expected import describe, expect
 from osler.stages.study.extend import compare
 from osler.stages.study.grid import points
+from osler.stages.study.layouts.common import rate_text
 from osler.stages.study.page import write_report
 from osler.stages.study.plan import StudyPlan, expand
 from osler.stages.study.progress import StudyView, planned_lines, remember, summary
@@ -31,27 +33,44 @@ _KINDS: dict[Mode, str] = {
 }
 
 
-def plan(recipe: StudyRecipe, out: Path, planned: StudyPlan, *, force: bool = False) -> list[str]:
-    """Describe what `run` will do: the runs, how they are chosen and scored, and which are done."""
+def plan(
+    recipe: StudyRecipe, out: Path, planned: StudyPlan, *, force: bool = False, dry_run: bool = False
+) -> list[str]:
+    """Describe what `run` will do: the runs, how they are chosen and scored, and which are done.
+
+    A dry run also reads all tasks and times a step of each model: it says the settings, updates and time of every row and task.
+    """
     found = planned_lines(planned)
     names = []
     for column, tasks in planned.columns.items():
         card, protocol = tasks[0].card, recipe.protocols.get(column)
-        names.append(f"{card.protocol_id(protocol)} ({card.protocol_named(protocol).metric})")
+        name = card.protocol_id(protocol).removeprefix(f"{card.name}/")
+        names.append(f"{column}/{name} ({card.protocol_named(protocol).metric})")
     folded = [f"{name} in {len(tasks)} folds" for name, tasks in planned.columns.items() if len(tasks) > 1]
     where = "on a Ray cluster" if recipe.engine == "ray" else "on this machine"
     how = f"{recipe.workers} at a time" if recipe.workers else "as many at a time as fit"
     there = "free" if force else compare(out, recipe, _parents(planned))
     verb = {"free": "write", "same": "reuse", "extended": "extend"}[there]
-    estimate = "" if any(line.state == "done" for line in found) else "; the time can be estimated after the first"
+    known = dry_run or any(line.state == "done" for line in found)
+    estimate = "" if known else "; the time can be estimated after the first, or with --dry-run"
     return [
         f"{_product(recipe, planned)}, {how} {where}",
-        *([f"cross-validated: {'; '.join(folded)}"] if folded else []),
+        f"models: {'; '.join(f'{row} ({model.model})' for row, model in recipe.models.items())}",
+        *([f"cross-validated, {recipe.over_folds} over folds: {'; '.join(folded)}"] if folded else []),
         f"protocols: {'; '.join(names)}",
+        _tried(recipe),
         _selection(recipe),
+        *(describe(planned.runs, expect(planned.runs)) if dry_run else []),
         f"{summary(found)}{estimate}",
         f"keep runs in {planned.store}; {verb} the tables and the report in {out}",
     ]
+
+
+def _tried(recipe: StudyRecipe) -> str:
+    """Seeds and grid."""
+    grid = [f"{name} {', '.join(rate_text(value) or '' for value in values)}" for name, values in recipe.grid.items()]
+    tried = f"grid: {'; '.join(grid)}" if grid else "no grid"
+    return f"seeds {', '.join(map(str, recipe.seeds))}; {tried}"
 
 
 def _product(recipe: StudyRecipe, planned: StudyPlan) -> str:

@@ -93,7 +93,7 @@ def check(spec: RunSpec, where: str) -> tuple[str, ...]:
     """
     from osler.stages.finetune.heads import check as check_finetuning
 
-    recipe = _recipe(spec, where)
+    recipe = finetune_recipe(spec, where)
     try:
         check_finetuning(recipe, [TaskFolder.open(path) for path in spec.tasks])
     except RecipeError as error:
@@ -111,7 +111,7 @@ def memory(spec: RunSpec) -> int:
     from osler.nn.cost import memory_of
     from osler.nn.folders import load_config, resolve
 
-    recipe = _recipe(spec, "settings")
+    recipe = finetune_recipe(spec, "settings")
     folder = resolve(spec.model)
     try:
         parameters = sum(_parameters(path) for path in folder.glob("*.safetensors"))
@@ -130,7 +130,7 @@ def memory(spec: RunSpec) -> int:
 
 def train(job: RunJob) -> DeviceUse:
     """Fine-tune into the run's bundle, with torchrun if the run has several processes."""
-    recipe = _recipe(job.spec, "the study's fine-tuning settings", job)
+    recipe = finetune_recipe(job.spec, "the study's fine-tuning settings", job)
     bundle = Run(job.spec, job.folder).bundle
     if job.processes > 1:
         _torchrun(recipe, bundle, job)
@@ -226,7 +226,7 @@ def record_failure(job: RunJob, reason: str) -> RunStatus:
     return status
 
 
-def _recipe(spec: RunSpec, where: str, job: RunJob | None = None) -> FinetuneRecipe:
+def finetune_recipe(spec: RunSpec, where: str, job: RunJob | None = None) -> FinetuneRecipe:
     """The fine-tuning recipe of a run; a job adds its threads, its start and its length."""
     from osler.stages.finetune.config import FinetuneRecipe
 

@@ -140,9 +140,11 @@ def seeds_text(cells: Iterable[StudyCell]) -> str:
 def protocols_text(results: Results, columns: Sequence[str]) -> str:
     """The protocol and metric of every column, and which are cross-validated."""
     named = "; ".join(f"{results.protocol(column)} ({results.metric(column)})" for column in columns)
-    folded = [(column, results.of_column(column).folds) for column in columns if results.of_column(column).folds]
-    mean = "; ".join(f"{column} is the mean over {folds} folds" for column, folds in folded)
-    return f"Protocols: {named}." + (f" Cross-validated: {mean}." if mean else "")
+    cells = [(column, results.of_column(column)) for column in columns]
+    folded = "; ".join(
+        f"{column} is the {cell.over_folds} over {cell.folds} folds" for column, cell in cells if cell.folds
+    )
+    return f"Protocols: {named}." + (f" Cross-validated: {folded}." if folded else "")
 
 
 def protocol_of(results: Results, column: str) -> str:

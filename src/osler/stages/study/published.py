@@ -1,0 +1,225 @@
+"""Published numbers beside a study's, in tables of their own: never in a mean, a test or a verdict of the study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from osler.report.tables import Column, Row, Table, Value
+from osler.stages.study.cells import StudyCell
+from osler.stages.study.layouts.common import TableLine, deviation, lines, seeds_text
+from osler.stages.study.results import Beside, Results
+from osler.tasks.published import PublishedNumber, PublishedPaper, PublishedTable
+
+SAME = "same protocol and data"
+_STATISTICS = {"mean": "mean", "median": "median", "all": "mean of all configurations"}
+
+
+def published_tables(results: Results) -> dict[str, Table]:
+    """By file name: models beside the rows they name; the paper's own tables on the study's tasks; how the paper scored them."""
+    beside = results.published
+    if beside is None:
+        return {}
+    compared = _compared(results, beside)
+    own = [table for table in beside.paper.compared if _shown_names(results, table, beside.paper)]
+    made = {"published": _comparison_table(results, beside, compared)} if compared else {}
+    hint = _hint(results, beside)
+    for number, table in enumerate(own, 1):
+        made[f"published-{number}"] = _paper_table(results, beside, table, hint if number == 1 else "")
+    return made | ({"published-protocols": _protocol_table(results, beside)} if own else {})
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A line of the study beside a row of the paper, on one task or over one group of tasks."""
+
+    line: TableLine
+    row: str
+    quantity: str
+    name: str
+    number: PublishedNumber
+    cells: tuple[StudyCell, ...]
+
+    def ours(self) -> Value | None:
+        """The study's own number, by the paper's statistic; over a group of tasks the mean without a spread."""
+        found = [_ours(cell, self.number.table) for cell in self.cells]
+        values = [value for value in found if value is not None]
+        if not values or len(values) < len(found):
+            return None
+        return values[0] if len(values) == 1 else Value(sum(value.value for value in values) / len(values))
+
+
+def _ours(cell: StudyCell, table: PublishedTable) -> Value | None:
+    summary = cell.summary
+    if table.ours == "all":
+        over_all = cell.over_all()
+        return None if over_all is None else Value(over_all.mean, std=over_all.std if over_all.n > 1 else None)
+    if table.ours == "median":
+        low, high = (summary.low, summary.high) if summary.n > 1 else (None, None)
+        return Value(summary.median, low=low, high=high)
+    return Value(summary.mean, std=deviation(cell))
+
+
+def _compared(results: Results, beside: Beside) -> list[_Compared]:
+    """Every model that names rows of the paper. Joint runs and refinements are compared with rows trained on several tasks."""
+    return [
+        found
+        for line in lines(results, ("single", "together", "refine"))
+        for row in beside.rows.get(line.row, ())
+        if (row in beside.paper.joint) == (line.mode != "single")
+        for quantity in beside.paper.quantities
+        for found in _of_row(results, beside.paper, line, row, quantity)
+    ]
+
+
+def _of_row(results: Results, paper: PublishedPaper, line: TableLine, row: str, quantity: str) -> Iterator[_Compared]:
+    for name in paper.covered(results.columns):
+        number = paper.number(row, name, quantity)
+        cells = line.cells(results, paper.groups.get(name, (name,)))
+        known = tuple(cell for cell in cells if cell is not None)
+        if number is not None and len(known) == len(cells):
+            yield _Compared(line, row, quantity, name, number, known)
+
+
+def same_text(results: Results, beside: Beside, cell: StudyCell, row: str = "") -> str:
+    """Whether a cell has the protocol and the data of a row of the paper: yes, nearly or no, and why."""
+    task = beside.paper.tasks[cell.key.column]
+    protocol = cell.protocol.rpartition("/")[2].partition("@")[0]
+    differences = [f"quoted from {beside.paper.quoted[row]} there"] if row in beside.paper.quoted else []
+    if cell.key.column in beside.synthetic:
+        differences.append("synthetic data here")
+    if results.split != "test":
+        differences.append(f"{results.split} split here")
+    if protocol not in task.protocols:
+        differences.append(f"{' or '.join(task.protocols)} there, {protocol} here")
+    differences += [task.data] if task.data else []
+    if differences:
+        return f"no: {'; '.join(differences)}"
+    return f"nearly: {task.nearly}" if task.nearly else "yes"
+
+
+def _same(results: Results, beside: Beside, found: _Compared) -> str:
+    texts = [same_text(results, beside, cell, found.row) for cell in found.cells]
+    if found.name in beside.paper.tasks:
+        return texts[0] + (f" ({found.number.remark})" if found.number.remark else "")
+    for answer in ("no", "nearly"):
+        number = sum(text.startswith(answer) for text in texts)
+        if number:
+            return f"{answer}: {number} of {len(texts)} tasks differ"
+    return "yes"
+
+
+def compact_table(results: Results) -> Table | None:
+    """What a terminal shows: models beside the rows they name, else the paper's first table on the study's tasks."""
+    tables = published_tables(results)
+    if results.published is None or "published" not in tables:
+        return next(iter(tables.values()), None)
+    return _comparison_table(results, results.published, _compared(results, results.published), compact=True)
+
+
+def _comparison_table(
+    results: Results, beside: Beside, compared: Sequence[_Compared], *, compact: bool = False
+) -> Table:
+    """One section per model; if `compact`, without spreads, and its heading names the published row in place of two columns."""
+    score = _score_column(results, beside.paper)
+    heads: list[Column | str] = ["task", Column("published row", align="left"), Column("table", align="right")]
+    heads += [score("published", quoted=True), score("ours"), score("difference"), Column(SAME, align="left")]
+    rows: list[Row] = []
+    headings: dict[int, str] = {}
+    several = len(beside.paper.quantities) > 1
+    for found in compared:
+        heading = found.line.label
+        if compact and found.row.casefold() != heading.casefold():
+            heading += f" | {found.row}"
+        heading += f": {found.quantity}" if several else ""
+        if heading not in headings.values():
+            headings[len(rows)] = heading
+        number, ours = found.number, found.ours()
+        published = Value(number.value, std=number.spread)
+        gap = None if ours is None else ours.value - number.value
+        if compact and ours is not None:
+            ours = Value(ours.value)
+        same = _same(results, beside, found)
+        rows.append([found.name, found.row, number.table.place, published, ours, gap, same])
+    statistics = "; ".join(dict.fromkeys(found.number.table.statistic for found in compared))
+    own = " or ".join(dict.fromkeys(_STATISTICS[found.number.table.ours or "mean"] for found in compared))
+    text = (
+        f"Published: {statistics}. Ours: {own}, {seeds_text(cell for found in compared for cell in found.cells)}{_factor(results)}. "
+        "Difference: ours minus published. The pretrained model and the settings of fine-tuning may differ as well. "
+        "Published numbers are in no mean and no test of the study."
+    )
+    kept = [index for index in range(len(heads)) if not compact or index not in (1, 2)]
+    return Table(
+        [heads[index] for index in kept],
+        [[row[index] for index in kept] for row in rows],
+        f"Published by {beside.paper.title}, and ours",
+        text,
+        headings,
+        style="published",
+    )
+
+
+def _shown_names(results: Results, table: PublishedTable, paper: PublishedPaper) -> list[str]:
+    return [
+        name
+        for name in paper.covered(results.columns)
+        if any(value is not None for value in table.values.get(name, ()))
+    ]
+
+
+def _hint(results: Results, beside: Beside) -> str:
+    """How to compare a model that names no row."""
+    unnamed = [model for model in results.rows if model not in beside.rows]
+    row = beside.paper.rows[0]
+    return f' To compare a model with a row: --set "models.{unnamed[0]}.published={row}".' if unnamed else ""
+
+
+def _paper_table(results: Results, beside: Beside, table: PublishedTable, hint: str) -> Table:
+    paper = beside.paper
+    heads: list[Column | str] = ["task", Column("metric", align="left")]
+    heads += [_score_column(results, paper)(row, quoted=True) for row in table.rows]
+    rows: list[Row] = []
+    for name in _shown_names(results, table, paper):
+        metric = paper.tasks[name].metric if name in paper.tasks else f"{len(paper.groups[name])} tasks"
+        spread = table.spread.get(name, (None,) * len(table.rows))
+        numbers: Row = [
+            None if (number := paper.fraction(value)) is None else Value(number, std=paper.fraction(std))
+            for value, std in zip(table.values[name], spread, strict=True)
+        ]
+        rows.append([name, metric, *numbers])
+    where = table.source or f"page {table.page}"
+    caption = f"{paper.title}, table {table.table}: {table.quantity}"
+    text = (
+        f"As published ({where}): {table.statistic}{_factor(results)}. None of these numbers was measured here.{hint}"
+    )
+    return Table(heads, rows, caption, text, style="published")
+
+
+def _protocol_table(results: Results, beside: Beside) -> Table:
+    heads: list[Column | str] = ["task", "in the paper", "trained and scored", "same protocol here", SAME]
+    rows: list[Row] = [
+        [
+            column,
+            f"{task.name} ({task.metric})",
+            task.scored,
+            ", ".join(task.protocols),
+            same_text(results, beside, results.of_column(column)),
+        ]
+        for column, task in beside.paper.tasks.items()
+        if column in results.columns
+    ]
+    text = "By the paper's text, and by its published code where that differs. " + " ".join(beside.paper.notes)
+    return Table(heads, rows, f"How {beside.paper.title} trained and scored", text, style="published")
+
+
+def _score_column(results: Results, paper: PublishedPaper) -> partial[Column]:
+    """Scores with the decimals of the paper: times 100, but in peng2020's layout from 0 to 1 as in all of its tables."""
+    digits = paper.digits if paper.scale == 1 else paper.digits + 2
+    if results.layout == "peng2020":
+        return partial(Column, digits=digits)
+    return partial(Column, digits=digits - 2, scale=100)
+
+
+def _factor(results: Results) -> str:
+    return "" if results.layout == "peng2020" else ", times 100"
