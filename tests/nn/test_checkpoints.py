@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from osler.core.errors import ArtifactError, InputError, OutputError
-from osler.nn.checkpoints import WeightFiles, fit, modern_name, read_config
+from osler.core.errors import ArtifactError, OutputError
+from osler.nn.checkpoints import WeightFiles, fit, modern_name
 
 
 @pytest.fixture(scope="module")
@@ -229,27 +229,3 @@ def test_a_tied_copy_stands_for_a_missing_original(bert):
     config, state = bert
     fitted = fit(changed(state, cls__predictions__bias=None), config, Path("model"))
     assert torch.equal(fitted.weights["cls.predictions.bias"], state["cls.predictions.decoder.bias"])
-
-
-def test_the_configuration_of_google_and_of_old_transformers(tmp_path, bert):
-    settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60}
-    (tmp_path / "bert_config.json").write_text(json.dumps(settings))
-    config, path = read_config(tmp_path)
-    assert (config.model_type, config.vocab_size, path.name) == ("bert", 60, "bert_config.json")
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "vocab_size": 61}))
-    with pytest.raises(InputError, match=r"config\.json and bert_config\.json differ in vocab_size"):
-        read_config(tmp_path)
-    (tmp_path / "bert_config.json").unlink()
-    with pytest.raises(InputError, match="does not say which architecture"):
-        read_config(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({**settings, "architectures": ["RobertaForMaskedLM"]}))
-    assert read_config(tmp_path)[0].model_type == "roberta"
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
-    with pytest.raises(ArtifactError, match="a t5 model, not an encoder"):
-        read_config(tmp_path)
-    (tmp_path / "config.json").write_text("[1]")
-    with pytest.raises(InputError, match="not a valid configuration"):
-        read_config(tmp_path)
-    (tmp_path / "config.json").unlink()
-    with pytest.raises(ArtifactError, match=r"no config\.json or bert_config\.json"):
-        read_config(tmp_path)

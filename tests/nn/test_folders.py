@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 
 from osler.core.errors import ArtifactError, InputError, OutputError
-from osler.nn.folders import load_config, resolve, saving, seeded
+from osler.nn.folders import load_config, read_published_config, resolve, saving, seeded
 
 
 def folder(path: Path, *names: str) -> Path:
@@ -74,3 +75,27 @@ def test_seeded_draws_are_the_same_and_leave_the_generator_alone():
     assert draw("a") == draw("a")
     assert draw("a") != draw("b")
     assert float(torch.rand(())) == expected
+
+
+def test_the_configuration_of_google_and_of_old_transformers(tmp_path):
+    settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60}
+    (tmp_path / "bert_config.json").write_text(json.dumps(settings))
+    config, path = read_published_config(tmp_path)
+    assert (config.model_type, config.vocab_size, path.name) == ("bert", 60, "bert_config.json")
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "vocab_size": 61}))
+    with pytest.raises(InputError, match=r"config\.json and bert_config\.json differ in vocab_size"):
+        read_published_config(tmp_path)
+    (tmp_path / "bert_config.json").unlink()
+    with pytest.raises(InputError, match="does not say which architecture"):
+        read_published_config(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "architectures": ["RobertaForMaskedLM"]}))
+    assert read_published_config(tmp_path)[0].model_type == "roberta"
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
+    with pytest.raises(ArtifactError, match="a t5 model, not an encoder"):
+        read_published_config(tmp_path)
+    (tmp_path / "config.json").write_text("[1]")
+    with pytest.raises(InputError, match="not a valid configuration"):
+        read_published_config(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ArtifactError, match=r"no config\.json or bert_config\.json"):
+        read_published_config(tmp_path)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from osler.core.errors import ArtifactError, InputError, OutputError
+from osler.core.errors import ArtifactError, OutputError
 from osler.nn.folders import quiet
 
 _SAFE, _PICKLE = "model.safetensors", "pytorch_model.bin"
@@ -386,65 +385,6 @@ def _size(shape: Iterable[int]) -> str:
 def _shown(name: str) -> str:
     """A name from a file, safe to print."""
     return ascii(name)[:120]
-
-
-def read_config(folder: Path) -> tuple[Any, Path]:
-    """The configuration of a published model, and its file: config.json, or bert_config.json of Google's releases."""
-    from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
-
-    found = [folder / name for name in ("config.json", "bert_config.json") if (folder / name).is_file()]
-    if not found:
-        raise ArtifactError(
-            "no config.json or bert_config.json here", where=folder, fix="Give the complete folder of a model"
-        )
-    settings = [_settings(path) for path in found]
-    for first, second in pairwise(settings):
-        differing = sorted(key for key in first.keys() & second.keys() if first[key] != second[key])
-        if differing:
-            raise InputError(
-                f"{found[0].name} and {found[1].name} differ in {differing[0]}",
-                where=folder,
-                fix="Keep the one that belongs to the weights",
-            )
-    values = settings[0]
-    kind = (
-        values.get("model_type") or _stated_type(values) or ("bert" if "bert_config.json" in found[-1].name else None)
-    )
-    if kind is None:
-        raise InputError(
-            "the configuration does not say which architecture this is",
-            where=found[0],
-            fix='Add "model_type": "bert" or "roberta" to it, whichever the publisher names',
-        )
-    if kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        raise ArtifactError(f"this is a {kind} model, not an encoder", where=found[0], fix="Give a BERT-like model")
-    try:
-        with quiet():
-            auto: Any = AutoConfig
-            return auto.for_model(kind, **{key: item for key, item in values.items() if key != "model_type"}), found[0]
-    except Exception as error:  # transformers checks the values with many kinds of errors
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(
-            f"not a valid configuration of a {kind} model: {reason}", where=found[0], fix=_DOWNLOAD_AGAIN
-        ) from None
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise InputError("not a valid configuration", where=path, fix=_DOWNLOAD_AGAIN)
-    return values
-
-
-def _stated_type(values: Mapping[str, Any]) -> str | None:
-    """The type that the class names of an old configuration imply."""
-    classes = values.get("architectures") or []
-    kinds = {found[1].lower() for name in classes if (found := re.match(r"(Bert|Roberta)(For|Model)", str(name)))}
-    return kinds.pop() if len(kinds) == 1 else None
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from osler.artifacts.tokenizer_files import PublishedTokenizer, read_tokenizer, 
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.core.files import fingerprint, remove_tree, sha256
-from osler.nn.checkpoints import FittedWeights, WeightFiles, Weights, fit, read_config
+from osler.nn.checkpoints import FittedWeights, WeightFiles, Weights, fit
 from osler.nn.encoder import load_encoder, max_length_of
-from osler.nn.folders import quiet, saving, without_pooler
+from osler.nn.folders import quiet, read_published_config, saving, without_pooler
 from osler.nn.packing import pack
 from osler.report.tables import Cell, Table, markdown_table
 from osler.stages.pretrain.config import ConvertModelRecipe
@@ -53,7 +53,7 @@ class PublishedModel:
                 fix="If you trust where it comes from, add --allow-pickle: it is read in a process of its own that accepts "
                 "tensors and runs no code",
             )
-        config, config_file = read_config(folder)
+        config, config_file = read_published_config(folder)
         tokenizer = read_tokenizer(folder, config.model_type, recipe.cased)
         if tokenizer.size != config.vocab_size:
             raise InputError(
