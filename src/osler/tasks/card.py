@@ -319,7 +319,9 @@ class TaskCard(Recipe):
             close = nearest(wanted, self.protocols)
             hint = f"Did you mean {close!r}? " if close else ""
             raise RecipeError(
-                f"task {self.name} has no protocol {wanted!r}", fix=f"{hint}Known: {', '.join(sorted(self.protocols))}"
+                f"task {self.name} has no protocol {wanted!r}",
+                fix=f"{hint}Known: {', '.join(sorted(self.protocols))}. A prepared task has the protocols of the osler that made it; "
+                "prepare it again for newer ones",
             )
         return self.protocols[wanted]
 

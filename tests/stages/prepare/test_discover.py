@@ -315,7 +315,7 @@ def test_columns_of_a_table_without_a_header_are_given_with_commas(tmp_path: Pat
         (notes(0, 40), "tagging", ["ncbi-disease"]),
         (pairs(40, value=0.5), "regression", ["biosses"]),
         (notes(0, 40), "relation", ["ddi2013"]),
-        (plain(40, "ab"), "classification", ["pubmedqa", "mednli"]),
+        (plain(40, "ab"), "classification", ["pubmedqa", "medrqe"]),
         (plain(40, "ab"), "multilabel", ["codiesp"]),
     ],
 )
