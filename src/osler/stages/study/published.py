@@ -87,10 +87,10 @@ def same_text(results: Results, beside: Beside, cell: StudyCell, row: str = "") 
     task = beside.paper.tasks[cell.key.column]
     protocol = cell.protocol.rpartition("/")[2].partition("@")[0]
     differences = [f"quoted from {beside.paper.quoted[row]} there"] if row in beside.paper.quoted else []
-    if cell.key.column in beside.synthetic:
-        differences.append("synthetic data here")
     if results.split != "test":
         differences.append(f"{results.split} split here")
+    elif cell.key.column in beside.data:
+        differences.append(beside.data[cell.key.column])
     if protocol not in task.protocols:
         differences.append(f"{' or '.join(task.protocols)} there, {protocol} here")
     differences += [task.data] if task.data else []
