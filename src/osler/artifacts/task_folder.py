@@ -67,11 +67,9 @@ class TaskFolder:
         """Return all records of one split."""
         return list(self.stream(split))
 
-    def held_out(self, trained_on: Sequence[str] = ("train",)) -> Iterator[Record]:
-        """Yield the records of every split that is not trained on."""
-        for split in self.splits:
-            if split not in trained_on:
-                yield from self.stream(split)
+    def held_out(self, trained_on: Sequence[str] = ("train",)) -> dict[str, Iterator[Record]]:
+        """Records of every split that is not trained on, by split."""
+        return {split: self.stream(split) for split in self.splits if split not in trained_on}
 
     def uncompressed_bytes(self, split: str) -> int:
         """Size of a split before compression; 0 if it does not exist."""

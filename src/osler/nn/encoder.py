@@ -128,7 +128,8 @@ def load_pooler(source: str | Path) -> dict[str, Tensor]:
 
     folder = resolve(source)
     found: dict[str, Tensor] = {}
-    for path in sorted(folder.glob("model*.safetensors")) if without_pooler(AutoModel, load_config(folder)) else ():
+    has_pooler = bool(without_pooler(AutoModel, load_config(folder)))
+    for path in sorted(folder.glob("model*.safetensors")) if has_pooler else []:
         with safe_open(path, "pt") as file:
             for key in file.keys():  # noqa: SIM118 - not a mapping
                 if _POOLER.search(key):

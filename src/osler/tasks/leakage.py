@@ -179,7 +179,7 @@ class Leaks:
 
 
 class HeldOut:
-    """The records that tasks hold out for model selection or testing."""
+    """The records that tasks hold out for model selection or testing, by task or by `split of task`."""
 
     def __init__(self, held_out: Mapping[str, Iterable[Record]]) -> None:
         self._index = FingerprintIndex()
@@ -189,15 +189,16 @@ class HeldOut:
                 self._index.add(name, fingerprint(record))
 
     def owners(self, name: str, record: Record) -> set[str]:
-        """Tasks that hold out a training record of this task, or of a corpus of another name.
+        """Tasks or splits that hold out a training record of this task, or of a corpus of another name.
 
         The task's own held-out records must have the same text, because published numbers depend on its training set.
         Those of other tasks count if they are near.
         """
-        others = bool(self._names - {name})
+        own = {held for held in self._names if held.rpartition(" of ")[2] == name}
+        others = bool(self._names - own)
         print_ = fingerprint(record, near=others)
         found = self._index.same_text(print_)
-        return found | (self._index.near(print_) - {name}) if others else set(found)
+        return found | (self._index.near(print_) - own) if others else set(found)
 
 
 def without_leaks(

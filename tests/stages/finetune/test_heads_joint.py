@@ -194,3 +194,27 @@ def test_a_member_is_scored_and_shown_under_its_own_protocol(models, tasks, tmp_
         EvaluateRecipe(bundle=made.path, task=tasks["diseases"], head="entities", device="cpu"), tmp_path / "scored"
     )
     assert json.loads((scored.path / "metrics.json").read_text())["metric"] == "token_f1"
+
+
+def test_class_weights_of_a_joint_head_are_those_of_each_task(models, tasks):
+    """A task's targets are its own tags, so its weights count its own mentions only."""
+    folders = [TaskFolder.open(path) for path in tasks.values()]
+    given = recipe(models["plain"], *tasks.values(), joint=JOINT, class_weights="balanced")
+    data = prepare(given, models["plain"], folders)
+    for name, made in data.instances.items():
+        assert made.class_weights.weights.shape == (3,), name  # O, B- and I- of one type
+        payload, _ = data.batches.streams[name].load((0, 1), 1.0)
+        assert payload.weights.shape == payload.targets.shape
+        labelled = payload.targets >= 0
+        assert payload.weights[labelled].unique().numel() == 2  # a mention counts for more than O
+        assert torch.isfinite(MultiTask(data.bundle.model)(payload).loss_sum)
+
+
+def test_fine_tuning_goes_on_from_the_encoder_of_a_joint_bundle_with_a_new_head(joint, tasks, tmp_path):
+    still = TRAIN | {"lr": 1e-12, "steps": 1}
+    made = run(recipe(joint, tasks["drugs"], train=still), tmp_path / "drugs").path
+    before, after = Bundle.load(joint, "cpu").model, Bundle.load(made, "cpu").model
+    assert list(after.heads) == ["drugs"]
+    assert after.head("drugs").num_labels == 3
+    for name, value in before.encoder.state_dict().items():
+        torch.testing.assert_close(after.encoder.state_dict()[name], value, rtol=0, atol=1e-9)

@@ -49,7 +49,10 @@ def test_documents_that_any_task_holds_out_are_removed_from_training_and_counted
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
     together = prepare(recipe, model, [one, two])
-    assert together.leaks == {"one": Leaks(2, 4, Counter(two=2)), "two": Leaks(1, 3, Counter(one=1))}
+    assert together.leaks == {
+        "one": Leaks(2, 4, Counter({"dev of two": 1, "test of two": 1})),
+        "two": Leaks(1, 3, Counter({"test of one": 1})),
+    }
     assert {name: len(data.instances) for name, data in together.instances.items()} == {"one": 2, "two": 2}
     assert prepare(recipe.changed(tasks=(one.artifact.path,)), model, [one]).leaks["one"].found == 0
 
@@ -73,7 +76,10 @@ def test_what_is_removed_is_said_with_its_reason_and_the_setting_that_keeps_it(
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     values = {"model": str(model), "tasks": (one.artifact.path, two.artifact.path), "max_length": 64, "overlap": 8}
     recipe = FinetuneRecipe.model_validate(values | {"epochs": 1, "train": {"device": "cpu"}})
-    sentence = "one: 2 of 4 training documents are also in dev or test of two (2); they are left out (--set leaks=keep trains on them)"
+    sentence = (
+        "one: 2 of 4 training documents are also in dev of two (1), test of two (1); "
+        "they are left out (--set leaks=keep trains on them)"
+    )
     assert sentence in plan(recipe, tmp_path / "out", dry_run=True)
     made = run(recipe, tmp_path / "out")
     assert f"warning: {sentence}" in capsys.readouterr().err.splitlines()
@@ -92,6 +98,27 @@ def test_a_task_that_others_hold_out_whole_is_an_error_with_the_reason(make_task
     model = tiny_model(tokenizer_folder, tmp_path / "model")
     recipe = FinetuneRecipe(model=str(model), tasks=(one.artifact.path, two.artifact.path), max_length=64, overlap=8)
     with pytest.raises(
-        RecipeError, match=r"no training document of one is left. one: 2 of 2 .* dev or test of two \(2\)"
+        RecipeError, match=r"no training document of one is left. one: 2 of 2 .* in dev of two \(1\), test of two \(1\)"
     ):
         prepare(recipe, model, [one, two])
+
+
+def test_what_cannot_be_learned_is_said_before_training_and_at_its_end(make_task, tmp_path, tokenizer_folder, capsys):
+    text = "aspirin and warfarin were given to the patient ."
+    nested = Document("n", text, (Span.at(0, 20, "DRUG", id="T1"), Span.at(0, 7, "DRUG", id="T2")))
+    inside = Document("i", text, (Span.at(0, 4, "DRUG", id="T1"), Span.at(12, 20, "DRUG", id="T2")))
+    made = make_task("odd", ["DRUG"], seed=0, train=[nested, inside], dev=[note(1)], test=[note(2)])
+    model = tiny_model(tokenizer_folder, tmp_path / "model")
+    values = {"model": str(model), "tasks": (made,), "max_length": 64, "overlap": 8, "epochs": 1}
+    recipe = FinetuneRecipe.model_validate(values | {"train": {"device": "cpu"}})
+    sentence = (
+        "odd: 2 of 4 annotations cannot be learned as they are: 1 overlapping, nested or discontinuous mentions, "
+        "1 mentions that begin or end inside a word"
+    )
+    assert sentence in plan(recipe, tmp_path / "out", dry_run=True)
+    shown: list[str] = []
+    run(recipe, tmp_path / "out", show=shown.extend)
+    assert sentence in shown
+    assert f"warning: {sentence}" in capsys.readouterr().err.splitlines()
+    run(recipe, tmp_path / "again")  # as in a study, whose runs are many
+    assert sentence not in capsys.readouterr().err

@@ -32,6 +32,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(moment, models, make_task, make_
             "epochs": 3,
             "batch_size": 2,
             "accumulate": 2,
+            "average_epochs": 2,
             "joint": {"entities": ("drugs", "diseases")},
             "mlm": {"corpus": str(make_corpus(texts)), "weight": 0.5},
             "mixing": {"order": "annealed", "loss_weights": {"tests": 2.0}, "batch_sizes": {"drugs": 3}},

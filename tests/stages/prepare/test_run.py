@@ -44,7 +44,8 @@ def test_an_artifact_has_records_card_counts_and_the_hash_of_its_files(tmp_path)
     task = TaskFolder.open(tmp_path / "task")
     assert task.card.name == "bc5cdr-chem"
     assert [document.id for document in task.read("dev")] == ["100", "101", "102", "103"]
-    assert [record.id for record in task.held_out()] == [record.id for s in ("dev", "test") for record in task.read(s)]
+    held_out = {split: [record.id for record in records] for split, records in task.held_out().items()}
+    assert held_out == {split: [record.id for record in task.read(split)] for split in ("dev", "test")}
 
 
 def test_the_same_files_elsewhere_give_the_same_artifact_and_other_files_do_not_pass_for_them(tmp_path):

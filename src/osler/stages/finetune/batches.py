@@ -131,6 +131,8 @@ class TaskInstances:
     class_weights: ClassWeights | None = None
     soft: list[np.ndarray] | None = None
     """Teacher outputs, one per instance."""
+    annotations: int = 0
+    """Gold mentions or relations of the training documents."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,9 @@ def _kept(recipe: FinetuneRecipe, counts: Mapping[str, Any]) -> str:
     average = counts.get("average")
     single = f"It is from step {counts['best_step']} of {counts['steps']}."
     if average and average["kept"]:
-        chosen = "" if recipe.keep == "last" or not counts["dev"] else ", at least as good on dev as the best of them"
+        chosen = (
+            "" if recipe.keep == "last" or not counts["dev"] else ", at least as good on dev as the best single epoch"
+        )
         return f"The weights are the mean of those after the last {average['epochs']} epochs{chosen}."
     if recipe.keep == "last":
         return f"The last checkpoint was kept, whatever its dev score. {single}"
@@ -93,7 +95,7 @@ def describe_leaks(recipe: FinetuneRecipe, name: str, leaks: Leaks) -> str:
         if recipe.leaks == "remove"
         else "they are trained on (leaks = keep), so scores there are too high"
     )
-    return f"{name}: {leaks.found:,} of {leaks.of:,} training documents are also in dev or test of {owners}; {done}"
+    return f"{name}: {leaks.found:,} of {leaks.of:,} training documents are also in {owners}; {done}"
 
 
 _LEAST = 0.05

@@ -118,7 +118,6 @@ def plan(recipe: FinetuneRecipe, out: Path, *, dry_run: bool = False, force: boo
         made = check_out(out, kind="bundle", recipe=inputs.recipe, parents=inputs.parents(), force=force)
         data = inputs.prepare()
         lines += describe_data(inputs.recipe, data)
-        lines += [describe_leaks(recipe, name, leaks) for name, leaks in data.leaks.items() if leaks.found]
         if made:
             return [*lines, f"reuse the bundle in {out}, which was made from this recipe and these inputs"]
     return [*lines, f"write the bundle to {out}"]
@@ -137,21 +136,22 @@ def run(
 ) -> Artifact:
     """Make the bundle artifact. `show` gets a description of the training data, in lines."""
     inputs = _Inputs.open(recipe)
+    lost: list[str] = []
 
     def build(work: Workspace) -> None:
         if not work.training_is_finished():
             data = inputs.prepare()
             if show:
                 show(describe_data(inputs.recipe, data))
-            for name, leaks in data.leaks.items():
-                if leaks.found:
-                    _warn(describe_leaks(recipe, name, leaks))
+            lost.extend(left_out(inputs.recipe, data))
+            lost.extend(unlearnable(data) if show else [])
             _finetune(inputs.recipe, inputs.encoder.path, data, work)
 
     made = produce(
         out, kind="bundle", recipe=inputs.recipe, parents=inputs.parents(), build=build, force=force, together=True
     )
-    for warning in made.counts.get("warnings", ()):
+    # Again at the end: what `show` printed is far above by now.
+    for warning in (*lost, *made.counts.get("warnings", ())):
         _warn(warning)
     return made
 
@@ -196,12 +196,9 @@ def prepare(
     trained = bundle.spec.tasks
     splits = {name: task.card.protocol_named(trained[name].protocol).train_on for name, task in by_name.items()}
     # No task may train on a document that another one holds out for dev or test.
-    held_out = HeldOut(
-        {
-            **{name: task.held_out(splits[name]) for name, task in by_name.items()},
-            **{f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out},
-        }
-    )
+    kept_out = {name: task.held_out(splits[name]) for name, task in by_name.items()}
+    kept_out |= {f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out}
+    held_out = HeldOut({f"{split} of {name}": held for name, own in kept_out.items() for split, held in own.items()})
     records = {name: [r for split in splits[name] for r in task.read(split)] for name, task in by_name.items()}
     kept, leaks = without_leaks(records, held_out)
     if recipe.leaks == "keep":
@@ -287,7 +284,9 @@ def _instances(recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: 
             fix=f"Check its training split with `osler tasks show {card.name}`, and prepare it with more documents",
         )
     weights = balanced(built.instances, len(builder.outputs)) if recipe.class_weights == "balanced" else None
-    return TaskInstances(builder, built.instances, built.unexpressed, head, partial, weights)
+    gold = "relations" if card.kind is Kind.RELATION else "spans"
+    annotations = sum(len(getattr(record, gold, ())) for record in records)
+    return TaskInstances(builder, built.instances, built.unexpressed, head, partial, weights, annotations=annotations)
 
 
 def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
@@ -317,7 +316,7 @@ def _training(recipe: FinetuneRecipe, steps: int) -> FinetuneTraining:
 
 
 def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
-    """Training documents of each task, and the number of steps and evaluations."""
+    """Training documents of each task, what cannot be trained on, and the number of steps and evaluations."""
     lines = []
     for name, documents in data.documents.items():
         made = data.instances.get(name)
@@ -327,6 +326,7 @@ def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
         if card and card.kind is Kind.TAGGING:
             parts = "windows" if recipe.unit == "document" else "sentences"
         lines.append(f"{name}: {documents:,} training {what}" + (f", {len(made.instances):,} {parts}" if made else ""))
+    lines += [*left_out(recipe, data), *unlearnable(data)]
     steps = len(data.batches.source())
     config = _training(recipe, steps)
     assert config.eval_every is not None
@@ -335,6 +335,22 @@ def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
     total = config.steps or steps
     evaluations = f"{-(-total // config.eval_every):,} evaluations on dev" if data.dev else "no evaluation: no dev left"
     return [*lines, f"{total:,} steps ({steps // recipe.epochs:,} an epoch), {evaluations}"]
+
+
+def left_out(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
+    """Training documents of each task that a task holds out, in lines."""
+    return [describe_leaks(recipe, name, leaks) for name, leaks in data.leaks.items() if leaks.found]
+
+
+def unlearnable(data: FinetuneData) -> list[str]:
+    """Annotations of each task that its labels cannot express, in lines."""
+    lines = []
+    for name, made in data.instances.items():
+        reasons = [f"{count:,} {reason}" for reason, count in made.unexpressed.items() if count]
+        if reasons:
+            count = f"{made.unexpressed.total():,} of {made.annotations:,} annotations"
+            lines.append(f"{name}: {count} cannot be learned as they are: {', '.join(reasons)}")
+    return lines
 
 
 def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Workspace) -> None:
