@@ -28,6 +28,7 @@ RECIPES = {
     "osler.vocab": "osler.stages.vocab.config:VocabRecipe",
     "osler.vocab_compare": "osler.stages.vocab.config:CompareRecipe",
     "osler.pretrain, osler.distill": "osler.stages.pretrain.config:PretrainRecipe",
+    "osler.convert_model": "osler.stages.pretrain.config:ConvertModelRecipe",
     "osler.tasks_prepare": "osler.stages.prepare.config:PrepareRecipe",
     "osler.tasks_synthesize": "osler.clinic.synthesize:SynthesizeRecipe",
     "osler.finetune": "osler.stages.finetune.config:FinetuneRecipe",

@@ -221,7 +221,7 @@ calls = {
     "vocab": {"corpus": "c", "size": 300},
     "vocab_compare": {"corpus": "c", "tokenizers": ["t"]},
     "pretrain": {"corpus": "c", "tokenizer": "t", "train": {"steps": 1}},
-    "distill": {"teacher": "t", "corpus": "c", "train": {"steps": 1}},
+    "distill": {"teacher": "t", "corpus": "c", "preset": "tiny", "train": {"steps": 1}},
     "tasks_prepare": {"task": "clinic-phi-en"},
     "tasks_check": {"folders": ["t"]},
     "finetune": {"model": "m", "tasks": ["clinic-phi-en"]},

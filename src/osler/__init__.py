@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         Annotator,
         annotate,
         convert,
+        convert_model,
         corpus,
         distill,
         evaluate,
@@ -35,8 +36,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Annotator", "Document", "OslerError", "Relation", "Span", "TextPair", "__version__", "annotate",
-    "convert", "corpus", "distill", "evaluate", "export", "finetune", "load", "pretrain", "study",
-    "study_pairwise", "tasks_check", "tasks_info", "tasks_list", "tasks_new", "tasks_prepare",
+    "convert", "convert_model", "corpus", "distill", "evaluate", "export", "finetune", "load", "pretrain",
+    "study", "study_pairwise", "tasks_check", "tasks_info", "tasks_list", "tasks_new", "tasks_prepare",
     "tasks_synthesize", "vocab", "vocab_compare",
 ]  # fmt: skip
 

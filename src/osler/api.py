@@ -83,12 +83,20 @@ def _check_arguments(
 
 _OPTION = re.compile(r"--(?:set )?([a-z][a-z-]*)(?: (latin-1|utf-16|[A-Z]{2,}|en|es|fr)\b)?")
 
+_ARGUMENTS = {
+    "force": "force=True",
+    "text-column": "text_columns",
+    "cased": "cased=True",
+    "uncased": "cased=False",
+    "allow-pickle": "allow_pickle=True",
+}
+
 
 def _in_python(error: OslerError) -> OslerError:
     """The same error with arguments in place of command-line options: force=True for --force."""
 
     def argument(found: re.Match[str]) -> str:
-        name = {"force": "force=True", "text-column": "text_columns"}.get(found[1], found[1].replace("-", "_"))
+        name = _ARGUMENTS.get(found[1], found[1].replace("-", "_"))
         return f"{name}={found[2]!r}" if found[2] else name
 
     problem, fix = (_OPTION.sub(argument, part) if part else part for part in (error.problem, error.fix))
@@ -368,6 +376,16 @@ def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **set
     from osler.stages.serve.export import run
 
     return run(_resolve(ExportRecipe, recipe, settings), Path(out), force=force)
+
+
+@_public
+def convert_model(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Encoder:
+    """Convert a published checkpoint into an encoder, as `osler convert-model` does. Settings: `ConvertModelRecipe`."""
+    from osler.artifacts.encoder import Encoder
+    from osler.stages.pretrain.config import ConvertModelRecipe
+    from osler.stages.pretrain.convert_model import run
+
+    return Encoder.open(run(_resolve(ConvertModelRecipe, recipe, settings), Path(out), force=force).path)
 
 
 @_public

@@ -18,7 +18,8 @@ from osler.train.optim import (
     parameter_groups,
 )
 
-OPTIMISERS = ["adamax", "adamw", "muon"]
+DECOUPLED = ["adamax", "adamw", "muon"]
+OPTIMISERS = [*DECOUPLED, "lamb"]
 GOOD, BAD = torch.tensor(False), torch.tensor(True)
 
 
@@ -45,7 +46,7 @@ def test_matrices_decay_and_vectors_do_not():
     assert {group.weight_decay for group in everything} == {0.1}
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", DECOUPLED)
 def test_weights_decay_apart_from_the_gradient(name):
     """Added to the gradient, as torch's Adam and Adamax do, the decay would take a full step where the gradient is small."""
     module = Toy()
@@ -135,6 +136,27 @@ def test_adamw_is_the_papers(tmp_path):
     optimiser.step(GOOD)
     expected = start * (1 - 0.1 * 0.01) - 0.1 * gradient / (gradient.abs() + 1e-6)
     torch.testing.assert_close(module.weight.detach(), expected)
+
+
+def test_lamb_moves_a_matrix_by_its_own_size_and_a_vector_as_adam_does():
+    module, adam = Toy(), Toy()
+    before = weights(module)
+    settings = {"lr": 0.01, "weight_decay": 0.1, "betas": (0.9, 0.999), "eps": 1e-6}
+    optimiser, other = (Optimiser(m, config(optimizer=n, **settings)) for m, n in ((module, "lamb"), (adam, "adamw")))
+    for seed in range(3):
+        for one in (module, adam):
+            for number, parameter in enumerate(one.parameters()):
+                torch.manual_seed(10 * seed + number)
+                parameter.grad = torch.randn_like(parameter)
+        last = weights(module)
+        optimiser.step(GOOD)
+        other.step(GOOD)
+        # You et al. 2020: the norm of the step is the learning rate times the norm of the weights.
+        for name in ("embedding.weight", "layer.weight"):
+            moved = weights(module)[name] - last[name]
+            torch.testing.assert_close(moved.norm(), 0.01 * last[name].norm(), rtol=1e-4, atol=0.0)
+    assert not same(weights(module), before)
+    torch.testing.assert_close(weights(module)["norm.bias"], weights(adam)["norm.bias"])
 
 
 class Stack(nn.Module):

@@ -13,7 +13,7 @@ from osler.train import loop
 from osler.train.config import Budget
 from osler.train.loop import train
 from osler.train.parallel import World
-from osler.train.schedule import SCHEDULES, ClockPace, StepPace, constant, linear, warmup_steps, wsd
+from osler.train.schedule import SCHEDULES, ClockPace, StepPace, constant, linear, root, warmup_steps, wsd
 
 TABLE = [
     # schedule, total, warm-up, decay, final, factors of every step
@@ -25,6 +25,7 @@ TABLE = [
     (wsd, 10, 2, 0.4, 0.0, [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]),
     (wsd, 4, 0, 0.5, 0.5, [1.0, 1.0, 1.0, 0.75]),
     (wsd, 3, 0, 0.0, 0.0, [1.0, 1.0, 1.0]),
+    (root, 4, 1, 0.0, 0.0, [1.0, 0.75**0.5, 0.5**0.5, 0.5]),
     (linear, 3, 10, 0.0, 0.0, [0.1, 0.2, 0.3]),  # a recipe cut down to a few steps never leaves its warm-up
 ]
 

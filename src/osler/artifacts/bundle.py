@@ -22,7 +22,7 @@ from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.extras import require
-from osler.core.files import fingerprint, write_atomic
+from osler.core.files import fingerprint, unconverted, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, HeadOptions, Instance, ReadingUnit, document_windows, make_builder
 from osler.text.document import Document, Record, Span, TextPair, number_spans
@@ -71,7 +71,7 @@ class BundleSpec(Recipe):
         if not path.parent.exists():
             raise ArtifactError("no such folder", where=folder, fix="Make it first (osler finetune), or check the path")
         if not path.is_file():
-            raise ArtifactError(
+            raise unconverted(path.parent) or ArtifactError(
                 f"not a bundle: {_SPEC} is missing", where=path.parent, fix="Give a folder that osler finetune made"
             )
         try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from osler.report.page import Page
 
 _TOKENIZER, _CONFIG = "tokenizer.json", "config.json"
-_CARD, _HISTORY, _REPORT = "README.md", "history.json", "report.html"
+_CARD, _HISTORY, _REPORT, _CONVERSION = "README.md", "history.json", "report.html", "conversion.json"
 _SPEED, _PEAK, _LOG = (Path(LOGS, name) for name in ("speed.html", "peak.json", "log.jsonl"))
 
 
@@ -92,6 +92,16 @@ class Encoder:
         """The architecture in one line."""
         return describe_shape(self.config)
 
+    def has_weights(self, *names: str) -> bool:
+        """Whether the weights files hold all these tensors. Reads only the file headers."""
+        from safetensors import safe_open
+
+        found: set[str] = set()
+        for path in self.weights:
+            with safe_open(path, "pt") as file:
+                found.update(file.keys())
+        return found.issuperset(names)
+
     def check_weights(self) -> None:
         """Check that no weights file is truncated. Reads only the file headers."""
         from safetensors import SafetensorError, safe_open
@@ -108,7 +118,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class EncoderWriter:
-    """Writes the files that pretraining adds to a Hugging Face folder."""
+    """Writes the files that pretraining or conversion adds to a Hugging Face folder."""
 
     folder: Path
 
@@ -128,6 +138,11 @@ class EncoderWriter:
     def write_card(self, card: str, history: Sequence[Mapping[str, Any]]) -> None:
         write_atomic(self.folder / _CARD, card)
         write_atomic(self.folder / _HISTORY, json.dumps(list(history), indent=1) + "\n")
+
+    def write_conversion(self, card: str, record: Mapping[str, Any]) -> None:
+        """Write the card of a converted model, and in full what was read, renamed and dropped."""
+        write_atomic(self.folder / _CARD, card)
+        write_json(self.folder / _CONVERSION, record)
 
     def write_pages(self, report: Page, speed: Page | None) -> None:
         """Write the report and, under logs/, the speed page: times differ from run to run and must not be hashed."""

@@ -45,6 +45,8 @@ class TokenIndex(BaseModel):
     sources: dict[str, dict[str, int]]
     """Tokens by source and split."""
     shards: tuple[ShardEntry, ...]
+    sentences: bool = False
+    """Whether the ends of sentences are stored too."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class TokenisedDocuments:
     sources: np.ndarray
     """The source of each document, as an index into `names`."""
     names: tuple[str, ...]
+    sentence_ends: np.ndarray | None = None
+    """Where sentences end, in rising order and for the documents of all splits, if the shards have them."""
 
     @cached_property
     def _bases(self) -> np.ndarray:
@@ -113,6 +117,7 @@ class TokenShards(Artifact):
         dtype = np.dtype(self.index.dtype)
         maps: list[np.ndarray] = []
         columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        sentences: list[np.ndarray] = []
         before = 0
         for shard in self.index.shards:
             path = self.path / _SHARDS / f"{shard.name}.ids"
@@ -122,10 +127,7 @@ class TokenShards(Artifact):
             mapped = np.memmap(path, dtype, "r") if shard.tokens else np.zeros(0, dtype)
             maps.append(mapped.view(np.ndarray))
             path = self.path / _SHARDS / f"{shard.name}.documents.npy"
-            try:
-                records = np.load(path)
-            except (OSError, ValueError, EOFError) as error:
-                raise _damaged(path, self.path) from error
+            records = self._load(path)
             if len(records) != shard.documents:
                 raise _damaged(path, self.path)
             ends = records["end"].astype(np.int64)
@@ -133,9 +135,19 @@ class TokenShards(Artifact):
             here = records["split"] == SPLITS.index(split)
             starts = before + ends - lengths
             columns.append((starts[here], lengths[here].astype(np.int32), records["source"][here].astype(np.int32)))
+            if self.index.sentences:
+                sentences.append(before + self._load(path.with_name(f"{shard.name}.sentences.npy")).astype(np.int64))
             before += shard.tokens
         starts, lengths, sources = (np.concatenate(column) for column in zip(*columns, strict=True))
-        return TokenisedDocuments(tuple(maps), starts, lengths, sources, tuple(self.index.sources))
+        sentence_ends = np.concatenate(sentences) if sentences else None
+        return TokenisedDocuments(tuple(maps), starts, lengths, sources, tuple(self.index.sources), sentence_ends)
+
+    def _load(self, path: Path) -> np.ndarray:
+        try:
+            loaded: np.ndarray = np.load(path)
+        except (OSError, ValueError, EOFError) as error:
+            raise _damaged(path, self.path) from error
+        return loaded
 
     def verify(self) -> None:
         """Check every file against its checksum, unless an earlier check of the same files is on record."""
@@ -167,14 +179,21 @@ class TokenShardsWriter:
     def has_shard(self, number: int) -> bool:
         return self._records(number).exists()
 
-    def write_shard(self, number: int, ids: bytes, documents: Sequence[tuple[int, int, int]]) -> None:
+    def write_shard(
+        self,
+        number: int,
+        ids: bytes,
+        documents: Sequence[tuple[int, int, int]],
+        sentence_ends: Sequence[int] | None = None,
+    ) -> None:
         """Write one shard; `documents` are (end, source, split). The records come last: they mark it as complete."""
-        table = io.BytesIO()
-        np.save(table, np.array(documents, dtype=_RECORD))
         write_atomic(self.folder / _SHARDS / f"{number:05d}.ids", ids)
-        write_atomic(self._records(number), table.getvalue())
+        if sentence_ends is not None:
+            ends = np.array(sentence_ends, dtype="<u4")
+            write_atomic(self.folder / _SHARDS / f"{number:05d}.sentences.npy", _npy(ends))
+        write_atomic(self._records(number), _npy(np.array(documents, dtype=_RECORD)))
 
-    def index_shards(self, count: int, sources: Sequence[str], dtype: str) -> TokenIndex:
+    def index_shards(self, count: int, sources: Sequence[str], dtype: str, *, sentences: bool = False) -> TokenIndex:
         """Build the index from the records of the first `count` shards."""
         counts = {f"{split}_{unit}": 0 for split in SPLITS for unit in ("documents", "tokens")}
         tokens = {name: dict.fromkeys(SPLITS, 0) for name in sources}
@@ -190,11 +209,11 @@ class TokenShardsWriter:
                 for name, total in zip(sources, sums, strict=True):
                     tokens[name][split] += int(total)
             shards.append(ShardEntry(name=f"{shard:05d}", documents=len(records), tokens=int(lengths.sum())))
-        return TokenIndex(dtype=dtype, counts=counts, sources=tokens, shards=tuple(shards))
+        return TokenIndex(dtype=dtype, counts=counts, sources=tokens, shards=tuple(shards), sentences=sentences)
 
     def write_index(self, index: TokenIndex) -> None:
         """Write the index. It comes last: it marks the tokenised corpus as complete."""
-        write_json(self.folder / _INDEX, index.model_dump(mode="json"))
+        write_json(self.folder / _INDEX, index.model_dump(mode="json", exclude_defaults=True))
 
     @property
     def index(self) -> TokenIndex | None:
@@ -203,6 +222,12 @@ class TokenShardsWriter:
 
     def _records(self, number: int) -> Path:
         return self.folder / _SHARDS / f"{number:05d}.documents.npy"
+
+
+def _npy(values: np.ndarray) -> bytes:
+    data = io.BytesIO()
+    np.save(data, values)
+    return data.getvalue()
 
 
 def _read_index(folder: Path) -> TokenIndex:

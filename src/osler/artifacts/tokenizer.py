@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tokenizers
 
 from osler.core.errors import ArtifactError
-from osler.core.files import fingerprint, write_atomic, write_json
+from osler.core.files import fingerprint, unconverted, write_atomic, write_json
 from osler.text.subwords import SubwordTokenizer
 
 TOKENIZER = "tokenizer.json"
@@ -20,6 +22,16 @@ _CONFIG, _SPECIAL, _STATISTICS = "tokenizer_config.json", "special_tokens_map.js
 BEGIN, PAD, END, UNKNOWN, MASK = "<s>", "<pad>", "</s>", "<unk>", "<mask>"
 SPECIAL_TOKENS = (BEGIN, PAD, END, UNKNOWN, MASK)
 """Special tokens of the tokenizers that osler trains, in RoBERTa's order: their ids are 0 to 4."""
+ROLES = {
+    "bos_token": BEGIN,
+    "eos_token": END,
+    "cls_token": BEGIN,
+    "sep_token": END,
+    "pad_token": PAD,
+    "unk_token": UNKNOWN,
+    "mask_token": MASK,
+}
+"""What they are for."""
 
 
 class Tokenizer(SubwordTokenizer):
@@ -34,10 +46,11 @@ class Tokenizer(SubwordTokenizer):
         """Read `tokenizer.json` of a Hugging Face folder."""
         path = Path(folder) / TOKENIZER
         if not path.is_file():
+            older = unconverted(Path(folder))
             raise ArtifactError(
                 f"there is no {TOKENIZER} in this folder" if Path(folder).is_dir() else "no such folder",
                 where=folder,
-                fix="Give the folder of a tokenizer (osler vocab train) or of a model",
+                fix=older.fix if older else "Give the folder of a tokenizer (osler vocab train) or of a model",
             )
         try:
             return cls(Path(folder), tokenizers.Tokenizer.from_file(str(path)))
@@ -48,37 +61,39 @@ class Tokenizer(SubwordTokenizer):
 
     @classmethod
     def write(
-        cls, folder: Path, tokenizer: tokenizers.Tokenizer, max_length: int, statistics: dict[str, Any]
+        cls,
+        folder: Path,
+        tokenizer: tokenizers.Tokenizer,
+        max_length: int,
+        statistics: Mapping[str, Any] | None = None,
+        *,
+        roles: Mapping[str, str] = MappingProxyType(ROLES),
+        segments: bool = False,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> Tokenizer:
-        """Write a tokenizer with osler's special tokens as a Hugging Face folder."""
-        roles: dict[str, Any] = {
-            "bos_token": BEGIN,
-            "eos_token": END,
-            "cls_token": BEGIN,
-            "sep_token": END,
-            "pad_token": PAD,
-            "unk_token": UNKNOWN,
-            "mask_token": {
-                "content": MASK,
-                "lstrip": True,
-                "normalized": False,
-                "rstrip": False,
-                "single_word": False,
-            },
+        """Write a tokenizer as a Hugging Face folder. `segments` says whether the model reads segment ids."""
+        mask = {
+            "content": roles["mask_token"],
+            "lstrip": roles["mask_token"] == MASK,  # RoBERTa's mask takes the space before it, BERT's does not
+            "normalized": False,
+            "rstrip": False,
+            "single_word": False,
         }
         config = {
             # The general class: it takes everything from tokenizer.json, in every version of transformers.
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": max_length,
-            "model_input_names": ["input_ids", "attention_mask"],
+            "model_input_names": ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"],
             "clean_up_tokenization_spaces": False,
             **roles,
-            "mask_token": {"__type": "AddedToken", **roles["mask_token"], "special": True},
+            "mask_token": {"__type": "AddedToken", **mask, "special": True},
+            **settings,
         }
         write_atomic(folder / TOKENIZER, tokenizer.to_str(pretty=True) + "\n")
         write_json(folder / _CONFIG, config)
-        write_json(folder / _SPECIAL, roles)
-        write_json(folder / _STATISTICS, statistics)
+        write_json(folder / _SPECIAL, {**roles, "mask_token": mask})
+        if statistics is not None:
+            write_json(folder / _STATISTICS, statistics)
         return cls(folder, tokenizer)
 
     @property

@@ -34,11 +34,15 @@ def build(
         str | None, typer.Option(help="Encoding of the files, such as latin-1; utf-8 by default.")
     ] = None,
     reader: Annotated[str | None, typer.Option(help="Read every file with this reader, whatever its ending.")] = None,
+    clean: Annotated[
+        str | None, typer.Option(help='"none" keeps every document exactly as it is, such as notes of a hospital.')
+    ] = None,
 ) -> None:
     """Read, repair, filter and deduplicate text into a corpus."""
     from osler.stages.corpus.run import plan, run
 
-    options = {"language": language, "unit": unit, "text_field": text_field, "encoding": encoding, "reader": reader}
+    options = {"language": language, "unit": unit, "text_field": text_field, "encoding": encoding}
+    options |= {"reader": reader, "clean": clean}
     given = {name: value for name, value in options.items() if value is not None}
     if given:
         flags = {name: f"--{name.replace('_', '-')}" for name in given}

@@ -21,6 +21,7 @@ COMMANDS = {
     "vocab": "A corpus to a tokenizer, and tokenizers compared.",
     "pretrain": "Pretrain an encoder on a corpus with masked language modelling.",
     "distill": "Distil an encoder into a smaller one: pretraining with a teacher.",
+    "convert-model": "A published checkpoint to an encoder that every command opens.",
     "tasks": "Task cards and task data: list, prepare, check, show, new.",
     "finetune": "Fine-tune one encoder on one or more tasks.",
     "evaluate": "Score a bundle on a task under a named protocol.",
@@ -30,7 +31,7 @@ COMMANDS = {
     "convert": "Convert annotations between formats.",
     "demo": "Run all six stages on embedded synthetic notes.",
 }
-"""Every command in the order of the flow, with its line in the help; `osler.cli.NAME` holds its `app`."""
+"""Every command in the order of the flow, with its line in the help; `osler.cli.NAME` holds its `app` (`_` for `-`)."""
 
 EXAMPLES = {
     "": (
@@ -61,6 +62,10 @@ EXAMPLES = {
     "distill": (
         "osler distill corpus --teacher encoder --layers even --steps 1000",
         "osler distill corpus --teacher encoder --preset tiny --budget 30m --dry-run",
+    ),
+    "convert-model": (
+        "osler convert-model biobert --cased --allow-pickle --out encoder --dry-run",
+        "osler convert-model biobert --cased --allow-pickle --out encoder",
     ),
     "tasks": (
         "osler tasks list --language es",
@@ -155,7 +160,8 @@ class _Commands(TyperGroup):
             ctx.fail(f"No such command {cmd_name!r}. " + (f"Did you mean {close!r}?" if close else ""))
         if self.listing:
             return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
-        command = typer.main.get_command(import_module(f"osler.cli.{cmd_name}").app)
+        module = import_module(f"osler.cli.{cmd_name.replace('-', '_')}")
+        command = typer.main.get_command(module.app)
         command.name = cmd_name
         return _dress(command, cmd_name, ctx)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,14 +94,23 @@ def prepare(
     else:
         made = call.perform(plan, run)
         if made is not None:
-            _print_left_out(made.manifest.counts)
+            _print_findings(made.manifest.counts)
 
 
-def _print_left_out(counts: Mapping[str, Any]) -> None:
+def _print_findings(counts: Mapping[str, Any]) -> None:
+    """Print what was found in the files: how mentions lie in their texts, defects, what the card leaves out."""
     from osler.core.console import console
+    from osler.tasks.records import OffsetCounts
 
+    offsets = counts.get("offsets", {})
+    lines = [tasks_check.offsets_text(offsets)] if offsets.get("mentions") else []
+    lines += tasks_check.defects_text(counts.get("problems", {}))
     if counts.get("left_out"):
-        console().print(f"  {tasks_check.left_out_text(counts['left_out'])}", style="dim", markup=False)
+        lines.append(tasks_check.left_out_text(counts["left_out"]))
+    for line in lines:
+        console().print(f"  {line}", style="dim", markup=False)
+    if OffsetCounts.misaligned(offsets, counts.get("left_out", {})):
+        console().print(f"! {tasks_check.MISALIGNED}", style="bold yellow", markup=False)
 
 
 def _prepare_many(call: Invocation) -> None:
@@ -131,7 +141,7 @@ def _print_outcome(outcome: PrepareOutcome) -> None:
     if outcome.status in ("made", "reused"):
         sizes = " · ".join(f"{k} {v:,}" for k, v in outcome.counts.items() if isinstance(v, int))
         console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}")
-        _print_left_out(outcome.counts)
+        _print_findings(outcome.counts)
     elif outcome.status != "not found":
         console().print(f"[bold red]✗[/] {outcome.job.name} {outcome.status}: ", end="")
         console().print(outcome.message, markup=False)
@@ -200,6 +210,14 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     if plan.left:
         left = f"{len(plan.left)} file(s) belong to no split and are not read; the first: {plan.left[0]}"
         screen.print(f"[bold yellow]![/] {left}")
+    for split, files in plan.files.items():
+        names = Counter(Path(file).name for file in files if "*" not in file)
+        for name, count in names.items():
+            if count > 1:
+                several = (
+                    f"split {split} reads {count} files called {name}: if they are versions of one corpus, it counts"
+                )
+                screen.print(f"[bold yellow]![/] {several} {count} times; give --from one of their folders")
     for split, problems in found.problems.items():
         listed = ", ".join(f"{count:,} {kind}" for kind, count in problems.items())
         screen.print(f"[bold yellow]![/] defects in {split}, stated on the card under known_problems: {listed}")

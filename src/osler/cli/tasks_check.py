@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from osler.tasks.leakage import SharedRecords
 
 
+_EVIDENCE = (
+    "Texts are compared without case, accents and punctuation. A near-duplicate is largely contained in the other text, or has "
+    "most of its words in the same order (from ten words on). Below five words only exact copies are counted, as same short text. "
+    "Fine-tuning removes the same texts, and near-duplicates that another task holds out; short texts stay."
+)
+
+
 def check(
     folders: Annotated[list[Path], typer.Argument(help="Task folders, or folders that hold them.")],
     json_file: Annotated[
@@ -77,21 +84,25 @@ def _show(report: CheckReport, leakage: bool) -> None:
         console.print(_table(task))
         for note in _notes(task):
             console.print(f"  {note}", markup=False)
+        if not task.aligned:
+            console.print(f"  {MISALIGNED}", style="bold red", markup=False)
         console.print()
     if leakage:
         for title, items in (
             ("Records shared by splits of one task", report.within),
             ("Training records that another task holds out", report.across),
         ):
-            telling = [item for item in items if item.texts or item.near]
+            telling = [item for item in items if item.telling]
             console.print(_overlaps(title, telling) if telling else f"{title}: none")
             if len(telling) < len(items):
                 console.print(f"  {len(items) - len(telling)} other comparisons share ids only", style="dim")
             console.print()
+        if any(item.telling for item in (*report.within, *report.across)):
+            console.print(f"  {_EVIDENCE}\n", style="dim")
     unsound = [task.task for task in report.tasks if not task.sound]
     explained = any(line.verdict == "explained" for task in report.tasks for line in task.lines)
     good = "all counts are as stated or explained" if explained else "all counts are as stated"
-    verdict = f"unexplained differences: {', '.join(unsound)}" if unsound else good
+    verdict = f"unexplained differences or wrong offsets: {', '.join(unsound)}" if unsound else good
     console.print(verdict, style="bold red" if unsound else "bold green", markup=False)
 
 
@@ -117,19 +128,38 @@ def _table(task: TaskReport) -> Table:
 def _notes(task: TaskReport) -> list[str]:
     notes = []
     if task.offsets.get("mentions"):
-        total = task.offsets["mentions"]
-        rest = [f"{count} {name}" for name, count in task.offsets.items() if name != "mentions" and count]
-        shown = ", ".join(rest).replace("blanks", "whitespace")
-        notes.append(f"{total:,} mentions verified" + (f": {shown}" if rest else ", all match their text"))
+        notes.append(offsets_text(task.offsets))
         odd = {name: sum(s.get(name, 0) for s in task.splits.values()) for name in ("overlapping", "discontinuous")}
         notes.append(", ".join(f"{count:,} {name}" for name, count in odd.items()))
-    for split, kinds in task.problems.items():
-        notes.append(f"defects in {split}: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
+    notes += defects_text(task.problems)
     if task.left_out:
         notes.append(left_out_text(task.left_out))
     if task.absent:
         notes.append(f"missing from the files: {', '.join(task.absent)}")
     return notes
+
+
+MISALIGNED = (
+    "So many mentions are off that the offsets must count something else than characters (option `offsets` of the format, "
+    "docs/guide/formats.md), or texts and annotations do not belong together."
+)
+
+
+def offsets_text(counts: Mapping[str, int]) -> str:
+    """How mentions lie in their texts, with the share of those that are off."""
+    total = counts["mentions"]
+    off = [f"{n:,} ({n / total:.2%}) {name}" for name, n in counts.items() if name != "mentions" and n]
+    shown = ", ".join(off).replace("blanks", "whitespace")
+    good = ", all cover whole words, and their own text where the files state it"
+    return f"{total:,} mentions verified" + (f": {shown}" if off else good)
+
+
+def defects_text(problems: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Defects of the files by split; the card knows or tolerates them."""
+    return [
+        f"defects in {split}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        for split, kinds in problems.items()
+    ]
 
 
 def left_out_text(counts: Mapping[str, int]) -> str:
@@ -143,8 +173,8 @@ def _overlaps(title: str, items: Sequence[SharedRecords]) -> Table:
     from rich.table import Table
 
     table = Table("records of", "also in", title=title, title_justify="left", box=None, header_style="bold")
-    for column in ("same text", "near-duplicate", "same id"):
+    for column in ("same text", "near-duplicate", "same short text", "same id"):
         table.add_column(column, justify="right")
     for item in items:
-        table.add_row(item.of, item.within, f"{item.texts:,}", f"{item.near:,}", f"{item.ids:,}")
+        table.add_row(item.of, item.within, *(f"{n:,}" for n in (item.texts, item.near, item.short, item.ids)))
     return table

@@ -22,7 +22,16 @@ from typing import Any, ClassVar, Self
 from osler.core.config import Recipe
 from osler.core.console import console
 from osler.core.errors import ArtifactError, OutputError, writing
-from osler.core.files import locked, remove_half_written, remove_tree, sha256, sync_folder, write_atomic, write_json
+from osler.core.files import (
+    locked,
+    remove_half_written,
+    remove_tree,
+    sha256,
+    sync_folder,
+    unconverted,
+    write_atomic,
+    write_json,
+)
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -95,6 +104,8 @@ class Artifact:
         if not path.exists():
             raise ArtifactError("no such folder", where=path, fix=f"Make it first{command}, or check the path")
         if not (path / MANIFEST).is_file():
+            if kind in ("encoder", "bundle") and (older := unconverted(path)):
+                raise older
             wanted = f"{_with_article(kind)} made by osler" if kind else "a finished osler artifact"
             missing = f": {MANIFEST} is missing" if path.is_dir() else ", it is a file"
             raise ArtifactError(

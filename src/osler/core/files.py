@@ -1,4 +1,4 @@
-"""Atomic writes, content hashes, locks, and errors for damaged Parquet files."""
+"""Atomic writes, content hashes, locks, and errors for damaged Parquet files and older model folders."""
 
 from __future__ import annotations
 
@@ -129,6 +129,27 @@ def locked(path: Path, target: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         handle.close()
+
+
+def unconverted(folder: Path) -> ArtifactError | None:
+    """The error for a published model in an older layout, which only `osler convert-model` reads; None for other folders."""
+    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    safe = {"model.safetensors", "model.safetensors.index.json"} & files
+    pickled = sorted(name for name in files if name.startswith("pytorch_model") and ".bin" in name)
+    tensorflow = sorted(name for name in files if ".ckpt" in name and name.endswith(".index"))
+    vocabulary = sorted({"vocab.txt", "vocab.json"} & files)
+    if pickled and not safe:
+        problem = f"the weights are a pickle ({pickled[0]}), which could run code when it is read"
+    elif tensorflow and not safe:
+        problem = f"the weights are a TensorFlow checkpoint ({tensorflow[0]})"
+    elif "bert_config.json" in files and "config.json" not in files:
+        problem = "the configuration is in an older form (bert_config.json, no config.json)"
+    elif safe and vocabulary and "tokenizer.json" not in files:
+        problem = f"the tokenizer is in an older form ({vocabulary[0]}, no tokenizer.json)"
+    else:
+        return None
+    fix = f"Convert the model first: osler convert-model {folder} --out DIR"
+    return ArtifactError(problem, where=folder, fix=fix)
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from typing import Any
 from osler.core.errors import InputError
 from osler.core.parsing import parse_int, to_int
 from osler.formats import xml
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, same_text
+from osler.formats.offsets import Counting, GivenMention, fitting
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, documents, output_file
 from osler.formats.sources import SourceTree
 from osler.formats.titles import TITLE_LENGTH
@@ -33,7 +34,7 @@ _LABEL_KEYS = ("relation", "type", "relation type")
 
 
 @dataclass(frozen=True)
-class BioC(Format):
+class BioC(StandOffFormat):
     """BioC XML collections."""
 
     def _detect(self, tree: SourceTree) -> bool:
@@ -73,12 +74,10 @@ def _document(reading: SourceReading, file: str, element: Any) -> Document:
             edges = [(start, start + length) for start, length in zip(numbers[::2], numbers[1::2], strict=True)]
             annotations.append((annotation, edges))
 
-    def agreeing(text: str) -> int:
-        shown = ((" ".join(text[a:b] for a, b in edges), xml.element_text(item, "text")) for item, edges in annotations)
-        return sum(same_text(found, expected) for found, expected in shown)
-
     passages = list(_passages(element, reading.tree.where(file)))
-    draft = Draft(reading, xml.element_text(element, "id"), max(_texts(passages), key=agreeing), file)
+    given = [GivenMention(tuple(edges), xml.element_text(item, "text"), same_text) for item, edges in annotations]
+    text = _agreeing(_texts(passages), given, reading.conventions)
+    draft = Draft(reading, xml.element_text(element, "id"), text, file)
     for annotation, edges in annotations:
         infons = _infons(annotation)
         label = infons.pop("type", "")
@@ -119,6 +118,22 @@ def _texts(passages: list[tuple[int, str]]) -> list[str]:
             return [joined]
         placed = placed.ljust(offset) + text
     return [placed] if placed == joined else [placed, joined]
+
+
+def _agreeing(texts: list[str], mentions: list[GivenMention], conventions: tuple[str, ...]) -> str:
+    """Return the text that agrees with more mentions."""
+
+    def agreeing(text: str) -> int:
+        counting = Counting(text, conventions) if conventions else None
+        return sum(mention.fits(text, counting) for mention in mentions)
+
+    chosen = max(texts, key=agreeing)
+    if len(texts) > 1 and agreeing(chosen) < len(mentions):
+        # Offsets that count something else agree with neither text; the reader must see the one that can be explained.
+        explained = {text: max(fitting(text, mentions).values()) for text in texts}
+        other = max(texts, key=lambda text: explained[text])
+        return other if explained[other] > agreeing(chosen) else chosen
+    return chosen
 
 
 def _relation(draft: Draft, element: Any, first: dict[str, str]) -> None:

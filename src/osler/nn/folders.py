@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 
 from osler.core.errors import ArtifactError, InputError, writing
+from osler.core.files import unconverted
 from osler.core.seeding import derive
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -34,7 +35,9 @@ def resolve(source: str | Path) -> Path:
 
     try:
         # Neither code nor pickles are downloaded.
-        fetched = snapshot_download(name, allow_patterns=["*.json", "model*.safetensors", "heads.safetensors"])
+        fetched = snapshot_download(
+            name, allow_patterns=["*.json", "vocab.txt", "model*.safetensors", "heads.safetensors"]
+        )
     except (OSError, ValueError) as error:
         raise InputError(
             "no such folder, and no such model in the local cache or on the hub",
@@ -47,19 +50,15 @@ def resolve(source: str | Path) -> Path:
 def check(folder: Path, name: str | None = None) -> Path:
     """Refuse a folder that is not a model in safetensors."""
     where = name or folder
+    if older := unconverted(folder):
+        raise older
     if not (folder / "config.json").is_file():
         raise ArtifactError("no config.json here", where=where, fix="Give the folder of a Hugging Face model")
     if not any((folder / file).is_file() for file in _WEIGHTS):
-        pickled = next(iter(sorted(path.name for path in folder.glob("*.bin"))), None)
-        if pickled is not None:
-            raise ArtifactError(
-                f"the weights are a pickle ({pickled}), which can run code when it is read",
-                where=where,
-                fix="Convert them to model.safetensors in an environment you trust",
-            )
-        raise ArtifactError(
-            "no model.safetensors here", where=where, fix="Give the complete folder of a Hugging Face model"
-        )
+        fix = "Give the complete folder of a Hugging Face model"
+        if name:  # pickles are not downloaded
+            fix = "If it has pytorch_model.bin, download its folder yourself and convert it: osler convert-model FOLDER"
+        raise ArtifactError("no model.safetensors here", where=where, fix=fix)
     return folder
 
 

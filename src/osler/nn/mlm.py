@@ -45,19 +45,21 @@ class MaskedLM(PackedModule):
     @classmethod
     def load(cls, source: str | Path) -> MaskedLM:
         """Load a folder or a hub model. It must include the language-model head."""
-        from transformers import AutoModelForMaskedLM
-
-        return cls(load_model(AutoModelForMaskedLM, source))
+        return cls(load_model(cls.auto(), source))
 
     @classmethod
     def from_config(cls, config: Any, *, seed: int) -> MaskedLM:
         """Make a model with random weights, in evaluation mode like a loaded one."""
+        with seeded(seed, "masked-lm"), quiet():
+            model = cls.auto().from_config(config)
+        return cls(model.eval())
+
+    @classmethod
+    def auto(cls) -> Any:
+        """The class of transformers that makes and loads the model."""
         from transformers import AutoModelForMaskedLM
 
-        auto: Any = AutoModelForMaskedLM
-        with seeded(seed, "masked-lm"), quiet():
-            model = auto.from_config(config)
-        return cls(model.eval())
+        return AutoModelForMaskedLM
 
     def padded_head(self, hidden: Tensor) -> Tensor:
         """Return scores [M, V rounded up] for hidden states [M, H]. Padding scores so low that its probability is 0."""
@@ -69,6 +71,25 @@ class MaskedLM(PackedModule):
         """Return the loss summed over the targets that are not -100, and their number."""
         # The padding stays: it adds nothing to the loss, and removing it would cost a pass over the scores.
         return masked_loss(self.padded_head(self.hidden(batch).index_select(0, positions)), targets)
+
+
+class BertLM(MaskedLM):
+    """BERT with both heads of its pretraining: masked tokens, and whether a second text follows the first."""
+
+    @classmethod
+    def auto(cls) -> Any:
+        from transformers import AutoModelForPreTraining
+
+        return AutoModelForPreTraining
+
+    def padded_head(self, hidden: Tensor) -> Tensor:
+        scores: Tensor = self.model.cls.predictions(hidden)
+        return scores
+
+    def second_text_scores(self, hidden: Tensor) -> Tensor:
+        """Return scores [N, 2] (follows, random) for the hidden states [N, H] of the first tokens of pairs."""
+        scores: Tensor = self.model.cls.seq_relationship(self.model.bert.pooler(hidden[:, None]))
+        return scores
 
 
 def masked_loss(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

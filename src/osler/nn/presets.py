@@ -10,13 +10,15 @@ from osler.core.errors import RecipeError, nearest
 
 @dataclass(frozen=True)
 class Preset:
-    """A shape of RoBERTa's architecture, or ModernBERT's (rotary positions, local windows, gated layers, no biases)."""
+    """A shape of RoBERTa's architecture, of BERT's, or of ModernBERT's (rotary positions, local windows, gated layers, no biases)."""
 
     layers: int
     width: int
     heads: int
     inner: int
     modern: bool = False
+    bert: bool = False
+    """BERT's architecture: segment embeddings, a pooler, and next-sentence prediction beside masked tokens."""
 
     def changed(self, **numbers: int | None) -> Preset:
         """Return a copy with some of layers, width, heads and inner replaced; None keeps the preset's number."""
@@ -43,6 +45,8 @@ PRESETS: dict[str, Preset] = {
     # Exactly as in Liu et al. 2019, carrino2022 (table 3) and lewis2020.
     "roberta-base": Preset(layers=12, width=768, heads=12, inner=3072),
     "roberta-large": Preset(layers=24, width=1024, heads=16, inner=4096),
+    # As in Devlin et al. 2019, which wada2020 follows. Cased or uncased is a matter of the tokenizer.
+    "bert-base": Preset(layers=12, width=768, heads=12, inner=3072, bert=True),
     "modernbert-base": Preset(layers=22, width=768, heads=12, inner=1152, modern=True),
     # As deep as roberta-base; three gated matrices of width 2,048 replace its two of 3,072.
     "modernbert-12": Preset(layers=12, width=768, heads=12, inner=2048, modern=True),
@@ -95,9 +99,21 @@ def preset_config(
             mlp_dropout=rate,
             attention_dropout=rate,
         )
+    rate = 0.1 if dropout is None else dropout
+    if preset.bert:
+        from transformers import BertConfig
+
+        # BERT has 512 positions also while it is trained on 128: a second phase can then read longer texts.
+        return BertConfig(
+            **common,
+            max_position_embeddings=max(512, max_length),
+            type_vocab_size=2,
+            layer_norm_eps=1e-12,
+            hidden_dropout_prob=rate,
+            attention_probs_dropout_prob=rate,
+        )
     from transformers import RobertaConfig
 
-    rate = 0.1 if dropout is None else dropout
     return RobertaConfig(
         **common,
         # Positions start after the padding index: 514 rows for 512 tokens with RoBERTa's padding id 1.

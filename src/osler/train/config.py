@@ -54,8 +54,9 @@ class TrainConfig(Recipe):
     seed: int = Field(1, ge=0, description="seed of new weights, the order of batches and dropout")
 
     lr: float = Field(5e-5, gt=0, description="peak learning rate")
-    schedule: Literal["linear", "constant", "wsd"] = Field(
-        "linear", description="after the warm-up; wsd is flat, then falls"
+    schedule: Literal["linear", "constant", "wsd", "root"] = Field(
+        "linear",
+        description="after the warm-up; wsd is flat, then falls; root falls with the square root of the steps left",
     )
     warmup: int | float = Field(0, ge=0, description="a number of steps, or a fraction of the run below 1.0")
     decay: float = Field(
@@ -65,7 +66,9 @@ class TrainConfig(Recipe):
     layer_decay: float = Field(1.0, gt=0, le=1, description="learning rate of a layer relative to the one above it")
     head_lr: float = Field(1.0, gt=0, description="learning rate of task heads, relative to the encoder's")
 
-    optimizer: Literal["adamw", "adamax", "muon"] = Field("adamw", description="all use decoupled weight decay")
+    optimizer: Literal["adamw", "adamax", "muon", "lamb"] = Field(
+        "adamw", description="all use decoupled weight decay, which lamb scales by layer"
+    )
     betas: tuple[float, float] = Field((0.9, 0.999), description="decay rates of Adam's two moving averages")
     eps: float = Field(1e-8, gt=0, description="added to Adam's denominator")
     weight_decay: float = Field(0.01, ge=0, description="per step, times the learning rate")
@@ -109,8 +112,8 @@ class TrainConfig(Recipe):
                 raise ValueError("steps and budget both set the end of the run; give one of them")
         if self.patience is not None and self.eval_every is None and not self.evaluates_each_epoch:
             raise ValueError("patience counts evaluations; set eval_every too")
-        if self.parallel == "fsdp" and self.optimizer == "muon":
-            raise ValueError("muon needs unsharded matrices; use parallel = 'ddp' or another optimizer")
+        if self.parallel == "fsdp" and self.optimizer in ("muon", "lamb"):
+            raise ValueError(f"{self.optimizer} needs unsharded matrices; use parallel = 'ddp' or another optimizer")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError("betas must be at least 0 and below 1")
         return self

@@ -42,6 +42,8 @@ class Optimiser:
                 optimizer = Muon(settings, lr=config.lr)
             elif kind == "adamax":
                 optimizer = _Adamax(settings, lr=config.lr, betas=config.betas, eps=config.eps)
+            elif kind == "lamb":
+                optimizer = Lamb(settings, lr=config.lr, betas=config.betas, eps=config.eps)
             else:
                 optimizer = torch.optim.AdamW(settings, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)
             self._inners.append((optimizer, own))
@@ -55,7 +57,7 @@ class Optimiser:
     def step(self, bad: torch.Tensor) -> None:
         """Change the parameters unless `bad` is true; most optimisers decide that on the device, without a wait."""
         for optimizer, _ in self._inners:
-            if not isinstance(optimizer, _Adamax):
+            if not isinstance(optimizer, _Adamax | Lamb):
                 # By this attribute torch.amp.GradScaler, too, makes fused optimisers skip a step on the device.
                 optimizer.found_inf = bad.to(torch.float32)  # type: ignore[attr-defined]
                 optimizer.step()
@@ -160,6 +162,40 @@ class _Adamax(torch.optim.Adamax):
             if moved and group["decay"]:
                 torch._foreach_mul_(moved, 1 - group["lr"] * group["decay"])
         return super().step(closure)
+
+
+class Lamb(torch.optim.Optimizer):
+    """Adam whose step is scaled to the size of each weight (You et al. 2020), for steps of tens of thousands of sequences.
+
+    Parameters without weight decay, usually biases and norms, are not scaled, as in the implementation that BERT is trained with.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, parameter.grad, group)
+
+    def _move(self, parameter: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any]) -> None:
+        state, (beta1, beta2) = self.state[parameter], group["betas"]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state["step"] += 1
+        count = float(state["step"])
+        mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
+        square = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        denominator = (square / (1 - beta2**count)).sqrt_().add_(group["eps"])
+        update = (mean / (1 - beta1**count)).div_(denominator)
+        if group["weight_decay"]:
+            update.add_(parameter, alpha=group["weight_decay"])
+            size, length = parameter.norm(), update.norm()
+            update.mul_(torch.where((size > 0) & (length > 0), size / length, 1.0))
+        parameter.sub_(update, alpha=group["lr"])
 
 
 class Muon(torch.optim.Optimizer):

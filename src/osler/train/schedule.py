@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -34,10 +35,21 @@ def wsd(position: float, total: float, warmup: float, decay: float, final: float
     return _fall(position, start=max(warmup, total * (1 - decay)), end=total, final=final)
 
 
+def root(position: float, total: float, warmup: float, decay: float, final: float) -> float:
+    """Rise over `warmup`, then fall with the square root of what is left of the whole run (`decay` is not used).
+
+    As BERT is trained with LAMB: the rate drops when the warm-up ends.
+    """
+    if position < warmup:
+        return _rise(position, warmup)
+    return final + (1 - final) * math.sqrt(max(0.0, (total - position) / total))
+
+
 SCHEDULES: dict[str, Callable[[float, float, float, float, float], float]] = {
     "linear": linear,
     "constant": constant,
     "wsd": wsd,
+    "root": root,
 }
 
 

@@ -193,6 +193,19 @@ def test_defects_are_stated_on_the_card(tmp_path: Path) -> None:
     assert "CANARY" not in done.output + (tmp_path / "my-task.toml").read_text()
 
 
+def test_files_of_one_name_in_several_folders_are_pointed_out(tmp_path: Path) -> None:
+    for folder in ("plain", "iobes"):
+        for split in ("training", "testing"):
+            words = "".join(f"w{n}\tO\nAspirin{n}\tB-Drug\n\n" for n in range(12))
+            (tmp_path / "data" / folder).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "data" / folder / f"{split}.tsv").write_text(words)
+    _, done = card_of(tmp_path / "data", tmp_path, "--format", "conll")
+    shown = " ".join(done.stderr.split())
+    assert (
+        "split train reads 2 files called training.tsv: if they are versions of one corpus, it counts 2 times" in shown
+    )
+
+
 def test_relations_across_sentences_are_looked_for_in_the_document(tmp_path: Path) -> None:
     text = "Aspirin was given to her. She had a fever."
     spans = (Span.at(0, 7, "Drug", id="T1"), Span.at(36, 41, "Problem", id="T2"))

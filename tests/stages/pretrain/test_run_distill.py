@@ -21,6 +21,8 @@ from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import run as stage
 from osler.stages.pretrain.config import PretrainRecipe
+from osler.stages.pretrain.model import trainings
+from osler.stages.pretrain.plan import full_plan
 from osler.train.loop import TrainingRun
 
 RECIPES = ("lewis2020/distill", "lewis2020/distill-align", "lewis2020/train-longer")
@@ -56,11 +58,16 @@ def recipe(folders: dict[str, Path], *sets: str, name: str | None = RECIPES[1], 
 
 
 def test_recipes_hold_the_values_of_the_paper():
-    given = {"corpus": "c", "tokenizer": "t"}
+    given = {"corpus": "c", "tokenizer": "t", "start_from": "s"}
     plain, aligned = (
         load_recipe(PretrainRecipe, shipped_recipe(n), (), {**given, "distill.teacher": "x"}) for n in RECIPES[:2]
     )
     longer = load_recipe(PretrainRecipe, shipped_recipe(RECIPES[2]), (), given)
+    base = load_recipe(PretrainRecipe, shipped_recipe("lewis2020/base-pm-m3-voc"), (), given)
+    # Optimiser and validation documents are those of the student's and the teacher's pretraining.
+    for name in ("betas", "eps", "weight_decay", "decay_vectors", "clip", "spike", "optimizer", "final_lr_ratio"):
+        assert getattr(plain.train, name) == getattr(base.train, name), name
+    assert (plain.validation_share, plain.validation_tokens) == (base.validation_share, base.validation_tokens)
     assert plain.batch_tokens * plain.accumulate == 8_192 * 512
     assert (plain.train.steps, plain.train.lr, plain.train.warmup) == (50_000, 5e-4, 0.05)
     assert (plain.distill.mlm, plain.distill.kl, plain.distill.temperature, plain.distill.cosine) == (
@@ -143,13 +150,13 @@ def test_mistakes_are_named_before_any_work(folders, tokenizer_folder, tmp_path)
     with pytest.raises(RecipeError, match="3 layers, but teacher_layers names 2"):
         attempt("distill.teacher_layers=[0, 1]", "shape.layers=3")
     with pytest.raises(RecipeError, match="reads 32 tokens, max_length is 64"):
-        attempt("max_length=64")
+        attempt("max_length=64", start_from=folders["student"])
     with pytest.raises(RecipeError, match="start_from or from teacher_layers"):
         attempt("distill.teacher_layers=even", start_from=folders["student"])
     with pytest.raises(RecipeError, match="the teacher has no effect"):
-        attempt("distill.kl=0", "distill.cosine=0")
+        attempt("distill.kl=0", "distill.cosine=0", start_from=folders["student"])
     with pytest.raises(InputError, match="no such folder"):
-        attempt(**{"distill.teacher": tmp_path / "nowhere"})
+        attempt(**{"distill.teacher": tmp_path / "nowhere", "start_from": folders["student"]})
     with pytest.raises(RecipeError, match=r"'distill.teacher' is missing"):
         validate(PretrainRecipe, {"corpus": "c", "tokenizer": "t", "distill": {}}, where="here")
 
@@ -161,7 +168,7 @@ def test_mistakes_are_named_before_any_work(folders, tokenizer_folder, tmp_path)
     vocab[first], vocab[second] = vocab[second], vocab[first]
     (other / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ArtifactError, match="2 of the student's tokens are missing from it or have another id"):
-        attempt(**{"distill.teacher": other})
+        attempt(**{"distill.teacher": other, "start_from": folders["student"]})
     assert not list(tmp_path.glob("out*"))
 
 
@@ -178,3 +185,78 @@ def test_the_command_is_a_front_of_the_same_stage(folders, tmp_path):
     assert "no teacher is named" in str(bare.exception)
     odd = CliRunner().invoke(app, [*command[:4], "--layers", "odd"])
     assert "must be 'even' or numbers" in str(odd.exception)
+
+
+@pytest.mark.parametrize(("extra", "named"), [([], True), (["--dry-run"], True), (["--dry-run"], False)])
+def test_without_a_start_no_random_student_is_trained(folders, tmp_path, extra, named):
+    places = [str(folders["corpus"]), "-t", str(folders["tokenizer"])] if named else []
+    teacher = str(folders["teacher"])
+    commands = {
+        "this recipe is for a model that is pretrained already": [
+            ["pretrain", *places, "--recipe", "lewis2020/train-longer"],
+            ["distill", *places, "--recipe", "lewis2020/distill", "--teacher", teacher],
+            ["distill", *places, "--recipe", "lewis2020/distill-align", "--teacher", teacher, "--preset", "tiny"],
+        ],
+        "the student has no start": [["distill", *places, "--teacher", teacher]],
+    }
+    for message, lines in commands.items():
+        for line in lines:
+            found = CliRunner().invoke(app, [*line, "--out", str(tmp_path / "out"), *extra])
+            assert isinstance(found.exception, RecipeError), (line, found.output)
+            assert message in str(found.exception)
+            assert "--from FOLDER" in str(found.exception)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def pretrained(folders, tmp_path_factory) -> Path:
+    """An encoder that osler pretrained on the corpus, a tenth of the documents held out."""
+    made = recipe(folders, "preset=tiny", "validation_share=0.1", name=None, **{"distill.teacher": None})
+    return stage.run(made.changed(tokens=None), tmp_path_factory.mktemp("pretrained") / "encoder").path
+
+
+@pytest.mark.parametrize("role", ["start_from", "distill.teacher"])
+def test_other_validation_documents_than_those_of_a_model_stop_the_run(folders, pretrained, tmp_path, role):
+    def attempt(*sets: str, plan: bool = False):
+        made = recipe(folders, *sets, **{"start_from": folders["student"], role: pretrained}).changed(tokens=None)
+        return full_plan(made, tmp_path / "out", seconds=0) if plan else stage.run(made, tmp_path / "out")
+
+    who = "checkpoint" if role == "start_from" else "teacher"
+    for plan in (False, True):
+        with pytest.raises(
+            RecipeError, match=f"the {who} was trained on this corpus with validation_share = 0.1"
+        ) as found:
+            attempt("validation_share=0.4", plan=plan)
+        assert "75% of the validation documents were trained on" in str(found.value)
+        with pytest.raises(RecipeError, match="the two validate on different documents"):
+            attempt("validation_share=0.05", plan=plan)
+    assert not list(tmp_path.iterdir())
+    notes = [line for line in attempt("validation_share=0.1", plan=True) if "is not known" in line]
+    other = "teacher" if who == "checkpoint" else "checkpoint"
+    assert len(notes) == 1
+    assert f"the {other}" in notes[0]
+    assert "it has no record of its text" in notes[0]
+    attempt("validation_share=0.4", "check_validation=false", plan=True)
+
+
+def test_what_a_model_was_trained_on_stays_known_over_several_runs(folders, pretrained, tmp_path):
+    own = {"start_from": pretrained, "distill.teacher": None}
+    share = ("preset=tiny", "validation_share=0.1")
+    (tmp_path / "raw.jsonl").write_text("".join(json.dumps(record) + "\n" for record in raw_texts(40, "en", 2)))
+    other = build_corpus(CorpusRecipe(sources=[{"files": [str(tmp_path / "raw.jsonl")]}]), tmp_path / "corpus").path
+    second = stage.run(
+        recipe(folders, *share, name=None, corpus=other, **own).changed(tokens=None), tmp_path / "second"
+    )
+    assert [record["share"] for record in second.counts["trained_on"]] == [0.1, 0.1]
+    assert len({record["corpus"] for record in second.counts["trained_on"]}) == 2
+    third = recipe(folders, "validation_share=0.4", name=None, start_from=second.path, **{"distill.teacher": None})
+    with pytest.raises(RecipeError, match="75% of the validation documents"):
+        stage.run(third.changed(tokens=None), tmp_path / "third")
+
+
+def test_an_encoder_of_an_earlier_version_is_known_by_its_recipe(pretrained, tmp_path):
+    older = shutil.copytree(pretrained, tmp_path / "older")
+    manifest = json.loads((older / "manifest.json").read_text())
+    recorded = manifest["counts"].pop("trained_on")
+    (older / "manifest.json").write_text(json.dumps(manifest))
+    assert [training._asdict() for training in trainings(older)] == recorded

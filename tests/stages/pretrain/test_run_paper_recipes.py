@@ -183,3 +183,71 @@ def test_the_plan_of_a_dry_run(name):
     lewis = name.startswith("lewis")
     assert ("500,000" if lewis else "125,000") in result.output
     assert not Path("runs").exists()
+
+
+WADA = ("wada2020/pretrain", "wada2020/pretrain-512")
+# scripts/README.md of wada2020's repository, and the script of NVIDIA that it names.
+PHASES = {
+    WADA[0]: {"length": 128, "batch": 65_536, "steps": 7_038, "peak": 6e-3, "warmup": 2_001, "tokens": 59e9},
+    WADA[1]: {"length": 512, "batch": 32_768, "steps": 1_563, "peak": 4e-3, "warmup": 200, "tokens": 26e9},
+}
+
+
+@pytest.mark.parametrize("name", WADA)
+def test_the_phases_of_oubiobert_are_the_repository_s(name):
+    recipe = read(name, **({} if name == WADA[0] else {"start_from": "phase1"}))
+    train, phase = recipe.train, PHASES[name]
+    step = recipe.batch_tokens * recipe.accumulate
+    assert (recipe.max_length, step // recipe.max_length) == (phase["length"], phase["batch"])
+    assert (train.steps, train.lr, warmup_steps(train.warmup, train.steps)) == tuple(
+        phase[key] for key in ("steps", "peak", "warmup")
+    )
+    assert step * train.steps == pytest.approx(phase["tokens"], rel=0.02)
+    assert (train.optimizer, train.schedule, train.betas, train.eps) == ("lamb", "root", (0.9, 0.999), 1e-6)
+    assert (train.weight_decay, train.decay_vectors, train.clip, train.spike) == (0.01, False, 1.0, 0.0)
+    assert recipe.uses_pairs
+    assert (recipe.masking.rate, recipe.masking.mask_share, recipe.masking.random_share) == (0.15, 0.8, 0.1)
+    shape = find_preset("bert-base")
+    assert (shape.layers, shape.width, shape.inner, shape.heads) == (12, 768, 3072, 12)
+
+
+def test_oubiobert_s_phases_run_one_after_the_other_at_reduced_size(made, tmp_path):
+    from transformers import BertForPreTraining
+
+    options = {"tokenizer": made / "uncased", "tokens": None}
+    learn_vocabulary(
+        VocabRecipe(corpus=made / "corpus", algorithm="wordpiece", size=500, lowercase=True), made / "uncased"
+    )
+    first = pretrain(made, WADA[0], tmp_path / "phase1", **options)
+    second = pretrain(
+        made,
+        WADA[1],
+        tmp_path / "phase2",
+        **options,
+        start_from=tmp_path / "phase1",
+        max_length=96,
+        shape={},
+    )
+    assert (first["steps"], second["steps"]) == (3, 3)
+    assert {"nsp_accuracy", "nsp_loss"} <= second.keys()
+    assert len(second["trained_on"]) == 1, "both phases hold out the same documents"
+    stock = BertForPreTraining.from_pretrained(tmp_path / "phase2")
+    assert (stock.config.vocab_size, stock.config.num_hidden_layers, stock.config.type_vocab_size) == (500, 2, 2)
+
+
+@pytest.mark.parametrize("name", WADA)
+def test_the_plan_of_oubiobert(name):
+    start = ["--from", "phase1"] if name == WADA[1] else []
+    result = CliRunner().invoke(app, ["pretrain", "--recipe", name, *start, "--dry-run", "--no-probe"])
+    assert result.exit_code == 0, result.exception
+    assert f"{PHASES[name]['steps']:,} steps" in result.output
+    assert "next-sentence prediction" in result.output
+    if start:
+        assert "start_from in a recipe" in str(
+            CliRunner().invoke(app, ["pretrain", "--recipe", name, "--dry-run"]).exception
+        )
+
+
+def test_a_small_source_is_read_as_much_as_a_large_one():
+    corpus = load_recipe(CorpusRecipe, shipped_recipe("wada2020/corpus"))
+    assert {source.name: source.weight for source in corpus.sources} == {"small": 90.0, "large": 1.0}

@@ -19,7 +19,7 @@ import tokenizers
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import TokenisedDocuments, TokenShards
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Workspace, produce
+from osler.core.artifact import Workspace, identity_of, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError, RecipeError
 from osler.core.files import write_json
@@ -27,7 +27,7 @@ from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run as build_corpus
 from osler.stages.pretrain import tokenise as stage
 from osler.stages.pretrain.data import source_weights
-from osler.stages.pretrain.tokenise import hash_share, tokenise
+from osler.stages.pretrain.tokenise import TokensRecipe, hash_share, tokenise
 
 WORDS = [f"w{number}" for number in range(300)]
 SHARE = 0.2
@@ -287,3 +287,33 @@ def test_a_weight_given_to_a_source_of_the_corpus_reaches_pretraining(tmp_path):
     built = Corpus.open(build_corpus(recipe, tmp_path / "corpus").path)
     assert source_weights(built, {}) == {"notes": 2.5, "papers": 1.0}
     assert "| 2.5 |" in (built.path / "README.md").read_text()
+
+
+def test_sentences_are_found_again_in_sub_words(tmp_path):
+    """Their ends are those of the splitter, for every language, and no document without sub-words leaves a trace."""
+    texts = {"en": "w1 w2 w3. W4 w5, Dr. w6 w7. W8.", "es": "w1 w2. W3 del Dr. W4. W5 w6", "de": "w9. W1 w2"}
+    sources = []
+    for language, text in texts.items():
+        (tmp_path / f"{language}.txt").write_text(f"{text}\n...\n{text} w0")
+        own = {"language": language, "unit": "line", "clean": "none"}
+        sources.append({"files": [str(tmp_path / f"{language}.txt")], **own})
+    corpus = build_corpus(CorpusRecipe(sources=sources, workers=1), tmp_path / "corpus")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: n for n, word in enumerate(["?", *WORDS])}, "?"))
+    words.normalizer = tokenizers.normalizers.Lowercase()
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"w\d+"), "removed", invert=True)
+    (tmp_path / "tokenizer").mkdir()
+    words.save(str(tmp_path / "tokenizer" / "tokenizer.json"))
+    made = tokenise(corpus, Tokenizer.open(tmp_path / "tokenizer"), tmp_path / "t", 0.7, sentences=True, workers=1)
+    opened = made.split("train")
+    lengths = {"en": [3, 4, 1], "es": [2, 2, 2], "de": [1, 2]}
+    expected = [n for known in lengths.values() for n in (*known, *known[:-1], known[-1] + 1)]
+    assert np.diff(opened.sentence_ends, prepend=0).tolist() == expected
+    assert opened.sentence_ends.tolist() == made.split("validation").sentence_ends.tolist()
+    plain = tokenise(corpus, Tokenizer.open(tmp_path / "tokenizer"), tmp_path / "plain", 0.7, workers=1)
+    assert plain.split("train").sentence_ends is None
+
+
+def test_folders_of_earlier_versions_are_recognised():
+    # Made before shards could have sentences.
+    known = "2087bd75e3e4cd1ce555ab64303fc6272c74e4301a1f760836f7db97a4be0964"
+    assert identity_of("tokens", TokensRecipe(validation_share=0.01), {}) == known

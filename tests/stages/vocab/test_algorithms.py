@@ -4,6 +4,7 @@ import pytest
 
 from osler.artifacts.tokenizer import SPECIAL_TOKENS
 from osler.core.config import load_recipe
+from osler.core.errors import RecipeError
 from osler.stages.vocab.algorithms import train
 from osler.stages.vocab.config import VocabRecipe
 
@@ -24,3 +25,23 @@ def test_every_algorithm_keeps_the_size_the_special_tokens_and_the_frame(algorit
     assert pair.tokens.count("</s>") == 3
     # Decomposed accents are the same word.
     assert tokenizer.encode("pérdida").ids == tokenizer.encode("pe\u0301rdida").ids
+
+
+def test_an_uncased_vocabulary_has_no_capitals_and_no_accents():
+    options = {"corpus": "unused", "algorithm": "wordpiece", "size": 80, "lowercase": True}
+    tokenizer = train(lambda: [TEXTS], load_recipe(VocabRecipe, options=options))
+    words = set(tokenizer.get_vocab()) - set(SPECIAL_TOKENS)
+    assert all(word == word.lower() and "é" not in word for word in words)
+    assert tokenizer.encode("NEPHRITIS Pérdida").ids == tokenizer.encode("nephritis perdida").ids
+    assert tokenizer.token_to_id("<unk>") not in tokenizer.encode("NEPHRITIS Pérdida").ids
+    with pytest.raises(RecipeError, match="lowercase is for algorithm = 'wordpiece'"):
+        load_recipe(VocabRecipe, options={"corpus": "unused", "lowercase": True})
+
+
+def test_the_second_text_of_a_wordpiece_pair_has_segment_one():
+    tokenizer = train(
+        lambda: [TEXTS], load_recipe(VocabRecipe, options={"corpus": "c", "algorithm": "wordpiece", "size": 90})
+    )
+    pair = tokenizer.encode("warfarin", "leve")
+    border = pair.tokens.index("</s>") + 2
+    assert pair.type_ids == [0] * border + [1] * (len(pair.ids) - border)

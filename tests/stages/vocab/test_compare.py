@@ -140,6 +140,9 @@ def test_any_algorithm_and_a_folder_without_tokenizer_json(setting: dict[str, Pa
     assert unknown[:2] == [0, 0]
     assert unknown[2] > 0
     assert found.overlaps[2].shared == len(known)
+    (old / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    with pytest.raises(OslerError, match=r"no file says whether this tokenizer is cased.*osler convert-model"):
+        measure(recipe_of(setting, "es", old))
 
 
 def test_the_artifact_is_complete_and_reproducible(setting: dict[str, Path], tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from tokenizers import Tokenizer
 
 from osler.core.artifact import Artifact
 from osler.core.config import find_recipe, load_recipe
+from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.run import run as build_corpus
 from osler.stages.vocab.config import VocabRecipe
 from osler.stages.vocab.run import plan, run
 
@@ -140,3 +142,25 @@ learn(Path({str(corpus)!r}), Path({str(tmp_path / "tokenizer")!r}))
 assert not {{"torch", "transformers"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_weighted_vocabulary_counts_a_source_as_often_as_its_weight(tmp_path):
+    """wada2020's amplified vocabulary: words of a small source outweigh those of a large one."""
+    texts = {"large": ["zq " * 20 + "zw " * 6] * 4, "small": ["xkxkxk"] * 2}
+    sources = []
+    for name, documents in texts.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(documents))
+        sources.append({"name": name, "files": [str(tmp_path / f"{name}.txt")], "unit": "line", "clean": "none"})
+    sources[1]["weight"] = 30.5
+    corpus = build_corpus(CorpusRecipe(sources=sources, workers=1), tmp_path / "corpus").path
+    known = {}
+    for weighted in (False, True):
+        recipe = VocabRecipe(corpus=corpus, size=263, weighted=weighted)
+        made = run(recipe, tmp_path / f"vocab-{weighted}")
+        known[weighted] = set(Tokenizer.from_file(str(made.path / "tokenizer.json")).get_vocab())
+    assert "xk" not in known[False]
+    assert "xk" in known[True]
+
+
+def test_tokenizers_of_earlier_versions_are_recognised():
+    assert VocabRecipe(corpus="c").identity().keys().isdisjoint({"lowercase", "weighted"})

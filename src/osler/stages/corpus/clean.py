@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.documents import FileRange, InputFile, RepairedDocument
+from osler.stages.corpus.filters import Filter
 from osler.stages.corpus.readers import READERS
 
 pa = require("pyarrow", "corpus")
@@ -80,7 +81,6 @@ def clean_part(part: Part) -> None:
     if part.kept.exists():
         return
     recipe = part.recipe
-    repair = repairer(recipe.unicode.html_entities) if recipe.unicode.repair else str
     options: dict[str, Any] = {"compression": "lz4", "dictionary": ("source", "file")}
     # The file of kept documents is closed last: if it exists, the part is complete.
     with (
@@ -92,28 +92,32 @@ def clean_part(part: Part) -> None:
         for file_range in part.ranges:
             file = file_range.file
             source = recipe.sources[file.source]
+            cleaning = recipe.cleaning(source.clean)
+            repair = repairer(cleaning.unicode.html_entities) if cleaning.unicode.repair else str
             for raw in READERS.get(file.reader).read(file_range, source):
                 repaired = repair(raw.text)
-                text = repaired.strip()
+                text = repaired.strip() if cleaning.strip else repaired
                 document = RepairedDocument(text, len(text.split()), source.language)
                 origin = (position, file.source_name, file.name, raw.row, _storable(raw.id or f"{file.name}:{raw.row}"))
                 position += 1
-                reason = _removal_reason(document, recipe)
+                reason = _removal_reason(document, cleaning.filters)
                 if reason is not None:
                     removed.add((*origin, reason), _ROW_BYTES)
                     continue
                 data = _encode(text, where=f"{file.path}:{raw.row}")
-                digest = blake2b(data, digest_size=_DIGEST_BYTES).digest()
+                # Whitespace around a document does not make it another one.
+                compared = data if cleaning.strip else text.strip().encode()
+                digest = blake2b(compared, digest_size=_DIGEST_BYTES).digest()
                 counts = (len(data), len(text), document.words, repaired != raw.text)
                 kept.add((*origin, source.language, data, digest, *counts), len(data) + _ROW_BYTES)
         kept.flush()
         removed.flush()
 
 
-def _removal_reason(document: RepairedDocument, recipe: CorpusRecipe) -> str | None:
-    if not document.text:
+def _removal_reason(document: RepairedDocument, filters: Mapping[str, Filter]) -> str | None:
+    if not document.words:
         return "empty"
-    for name, rule in recipe.filters.items():
+    for name, rule in filters.items():
         reason = rule.reason(document)
         if reason is not None:
             return f"{name}.{reason}"
@@ -135,7 +139,11 @@ def _encode(text: str, *, where: str) -> bytes:
         if b"\0" not in data:
             return data
         problem = f"a NUL character at character {text.index(chr(0)) + 1} of the text"
-    raise InputError(problem, where=where, fix="Set unicode.repair = true, or correct the file")
+    raise InputError(
+        problem,
+        where=where,
+        fix="Set unicode.repair = true (a source may have its own clean.unicode), or correct the file",
+    )
 
 
 class _RowBuffer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,6 +12,55 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime, validate
 from osler.stages.corpus.filters import FILTERS, Filter
+
+
+def _resolve_filters(value: Any) -> Any:
+    """Turn options by filter name into filters."""
+    if not isinstance(value, Mapping):
+        return value
+    resolved = {}
+    for name, options in value.items():
+        kind = FILTERS.get(name)
+        if isinstance(options, Mapping):
+            options = validate(kind, options, where=f"filters.{name}")
+        resolved[name] = options
+    return resolved
+
+
+class Unicode(Recipe):
+    """How text is repaired before it is filtered."""
+
+    repair: bool = True
+    """Fix mojibake, remove control characters, unify line ends, normalise to NFC."""
+    html_entities: bool = True
+    """Also resolve HTML entities such as `&lt;`."""
+
+
+class SourceCleaning(Recipe):
+    """How the documents of one source are cleaned. A setting that is left out is that of the corpus."""
+
+    unicode: Unicode | None = None
+    """Repair of the text."""
+    filters: Mapping[str, SerializeAsAny[Filter]] | None = None
+    """Filters by name, applied in this order, instead of the corpus's."""
+    exact_duplicates: Literal["remove", "keep"] | None = None
+    """keep: no document of this source is removed as a copy. Copies of them in sources that remove theirs still are."""
+    strip: bool = True
+    """Remove whitespace before and after each document."""
+
+    _filters = field_validator("filters", mode="before")(_resolve_filters)
+
+
+_CLEANINGS: Mapping[str, Mapping[str, Any]] = {
+    "none": {"unicode": {"repair": False}, "filters": {}, "exact_duplicates": "keep", "strip": False},
+}
+
+
+def named_cleaning(name: str) -> SourceCleaning:
+    """Return a cleaning by name. `none` keeps documents exactly as they are; only those without any text are left out."""
+    if name not in _CLEANINGS:
+        raise ValueError(f"must be a table, false or one of {', '.join(_CLEANINGS)}, not {name!r}")
+    return SourceCleaning(**_CLEANINGS[name])
 
 
 class CorpusSource(Recipe):
@@ -36,6 +86,22 @@ class CorpusSource(Recipe):
     """Licence, for the card."""
     weight: float = Field(1.0, gt=0.0)
     """How often pretraining reads a document per epoch, on average; stored on the card."""
+    clean: SourceCleaning | None = None
+    """How to clean its documents: "none" or false keeps them exactly as they are; a table changes single settings."""
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which corpora of earlier versions are recognised: no `clean` where the source has none."""
+        values = super().identity()
+        if self.clean is None:
+            del values["clean"]
+        return values
+
+    @field_validator("clean", mode="before")
+    @classmethod
+    def _named_cleaning(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return None if value else named_cleaning("none")
+        return named_cleaning(value) if isinstance(value, str) else value
 
     @field_validator("files", mode="before")
     @classmethod
@@ -58,13 +124,14 @@ class CorpusSource(Recipe):
         return self
 
 
-class Unicode(Recipe):
-    """How text is repaired before it is filtered."""
+@dataclass(frozen=True)
+class Cleaning:
+    """How the documents of a source are cleaned, with nothing left open."""
 
-    repair: bool = True
-    """Fix mojibake, remove control characters, unify line ends, normalise to NFC."""
-    html_entities: bool = True
-    """Also resolve HTML entities such as `&lt;`."""
+    unicode: Unicode
+    filters: Mapping[str, Filter]
+    exact_duplicates: Literal["remove", "keep"]
+    strip: bool
 
 
 class CorpusRecipe(Recipe):
@@ -90,15 +157,14 @@ class CorpusRecipe(Recipe):
             return many
         return [{"files": [item]} if isinstance(item, str | Path) else item for item in many]
 
-    @field_validator("filters", mode="before")
-    @classmethod
-    def _resolve_filters(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        resolved = {}
-        for name, options in value.items():
-            kind = FILTERS.get(name)
-            if isinstance(options, Mapping):
-                options = validate(kind, options, where=f"filters.{name}")
-            resolved[name] = options
-        return resolved
+    _filters = field_validator("filters", mode="before")(_resolve_filters)
+
+    def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
+        """Return a source's own settings, and those of the corpus where it has none."""
+        own = own or SourceCleaning()
+        return Cleaning(
+            unicode=own.unicode or self.unicode,
+            filters=self.filters if own.filters is None else own.filters,
+            exact_duplicates=own.exact_duplicates or self.exact_duplicates,
+            strip=own.strip,
+        )

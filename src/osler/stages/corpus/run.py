@@ -15,26 +15,27 @@ from numpy.typing import NDArray
 
 from osler.artifacts.corpus import LEDGER_SCHEMA, SHARD_SCHEMA, Corpus, CorpusCard, CorpusWriter, SourceCard
 from osler.core.artifact import Workspace, produce
-from osler.core.errors import InputError
+from osler.core.errors import InputError, RecipeError
 from osler.core.extras import require
 from osler.core.files import fingerprint, remove_tree
 from osler.core.logs import get_logger
 from osler.core.processes import run_all
 from osler.stages.corpus.clean import REMOVED_SCHEMA, Part, clean_part, plan_parts
-from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning, named_cleaning
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.inputs import find_inputs, names_digest
 
-pa, pq = require("pyarrow", "corpus"), require("pyarrow.parquet", "corpus")
+pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 log = get_logger("osler.corpus")
 
 Mask = NDArray[np.bool_]
+AS_IT_IS = "documents exactly as they are; only those without any text are left out"
 _SUMS = ("characters", "words", "bytes", "repaired")
 
 
 def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
     """Describe what a run will do, one line per step."""
-    files = find_inputs(recipe.sources)
+    files = _find_inputs(recipe)
     sources = Counter(file.source_name for file in files)
     shown = ", ".join(f"{name} ({count:,})" for name, count in list(sources.items())[:8])
     more = f" and {len(sources) - 8:,} more" if len(sources) > 8 else ""
@@ -42,18 +43,33 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
     amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} bytes"
     return [
         f"read {len(files):,} {'file' if len(files) == 1 else 'files'} ({amount}); files per source: {shown}{more}",
-        *_preparation(recipe),
+        *_preparation(recipe, files),
         f"write shards of about {recipe.shard_megabytes} MB of text, a ledger of removed documents and a card to {out}",
     ]
 
 
 def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
     """Build the corpus at `out`; resume an interrupted build, reuse a finished one."""
-    files = find_inputs(recipe.sources)
+    files = _find_inputs(recipe)
     parents = {"inputs": fingerprint(file.path for file in files), "names": names_digest(files)}
     build = partial(_build, recipe, files)
     made = produce(out, kind="corpus", recipe=recipe, parents=parents, build=build, force=force)
     return Corpus(made.path, made.manifest, made.reused)
+
+
+def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
+    """List the input files. Sources of one name are one source on the card, so they must be cleaned alike."""
+    files = find_inputs(recipe.sources)
+    known: dict[str, SourceCleaning | None] = {}
+    for file in files:
+        own = recipe.sources[file.source].clean
+        if known.setdefault(file.source_name, own) != own:
+            raise RecipeError(
+                f"two sources are called {file.source_name!r} and are cleaned differently",
+                where="sources",
+                fix="Give each source a name of its own",
+            )
+    return files
 
 
 def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -> None:
@@ -64,7 +80,7 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
     if card is None:
         parts = plan_parts(files, recipe, folder)
         run_all(clean_part, parts, workers=recipe.workers, label="corpus: clean")
-        keep = _documents_to_keep(parts, recipe)
+        keep = _documents_to_keep(parts, files, recipe)
         shards = _plan_shards(parts, keep, writer, recipe.shard_megabytes * 1_000_000)
         card = _count(parts, keep, files, recipe, len(shards))
         if not card.documents:
@@ -72,7 +88,7 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
         run_all(_write_shard, shards, workers=recipe.workers, label="corpus: write")
         removals = (_removed(part, mask) for part, mask in zip(parts, keep, strict=True))
         writer.write_ledger(table.select(LEDGER_SCHEMA.names) for table in removals)
-        writer.write_card(card, _preparation(recipe))
+        writer.write_card(card, _preparation(recipe, files))
     remove_tree(folder)
     workspace.counts.update(
         documents=card.documents,
@@ -86,31 +102,36 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
     log.event("corpus.done", documents=card.documents, words=card.words, removed=removed, seconds=seconds)
 
 
-def _documents_to_keep(parts: Sequence[Part], recipe: CorpusRecipe) -> list[Mask]:
-    """For each part, a mask over its kept documents: False for exact copies of an earlier document."""
-    digests = [_digests(part) for part in parts]
-    together = np.concatenate([np.empty((0, 2), dtype="<u8"), *digests])
-    remove = recipe.exact_duplicates == "remove"
-    first = first_copies(together) if remove else np.ones(len(together), dtype=np.bool_)
-    ends = np.cumsum([len(digest) for digest in digests], dtype=np.int64)
-    return np.split(first, ends)[: len(parts)]
+def _documents_to_keep(parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe) -> list[Mask]:
+    """For each part, a mask over its kept documents: False for exact copies that are removed."""
+    rules = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean).exact_duplicates for file in files}
+    keeping = pa.array([name for name, rule in rules.items() if rule == "keep"], pa.string())
+    columns = [_read(part.kept, "digest", "source") for part in parts]
+    digests = np.concatenate([np.empty((0, 2), dtype="<u8"), *(_digests(table) for table in columns)])
+    kept_as_is = [pc.is_in(table["source"], keeping).to_numpy() for table in columns]
+    remain = documents_that_remain(digests, np.concatenate([np.empty(0, dtype=np.bool_), *kept_as_is]))
+    ends = np.cumsum([table.num_rows for table in columns], dtype=np.int64)
+    return np.split(remain, ends)[: len(parts)]
 
 
-def _digests(part: Part) -> NDArray[np.uint64]:
-    chunks = [chunk for chunk in _read(part.kept, "digest")["digest"].chunks if len(chunk)]
+def _digests(table: Any) -> NDArray[np.uint64]:
+    chunks = [chunk for chunk in table["digest"].chunks if len(chunk)]
     views = [np.frombuffer(chunk.buffers()[1], dtype="<u8").reshape(-1, 2) for chunk in chunks]
     rows = [view[chunk.offset :][: len(chunk)] for view, chunk in zip(views, chunks, strict=True)]
     return np.concatenate([np.empty((0, 2), dtype="<u8"), *rows])
 
 
-def first_copies(digests: NDArray[np.uint64]) -> Mask:
-    """Mark the first row of each value in an (n, 2) array of 128-bit digests."""
+def documents_that_remain(digests: NDArray[np.uint64], kept: Mask) -> Mask:
+    """Mark the rows of an (n, 2) array of 128-bit digests that remain: all `kept` ones, else the first of each value.
+
+    A kept row counts as the first of its value wherever it stands, so that no other copy of it remains.
+    """
     first = np.ones(len(digests), dtype=np.bool_)
-    # The sort is stable, so equal digests stay in input order and only the later ones are unmarked.
-    order = np.lexsort((digests[:, 0], digests[:, 1]))
+    # The sort is stable: equal digests are in input order, kept ones before others, and only the later ones are unmarked.
+    order = np.lexsort((~kept, digests[:, 0], digests[:, 1]))
     ordered = digests[order]
     first[order[1:]] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    return first
+    return first | kept
 
 
 def _removed(part: Part, mask: Mask) -> Any:
@@ -222,19 +243,30 @@ def _read(path: Path, *columns: str) -> Any:
     return pq.read_table(path, columns=list(columns), use_threads=False)
 
 
-def _preparation(recipe: CorpusRecipe) -> list[str]:
+def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
     """Describe how documents are repaired, filtered and deduplicated, for the plan and the card."""
+    cleaned = {file.source_name: recipe.sources[file.source].clean for file in files}
+    lines = [] if all(cleaned.values()) else _steps(recipe.cleaning())
+    for name, clean in cleaned.items():
+        if clean is not None:
+            steps = AS_IT_IS if clean == named_cleaning("none") else "; ".join(_steps(recipe.cleaning(clean)))
+            lines.append(f"Source {name}: {steps}")
+    return lines
+
+
+def _steps(cleaning: Cleaning) -> list[str]:
     repair = "off"
-    if recipe.unicode.repair:
-        entities = ", HTML entities resolved" if recipe.unicode.html_entities else ""
+    if cleaning.unicode.repair:
+        entities = ", HTML entities resolved" if cleaning.unicode.html_entities else ""
         repair = f"mojibake fixed, control characters removed, line ends unified{entities}, normalised to NFC"
     filters = []
-    for name, rule in recipe.filters.items():
+    for name, rule in cleaning.filters.items():
         options = ", ".join(f"{option} = {value}" for option, value in rule.resolved().items())
         filters.append(f"{name} ({options})")
-    copies = "first copy kept" if recipe.exact_duplicates == "remove" else "all copies kept"
+    copies = "first copy kept" if cleaning.exact_duplicates == "remove" else "all copies kept"
     return [
         f"Unicode repair: {repair}",
         f"Filters: {', '.join(filters) or 'none'}",
         f"Exact duplicates: {copies}",
+        *([] if cleaning.strip else ["Whitespace around documents: kept"]),
     ]

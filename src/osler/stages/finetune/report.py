@@ -95,7 +95,8 @@ def describe_leaks(recipe: FinetuneRecipe, name: str, leaks: Leaks) -> str:
         if recipe.leaks == "remove"
         else "they are trained on (leaks = keep), so scores there are too high"
     )
-    return f"{name}: {leaks.found:,} of {leaks.of:,} training documents are also in {owners}; {done}"
+    short = f"; {leaks.short:,} further copies of fewer than five words stay" if leaks.short else ""
+    return f"{name}: {leaks.found:,} of {leaks.of:,} training documents are also in {owners}; {done}{short}"
 
 
 _LEAST = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -96,8 +96,9 @@ class PretrainSettings(TrainConfig):
     """Training settings with the defaults of pretraining."""
 
     lr: float = Field(5e-4, gt=0, description="peak learning rate")
-    schedule: Literal["linear", "constant", "wsd"] = Field(
-        "wsd", description="after the warm-up; wsd is flat, then falls"
+    schedule: Literal["linear", "constant", "wsd", "root"] = Field(
+        "wsd",
+        description="after the warm-up; wsd is flat, then falls; root falls with the square root of the steps left",
     )
     warmup: int | float = Field(0.06, ge=0, description="a whole number of steps, or a fraction of the run below 1.0")
     betas: tuple[float, float] = Field((0.9, 0.98), description="decay rates of Adam's two moving averages")
@@ -120,10 +121,14 @@ class PretrainRecipe(Recipe):
     """Processes that tokenise; 0 means one per core."""
     start_from: Path | None = runtime(None)
     """A checkpoint to continue from; random weights when left out."""
+    needs_start: bool = runtime(False)
+    """Stop without a start_from: the recipe is meant for a model that is pretrained already."""
     swap_vocabulary: bool = False
     """Replace the checkpoint's vocabulary by the tokenizer's. A new embedding starts as the mean of its old sub-words."""
     preset: str = "compact"
     """Size of a new encoder; see osler.nn.presets."""
+    next_sentence: bool | None = None
+    """Train on pairs of texts and predict whether the second follows the first, as BERT. By default only a new bert-base encoder."""
     shape: Shape = Shape()
     max_length: int = Field(512, ge=8, description="longest sequence, in tokens")
     batch_tokens: int = Field(32_768, ge=64)
@@ -136,6 +141,8 @@ class PretrainRecipe(Recipe):
     """How often to read each source, relative to the others; the corpus card's weight, or 1, when left out."""
     validation_share: float = Field(0.01, gt=0.0, lt=0.5)
     """Share of documents held out for validation, chosen by a hash of their text."""
+    check_validation: bool = runtime(True)
+    """Stop if the checkpoint or the teacher was trained on this corpus with another validation share."""
     validation_tokens: int = Field(200_000, ge=100)
     """Largest number of tokens per validation."""
     masking: Masking = Masking()
@@ -160,13 +167,51 @@ class PretrainRecipe(Recipe):
             raise ValueError(f"{error.problem}. {error.fix}") from None
         return value
 
+    @property
+    def uses_pairs(self) -> bool:
+        """Whether the objective has next-sentence prediction."""
+        new_bert = self.starts_at_random and self.distill is None and self.preset_shape.bert
+        return new_bert if self.next_sentence is None else self.next_sentence
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which encoders of earlier versions are recognised: no `next_sentence` at its default."""
+        values = super().identity()
+        if self.next_sentence is None:
+            del values["next_sentence"]
+        return values
+
+    @property
+    def starts_at_random(self) -> bool:
+        """Whether the model starts from random weights: neither from a checkpoint nor from layers of a teacher."""
+        return self.start_from is None and (self.distill is None or self.distill.teacher_layers is None)
+
+    @model_validator(mode="after")
+    def _has_a_start(self) -> Self:
+        if not self.starts_at_random:
+            return self
+        if self.needs_start:
+            raise ValueError(
+                "this recipe is for a model that is pretrained already, and none is named. Give it with --from FOLDER "
+                "(start_from in a recipe)"
+            )
+        if self.distill and not {"preset", "shape"} & self.model_fields_set:
+            raise ValueError(
+                "the student has no start. Give --from FOLDER (its own pretrained weights; start_from in a recipe), --layers even "
+                "(layers of the teacher; distill.teacher_layers) or --preset NAME (random weights)"
+            )
+        return self
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.start_from is None and (self.distill is None or self.distill.teacher_layers is None):
+        if self.starts_at_random:
             try:
                 _ = self.preset_shape
             except RecipeError as error:
                 raise ValueError(f"shape: {error.problem}. {error.fix}") from None
+        if self.next_sentence and self.distill:
+            raise ValueError("next_sentence is not supported with a teacher; leave one of them out")
+        if self.next_sentence and self.start_from is None and not self.preset_shape.bert:
+            raise ValueError(f"next_sentence needs BERT's architecture: preset = 'bert-base', not {self.preset!r}")
         if self.swap_vocabulary and self.start_from is None:
             raise ValueError("swap_vocabulary changes a checkpoint's vocabulary; name the checkpoint in start_from")
         if self.distill and self.distill.teacher_layers is not None and self.start_from is not None:
@@ -177,3 +222,14 @@ class PretrainRecipe(Recipe):
         if any(weight <= 0 for weight in self.source_weights.values()):
             raise ValueError("source_weights must be greater than 0")
         return self
+
+
+class ConvertModelRecipe(Recipe):
+    """Convert a published checkpoint into an encoder that every stage opens."""
+
+    folder: Path = runtime()
+    """Folder of a published model: pytorch_model.bin or model.safetensors, config.json or bert_config.json, vocabulary files."""
+    cased: bool | None = None
+    """Whether the model tells capital from small letters. Needed only where no file of the folder says it."""
+    allow_pickle: bool = runtime(False)
+    """Read weights from a pickle (.bin). They are read in a process of their own that accepts tensors and runs no code."""

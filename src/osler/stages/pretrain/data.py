@@ -31,6 +31,8 @@ class MaskedBatch:
     batch: Packed
     positions: torch.Tensor
     targets: torch.Tensor
+    second_texts: torch.Tensor | None = None
+    """With pairs of text: FOLLOWS, RANDOM or IGNORED for each place in `cu_seqlens`."""
 
 
 class PretrainSource:
@@ -90,11 +92,15 @@ class Sequences(NamedTuple):
 
     ids: np.ndarray
     lengths: np.ndarray
+    token_types: np.ndarray | None = None
+    """With pairs of text: the segment of each token."""
+    second_texts: np.ndarray | None = None
+    """With pairs of text: whether the second text follows the first; IGNORED where a sequence is cut."""
 
 
 def _masked_batch(sequences: Sequences, masker: Masker, rng: np.random.Generator, max_length: int, slots: int) -> Batch:
     """Mask and pack sequences. `cu_seqlens` has room for a multiple of `slots`, so shapes rarely change."""
-    ids, lengths = sequences
+    ids, lengths, token_types, second_texts = sequences
     count = len(lengths)
     ends = np.full(-(-count // slots) * slots + 1, len(ids), dtype=np.int32)
     ends[0] = 0
@@ -107,13 +113,20 @@ def _masked_batch(sequences: Sequences, masker: Masker, rng: np.random.Generator
         cu_seqlens=torch.from_numpy(ends),
         max_length=max_length,
         num_sequences=count,
+        token_type_ids=None if token_types is None else torch.from_numpy(token_types),
     )
-    payload = MaskedBatch(packed, torch.from_numpy(masked.positions), torch.from_numpy(masked.targets))
+    second = None
+    if second_texts is not None:
+        second = torch.full((len(ends) - 1,), IGNORED)
+        second[:count] = torch.from_numpy(second_texts)
+    payload = MaskedBatch(packed, torch.from_numpy(masked.positions), torch.from_numpy(masked.targets), second)
     return Batch(payload, weight=float((masked.targets != IGNORED).sum()), tokens=len(ids))
 
 
 @dataclass(frozen=True)
-class _Epoch:
+class Epoch:
+    """One epoch: its first position in the stream, its chunks in order, and where each ends in the epoch."""
+
     start: int
     order: np.ndarray
     ends: np.ndarray
@@ -144,19 +157,22 @@ class ChunkStream:
         self.suffix = np.array(suffix, dtype=np.int64)
         self.seed = seed
         self._specials = len(prefix) + len(suffix)
-        # A document is cut into as few chunks as possible: all but its last are full.
-        room = max_length - self._specials
-        self._chunks_per_document = -(-documents.lengths // room)
-        offsets = offsets_within(self._chunks_per_document) * room
-        self.starts = np.repeat(documents.starts, self._chunks_per_document) + offsets
-        rest = np.repeat(documents.lengths, self._chunks_per_document) - offsets
-        self.sizes = np.minimum(room, rest).astype(np.int32)
+        self._cut_documents(max_length - self._specials)
         self._weights = np.array([float((weights or {}).get(name, 1.0)) for name in documents.names])
         self._repetition: Repetition | None = None
         if seed is not None and (self._weights != 1.0).any():
             tokens = documents.lengths + self._chunks_per_document.astype(np.int64) * self._specials
             self._repetition = Repetition(documents.sources, self._weights.tolist(), tokens, seed)
-        self._current: _Epoch | None = None
+        self._current: Epoch | None = None
+
+    def _cut_documents(self, room: int) -> None:
+        """Cut every document into as few chunks as possible: all but its last are full."""
+        documents = self.documents
+        self._chunks_per_document = -(-documents.lengths // room)
+        offsets = offsets_within(self._chunks_per_document) * room
+        self.starts = np.repeat(documents.starts, self._chunks_per_document) + offsets
+        rest = np.repeat(documents.lengths, self._chunks_per_document) - offsets
+        self.sizes = np.minimum(room, rest).astype(np.int32)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -185,7 +201,8 @@ class ChunkStream:
             start = stop
         if len(parts) == 1:
             return parts[0]
-        return Sequences(np.concatenate([ids for ids, _ in parts]), np.concatenate([lengths for _, lengths in parts]))
+        columns = (None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True))
+        return Sequences(*columns)  # type: ignore[arg-type]
 
     def usual_sequences(self, tokens: int) -> int:
         """Return a number of sequences that a batch of `tokens` almost never exceeds, in multiples of eight.
@@ -206,21 +223,26 @@ class ChunkStream:
         mean = float(np.average(lengths, weights=read))
         return mean, math.sqrt(float(np.average((lengths - mean) ** 2, weights=read)))
 
-    def _epoch_at(self, position: int) -> _Epoch:
+    def _epoch_at(self, position: int) -> Epoch:
         if self._current is None or not self._current.start <= position < self._current.end:
             repetition = self._repetition
             number = position // self.epoch_tokens if repetition is None else repetition.epoch_at(position)
             self._current = None  # free the old order before the new one is made
-            order = np.arange(len(self.sizes), dtype=np.int32 if len(self.sizes) < 2**31 else np.int64)
-            if repetition is not None:
-                order = np.repeat(order, np.repeat(repetition.times(number), self._chunks_per_document))
-            if self.seed is not None:
-                generator(self.seed, "pieces", number).shuffle(order)  # the key decides the order: never rename it
+            order = self._order(number)
             ends = np.cumsum(self.sizes[order] + self._specials, dtype=np.int64)
-            self._current = _Epoch(self.epoch_start(number), order, ends)
+            self._current = Epoch(self.epoch_start(number), order, ends)
         return self._current
 
-    def _take(self, epoch: _Epoch, start: int, stop: int) -> Sequences:
+    def _order(self, epoch: int) -> np.ndarray:
+        """The chunks of an epoch in its order."""
+        order = np.arange(len(self.sizes), dtype=np.int32 if len(self.sizes) < 2**31 else np.int64)
+        if self._repetition is not None:
+            order = np.repeat(order, np.repeat(self._repetition.times(epoch), self._chunks_per_document))
+        if self.seed is not None:
+            generator(self.seed, "pieces", epoch).shuffle(order)  # the key decides the order: never rename it
+        return order
+
+    def _take(self, epoch: Epoch, start: int, stop: int) -> Sequences:
         """Return tokens `start` to `stop` of one epoch: lay out complete chunks, then cut both edges."""
         first = int(np.searchsorted(epoch.ends, start, side="right"))
         last = int(np.searchsorted(epoch.ends, stop, side="left")) + 1

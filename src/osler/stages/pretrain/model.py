@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.errors import ArtifactError, RecipeError
@@ -19,10 +20,11 @@ from osler.nn.cost import flops_per_token, inner_width
 from osler.nn.encoder import Layout
 from osler.nn.folders import load_model, quiet
 from osler.nn.masking import MaskingVocabulary
-from osler.nn.mlm import MaskedLM, check_layers, evenly_spaced, of_layers, with_layers
+from osler.nn.mlm import BertLM, MaskedLM, check_layers, evenly_spaced, of_layers, with_layers
 from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
+from osler.stages.pretrain.tokenise import SPLIT_HASH
 from osler.text.subwords import origins
 from osler.train.optim import parameter_groups
 
@@ -44,11 +46,10 @@ def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedL
         teacher = MaskedLM.load(recipe.distill.teacher)
         layers = teacher_layers(recipe, recipe.distill, teacher.config)
         return of_layers(teacher, layers, dropout=recipe.shape.dropout)
+    kind = BertLM if recipe.uses_pairs else MaskedLM
     if not recipe.start_from:
-        return MaskedLM.from_config(model_config(recipe, vocabulary), seed=recipe.train.seed)
-    from transformers import AutoModelForMaskedLM
-
-    model = load_model(AutoModelForMaskedLM, recipe.start_from)
+        return kind.from_config(model_config(recipe, vocabulary), seed=recipe.train.seed)
+    model = load_model(kind.auto(), recipe.start_from)
     if recipe.swap_vocabulary:
         old = Tokenizer.open(Encoder.open(recipe.start_from).path).tokenizer
         rows = origins(old, Tokenizer.open(recipe.tokenizer).tokenizer)
@@ -58,7 +59,7 @@ def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedL
         model = with_vocabulary(model, rows, pad_id=vocabulary.pad_id, begin_id=begin_id, end_id=end_id)
     if recipe.shape.dropout is not None:
         set_dropout(model, recipe.shape.dropout)
-    return MaskedLM(model)
+    return kind(model)
 
 
 def model_config(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> Any:
@@ -124,9 +125,7 @@ class ModelSize:
 
 def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSize:
     """Build the model on torch's meta device, which holds shapes and no values."""
-    from transformers import AutoModelForMaskedLM
-
-    auto: Any = AutoModelForMaskedLM
+    auto = (BertLM if recipe.uses_pairs else MaskedLM).auto()
     config = model_config(recipe, vocabulary)
     rate, length = recipe.masking.rate, recipe.max_length
     flops, teacher_parameters = flops_per_token(config, masked_fraction=rate, length=length), 0
@@ -201,6 +200,12 @@ def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVoc
             )
         _check_table("checkpoint", checkpoint.path, config, vocabulary.size)
     _check_length("checkpoint", checkpoint.path, config, recipe.max_length)
+    if recipe.uses_pairs and not checkpoint.has_weights("bert.pooler.dense.weight", "cls.seq_relationship.weight"):
+        raise ArtifactError(
+            "next-sentence prediction continues BERT with its pooler and its head for pairs, and they are not here",
+            where=checkpoint.path,
+            fix="Continue an encoder that was pretrained with next_sentence, or leave next_sentence out",
+        )
     for name, value in _shape_of(config).items():
         asked = getattr(recipe.shape, name)
         if asked not in (None, value):
@@ -233,6 +238,51 @@ def check_teacher(recipe: PretrainRecipe, settings: Distillation) -> str:
     if settings.teacher_layers is not None:
         teacher_layers(recipe, settings, config)
     return teacher.digest
+
+
+class Training(NamedTuple):
+    """What an encoder was trained on: all documents of a corpus but those that a hash holds out."""
+
+    corpus: str
+    """Digest of the corpus."""
+    hash: str
+    share: float
+
+    @classmethod
+    def of(cls, recipe: PretrainRecipe, corpus: Corpus) -> Training:
+        return cls(corpus.manifest.digest, SPLIT_HASH, recipe.validation_share)
+
+
+def trainings(folder: Path) -> list[Training]:
+    """List the trainings of an encoder and of the models it came from; empty if it has no record of them."""
+    manifest = Encoder.open(folder).manifest
+    if manifest is None or "corpus" not in manifest.parents:
+        return []
+    recorded = manifest.counts.get("trained_on")
+    if recorded is None:  # made by an earlier version, which had the same hash
+        return [Training(manifest.parents["corpus"], SPLIT_HASH, manifest.recipe["validation_share"])]
+    return [Training(**record) for record in recorded]
+
+
+def check_validation(role: str, folder: Path, own: Training) -> str | None:
+    """Stop if a model was trained on this corpus with other documents held out. Returns what cannot be checked."""
+    before = trainings(folder)
+    differing = [training for training in before if training[1:] != own[1:]]
+    for training in differing:
+        if training.corpus == own.corpus:
+            effect = "the two validate on different documents"
+            if training.hash == own.hash and training.share < own.share:
+                effect = f"{1 - training.share / own.share:.0%} of the validation documents were trained on"
+            raise RecipeError(
+                f"the {role} was trained on this corpus with validation_share = {training.share:g}, this run has {own.share:g}: "
+                + effect,
+                where=folder,
+                fix=f"Add --set validation_share={training.share:g}, or --set check_validation=false to accept that",
+            )
+    if before and not differing:
+        return None
+    why = "it was trained on another corpus with another validation_share" if before else "it has no record of its text"
+    return f"whether the {role} {folder} was trained on the validation documents is not known: {why}"
 
 
 def _entries(folder: Path) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The loss of pretraining: masked language modelling, with or without a teacher."""
+"""The loss of pretraining: masked language modelling, with next sentences, with a teacher, or alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from osler.nn.cost import flops_per_token
 from osler.nn.distillation import SoftTargets, misalignment, projection_between
 from osler.nn.masking import IGNORED, MaskingVocabulary
-from osler.nn.mlm import MaskedLM
+from osler.nn.mlm import BertLM, MaskedLM, masked_loss
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
 from osler.stages.pretrain.data import MaskedBatch
 from osler.train.source import LossOutput
@@ -29,6 +29,36 @@ class MaskedLanguageModelling(nn.Module):
 
     def forward(self, payload: MaskedBatch) -> LossOutput:
         return LossOutput(self.model(payload.batch, payload.positions, payload.targets)[0])
+
+
+class NextSentenceModelling(nn.Module):
+    """BERT's two losses: the mean cross-entropy of the masked tokens plus that of the second texts.
+
+    As in DistillingLanguageModelling, the second mean is returned times the masked positions. In evaluation mode the loss is that
+    of the masked tokens alone, comparable with other runs; the sums over the pairs come with it.
+    """
+
+    uses_every_parameter: bool
+
+    def __init__(self, model: BertLM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, payload: MaskedBatch) -> LossOutput:
+        batch, second_texts = payload.batch, payload.second_texts
+        assert second_texts is not None
+        hidden = self.model.hidden(batch)
+        mlm, masked = masked_loss(self.model.padded_head(hidden.index_select(0, payload.positions)), payload.targets)
+        # Places without a sequence point behind the last token; their target is IGNORED.
+        first_tokens = batch.cu_seqlens[:-1].long().clamp(max=batch.num_tokens - 1)
+        scores = self.model.second_text_scores(hidden.index_select(0, first_tokens)).float()
+        nsp, pairs = masked_loss(scores, second_texts)
+        if not self.training:
+            correct = (scores.argmax(1) == second_texts).sum()
+            return LossOutput(mlm, {"nsp": nsp, "correct": correct, "pairs": pairs})
+        nsp = nsp / pairs.clamp(min=1)
+        logs = {"loss/mlm": mlm.detach() / masked.clamp(min=1), "loss/nsp": nsp.detach()}
+        return LossOutput(mlm + masked * nsp, logs)
 
 
 class DistillingLanguageModelling(nn.Module):
@@ -104,11 +134,13 @@ class DistillingLanguageModelling(nn.Module):
         return LossOutput(loss, logs)
 
 
-Objective = MaskedLanguageModelling | DistillingLanguageModelling
+Objective = MaskedLanguageModelling | NextSentenceModelling | DistillingLanguageModelling
 
 
 def make_objective(recipe: PretrainRecipe, model: MaskedLM, vocabulary: MaskingVocabulary) -> Objective:
     """Make the objective of a recipe, loading the teacher if it has one."""
+    if isinstance(model, BertLM):
+        return NextSentenceModelling(model)
     if recipe.distill is None:
         return MaskedLanguageModelling(model)
     teacher = MaskedLM.load(recipe.distill.teacher)

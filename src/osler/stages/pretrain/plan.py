@@ -65,6 +65,11 @@ def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
         f"pretrain {start} on {recipe.corpus} with the tokenizer {recipe.tokenizer}",
         f"{length} of {recipe.accumulate} x {recipe.batch_tokens:,} tokens, context {recipe.max_length}",
         f"masking {recipe.masking.rate:.0%} (validation always 15%), peak learning rate {train.lr:g}, {train.schedule} schedule",
+        *(
+            ["next-sentence prediction: pairs of texts, the second one in half of them from another document"]
+            if recipe.uses_pairs
+            else []
+        ),
         *([f"teacher {recipe.distill.teacher}: {recipe.distill.describe()}"] if recipe.distill else []),
         *([_idle(f"{processes} processes", recipe.accumulate)] if processes > recipe.accumulate else []),
         f"write it to {out}",
@@ -121,9 +126,10 @@ def _check_run(recipe: PretrainRecipe, out: Path, *, force: bool) -> list[str]:
     if check_out(out, kind="encoder", recipe=recipe, parents=inputs.parents, force=force):
         return [f"{out} is finished already: the run would reuse it"]
     share = recipe.validation_share
-    check_folder(inputs.corpus, inputs.tokenizer, tokens_folder(recipe, out), share, replace=force)
+    folder, sentences = tokens_folder(recipe, out), recipe.uses_pairs
+    check_folder(inputs.corpus, inputs.tokenizer, folder, share, replace=force, sentences=sentences)
     check_splits(inputs.corpus, share)
-    return []
+    return list(inputs.notes)
 
 
 def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
@@ -135,8 +141,9 @@ def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
     if recipe.start_from and not recipe.start_from.exists():
         name = recipe.start_from.name.lower()
         preset = next((preset for preset in PRESETS if preset in name), recipe.preset)
+        preset = "bert-base" if recipe.next_sentence else preset
         notes.append(f"the checkpoint {recipe.start_from} does not exist: planned with a new {preset} encoder")
-        recipe = recipe.changed(start_from=None, swap_vocabulary=False, preset=preset)
+        recipe = recipe.changed(start_from=None, needs_start=False, swap_vocabulary=False, preset=preset)
     return recipe, notes
 
 
@@ -196,14 +203,15 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
         raise InputError("the corpus has no text", where=corpus.path, fix="Build it from documents with text")
     with_specials = sum(chunks) / sum(lengths)
     weights = source_weights(corpus, recipe.source_weights)
-    shards = reusable_shards(corpus, tokenizer, tokens_folder(recipe, out), recipe.validation_share)
+    folder, share, sentences = tokens_folder(recipe, out), recipe.validation_share, recipe.uses_pairs
+    shards = reusable_shards(corpus, tokenizer, folder, share, sentences=sentences)
     if shards:
         tokens = sum(weights[name] * splits["train"] for name, splits in shards.index.sources.items())
         return CorpusSize(shards.counts["train_documents"], round(with_specials * tokens), chunks, None)
-    share = 1.0 - recipe.validation_share
+    kept = 1.0 - share
     read = sum(source.words * weights[name] for name, source in corpus.sources.items()) or corpus.counts["words"]
-    tokens = with_specials * sum(lengths) / max(1, words) * read * share
-    return CorpusSize(round(corpus.documents * share), round(tokens), chunks, len(lengths))
+    tokens = with_specials * sum(lengths) / max(1, words) * read * kept
+    return CorpusSize(round(corpus.documents * kept), round(tokens), chunks, len(lengths))
 
 
 def _spread(total: int, wanted: int) -> list[int]:

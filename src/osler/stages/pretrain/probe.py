@@ -20,6 +20,7 @@ from osler.stages.pretrain.config import PretrainRecipe, PretrainSettings, StepB
 from osler.stages.pretrain.data import ChunkStream, PretrainSource
 from osler.stages.pretrain.model import make_model
 from osler.stages.pretrain.objective import Objective, make_objective, training_flops
+from osler.stages.pretrain.pairs import PairFrame, PairStream
 from osler.train.loop import StepReport, train
 from osler.train.precision import choose_device, device_name, matmul_peak
 
@@ -109,8 +110,16 @@ def random_source(
     drawn = rng.choice(lengths, size=1 + _BATCHES * batch_tokens // int(np.mean(lengths)))
     sizes = np.maximum(1, drawn - len(vocabulary.prefix) - len(vocabulary.suffix))
     ids = rng.choice(masker.ordinary, size=int(sizes.sum()))
-    documents = TokenisedDocuments((ids,), np.cumsum(sizes) - sizes, sizes, np.zeros(len(sizes), np.int32), ("random",))
-    stream = ChunkStream(documents, recipe.max_length, vocabulary.prefix, vocabulary.suffix, seed=0)
+    starts, sources = np.cumsum(sizes) - sizes, np.zeros(len(sizes), np.int32)
+    stream: ChunkStream
+    if recipe.uses_pairs:
+        borders = np.unique(np.concatenate([starts + sizes // 2, starts + sizes]))
+        documents = TokenisedDocuments((ids,), starts, sizes, sources, ("random",), borders)
+        frame = PairFrame(vocabulary.prefix, vocabulary.suffix, vocabulary.suffix, None)
+        stream = PairStream(documents, recipe.max_length, frame, seed=0)
+    else:
+        documents = TokenisedDocuments((ids,), starts, sizes, sources, ("random",))
+        stream = ChunkStream(documents, recipe.max_length, vocabulary.prefix, vocabulary.suffix, seed=0)
     batches = StepBatches(batch_tokens, micro_batches)
     return PretrainSource(stream, masker, batches, steps=_ENDLESS, max_length=recipe.max_length, seed=0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,7 +20,16 @@ from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import source_weights
 
 _POINTS = 400  # most points of a curve: more cannot be seen on a page
-_TERMS = {"loss/mlm": "masked tokens", "loss/kl": "divergence from the teacher", "loss/cosine": "alignment"}
+_TERMS = {
+    "loss/mlm": "masked tokens",
+    "loss/kl": "divergence from the teacher",
+    "loss/cosine": "alignment",
+    "loss/nsp": "next sentence",
+}
+_PAIRS = (
+    "next-sentence prediction (BERT): pairs of texts; in half of them, and where a text is a single sentence, the second is from "
+    "another document"
+)
 
 Points = list[tuple[float, float]]
 
@@ -84,6 +94,7 @@ class FinishedPretraining:
             "context": f"{recipe.max_length} tokens; documents packed without padding, no attention across documents",
             "objective": f"masked language model: {masking.rate:.0%} of the sub-words in training (15% in validation), chosen as "
             f"{unit}; {masking.mask_share:.0%} of them masked, {masking.random_share:.0%} random, {kept:.0%} kept",
+            **({"second objective": _PAIRS} if recipe.uses_pairs else {}),
             **({"distillation": recipe.distill.describe()} if recipe.distill else {}),
             "optimiser": f"{train.optimizer}, peak learning rate {train.lr:g}, {train.schedule} schedule, warm-up {warmup}, betas "
             f"{train.betas[0]:g} and {train.betas[1]:g}, eps {train.eps:g}, decay {train.weight_decay:g}, clip {train.clip:g}",
@@ -133,6 +144,10 @@ def report_page(finished: FinishedPretraining) -> Page:
     training = terms.get(_TERMS["loss/mlm"]) or finished.series("train", "loss")
     both = {"training": training, "validation": finished.series("eval", "validation_loss")}
     plot("Loss", both, f"Cross-entropy of masked tokens. Training masks {recipe.masking.rate:.0%}, validation 15%.")
+    if recipe.uses_pairs:
+        pairs = {"training": finished.series("train", "loss/nsp"), "validation": finished.series("eval", "nsp_loss")}
+        accuracy = f"Validation accuracy at the best step: {counts.get('nsp_accuracy', math.nan):.1%}."
+        plot("Next sentence", pairs, f"Cross-entropy of second texts. {accuracy}")
     if recipe.distill and terms:
         plot("Terms of the distillation loss", terms, f"Before their weights: {recipe.distill.describe()}.")
     rate = {"learning rate": finished.series("train", "lr")}
@@ -212,6 +227,10 @@ def model_card(finished: FinishedPretraining) -> str:
         "validation loss": f"{counts['validation_loss']:.4f}, perplexity {counts['perplexity']:.2f}, at 15% masking",
         "best checkpoint": f"step {finished.best_step:,} of {counts['steps']:,}, chosen by validation loss: these are its weights",
     }
+    if "nsp_accuracy" in counts:
+        facts["next sentence"] = (
+            f"accuracy {counts['nsp_accuracy']:.1%}, loss {counts['nsp_loss']:.4f} on validation pairs"
+        )
     table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     data = "The corpus has no card, so its sources are not known."
     if sources := finished.sources():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,20 +18,24 @@ from osler.artifacts.encoder import EncoderWriter
 from osler.artifacts.token_shards import TokenShards
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import progress
+from osler.core.console import console, progress
 from osler.core.errors import InputError
 from osler.nn.masking import Masker, Masking, MaskingVocabulary
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import ChunkStream, PretrainSource, source_weights, validation_batches
 from osler.stages.pretrain.model import (
+    Training,
     check_language_model,
     check_memory,
     check_start,
     check_teacher,
+    check_validation,
     load_vocabulary,
     make_model,
+    trainings,
 )
 from osler.stages.pretrain.objective import make_objective, training_flops
+from osler.stages.pretrain.pairs import PairFrame, PairStream
 from osler.stages.pretrain.progress import PlateauWatch, measure_peak, shown_on, unigram_entropy
 from osler.stages.pretrain.report import FinishedPretraining, write_reports
 from osler.stages.pretrain.tokenise import tokenise, tokens_folder
@@ -48,6 +54,10 @@ class Inputs:
     vocabulary: MaskingVocabulary
     weights: Mapping[str, float]
     parents: Mapping[str, str | Artifact]
+    trained_on: Sequence[Training]
+    """What the encoder will have been trained on: this corpus, and what its start and its teacher were trained on."""
+    notes: Sequence[str]
+    """What could not be checked."""
 
 
 def open_inputs(recipe: PretrainRecipe) -> Inputs:
@@ -56,9 +66,10 @@ def open_inputs(recipe: PretrainRecipe) -> Inputs:
     if not corpus.documents:
         raise InputError("the corpus has no documents", where=corpus.path, fix="Build it from files that have text")
     # Models first: the tokenizer of a student is usually in the folder of its teacher.
-    for model in (recipe.start_from, recipe.distill.teacher if recipe.distill else None):
-        if model:
-            check_language_model(model)
+    models = {"checkpoint": recipe.start_from, "teacher": recipe.distill.teacher if recipe.distill else None}
+    before = {role: folder for role, folder in models.items() if folder}
+    for folder in before.values():
+        check_language_model(folder)
     tokenizer, vocabulary = Tokenizer.open(recipe.tokenizer), load_vocabulary(recipe.tokenizer)
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": tokenizer.digest}
     weights = source_weights(corpus, recipe.source_weights)
@@ -66,11 +77,15 @@ def open_inputs(recipe: PretrainRecipe) -> Inputs:
         parents["start_from"] = check_start(recipe, recipe.start_from, vocabulary)
     if recipe.distill:
         parents["teacher"] = check_teacher(recipe, recipe.distill)
+    own = Training.of(recipe, corpus)
+    checked = before.items() if recipe.check_validation else ()
+    notes = [check_validation(role, folder, own) for role, folder in checked]
+    trained_on = dict.fromkeys([own, *(training for folder in before.values() for training in trainings(folder))])
     device = choose_device(recipe.train.device)
     if device.type == "cpu":  # a GPU is not touched before training
         Autocast(recipe.train, device)
         check_memory(recipe, vocabulary)
-    return Inputs(corpus, tokenizer, vocabulary, weights, parents)
+    return Inputs(corpus, tokenizer, vocabulary, weights, parents, list(trained_on), [note for note in notes if note])
 
 
 def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
@@ -80,8 +95,18 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
     def build(work: Workspace) -> None:
         if work.training_is_finished():
             return
+        for note in inputs.notes if work.main else ():
+            console().print(f"note: {note}", markup=False, style="yellow")
         folder, share = tokens_folder(recipe, out), recipe.validation_share
-        shards = tokenise(inputs.corpus, inputs.tokenizer, folder, share, workers=recipe.workers, replace=force)
+        shards = tokenise(
+            inputs.corpus,
+            inputs.tokenizer,
+            folder,
+            share,
+            sentences=recipe.uses_pairs,
+            workers=recipe.workers,
+            replace=force,
+        )
         _pretrain(recipe, inputs, shards, work)
 
     return produce(out, kind="encoder", recipe=recipe, parents=inputs.parents, build=build, force=force, together=True)
@@ -89,9 +114,7 @@ def run(recipe: PretrainRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work: Workspace) -> None:
     corpus, vocabulary = inputs.corpus, inputs.vocabulary
-    frame = (recipe.max_length, vocabulary.prefix, vocabulary.suffix)
-    stream = ChunkStream(shards.split("train"), *frame, recipe.train.seed, inputs.weights)
-    held_out = ChunkStream(shards.split("validation"), *frame, None)
+    stream, held_out = _streams(recipe, inputs, shards)
     model = make_model(recipe, vocabulary)
     source = PretrainSource(
         stream,
@@ -128,8 +151,12 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
             where=corpus.path,
             fix="Use a tokenizer trained on such text, or hold out more documents (a larger validation_share)",
         )
-    # The loss with a teacher is a sum of several and does not compare with the entropy.
-    watch = None if recipe.distill else PlateauWatch(unigram_entropy(stream.documents.shards, vocabulary.size))
+    # A loss that is a sum of several does not compare with the entropy.
+    watch = (
+        None
+        if recipe.distill or recipe.uses_pairs
+        else PlateauWatch(unigram_entropy(stream.documents.shards, vocabulary.size))
+    )
 
     with progress("pretrain", len(source), training=True) as bar:
         show = shown_on(bar, peak.flops_per_second if peak else None)
@@ -161,6 +188,8 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
         tokens_seen=recipe.step_batches.tokens(result.step),
         validation_loss=round(loss, 6),
         perplexity=round(math.exp(loss), 4),
+        **_pair_scores(result.history, result.best_step),
+        trained_on=[training._asdict() for training in inputs.trained_on],
     )
     finished = FinishedPretraining(
         recipe=recipe,
@@ -177,12 +206,37 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
     work.finish_training()
 
 
+def _pair_scores(history: Sequence[Mapping[str, Any]], step: int | None) -> dict[str, float]:
+    """Scores of next-sentence prediction in the validation of a step; empty if there was none."""
+    found = next((r for r in history if r["kind"] == "eval" and r["step"] == step), {})
+    return {name: round(found[name], 6) for name in ("nsp_loss", "nsp_accuracy") if name in found}
+
+
+def _streams(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards) -> tuple[ChunkStream, ChunkStream]:
+    """The text of training, and of validation."""
+    train, held_out = shards.split("train"), shards.split("validation")
+    if recipe.uses_pairs:
+        frame = PairFrame.of(inputs.tokenizer)
+        return (
+            PairStream(train, recipe.max_length, frame, recipe.train.seed, inputs.weights),
+            PairStream(held_out, recipe.max_length, frame, None),
+        )
+    single = (recipe.max_length, inputs.vocabulary.prefix, inputs.vocabulary.suffix)
+    return ChunkStream(train, *single, recipe.train.seed, inputs.weights), ChunkStream(held_out, *single, None)
+
+
 def _validate(module: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:
     device = next(module.parameters()).device
     loss = weight = 0.0
+    sums: Counter[str] = Counter()
     with torch.inference_mode():
         for batch in batches:
-            loss += float(module(move(batch.payload, device)).loss_sum)
+            output = module(move(batch.payload, device))
+            loss += float(output.loss_sum)
             weight += batch.weight
+            sums.update({name: float(value) for name, value in output.logs.items()})
     mean = loss / weight
-    return {"validation_loss": mean, "perplexity": math.exp(min(mean, 50.0))}
+    found = {"validation_loss": mean, "perplexity": math.exp(min(mean, 50.0))}
+    if pairs := sums["pairs"]:
+        found |= {"nsp_loss": sums["nsp"] / pairs, "nsp_accuracy": sums["correct"] / pairs}
+    return found

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -22,9 +23,13 @@ from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError
 from osler.core.processes import run_all
 from osler.stages.pretrain.config import PretrainRecipe
+from osler.text.sentences import LANGUAGES
+from osler.text.sentences import sentences as split_sentences
 
 SLICE_BYTES = 8 << 20
 """Approximate text per shard. A worker holds this much in memory, and a killed run loses at most this much work."""
+SPLIT_HASH = "blake2b-64"
+"""Name of the hash that chooses the validation documents."""
 _ROWS = 32
 _SMALL = 5_000
 
@@ -35,6 +40,15 @@ class TokensRecipe(Recipe):
     validation_share: float
     layout: int = 2
     """Version of the file layout. Raise it with every change: older folders must not be reused."""
+    sentences: bool = False
+    """Whether the ends of sentences are stored too, for next-sentence prediction."""
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which folders of earlier versions are recognised: no `sentences` where there are none."""
+        values = super().identity()
+        if not self.sentences:
+            del values["sentences"]
+        return values
 
 
 def tokens_folder(recipe: PretrainRecipe, out: Path) -> Path:
@@ -42,21 +56,32 @@ def tokens_folder(recipe: PretrainRecipe, out: Path) -> Path:
     return recipe.tokens or out.with_name(f"{out.name}.tokens")
 
 
-def reusable_shards(corpus: Corpus, tokenizer: Tokenizer, folder: Path, validation_share: float) -> TokenShards | None:
+def reusable_shards(
+    corpus: Corpus, tokenizer: Tokenizer, folder: Path, validation_share: float, *, sentences: bool = False
+) -> TokenShards | None:
     """Return the shards in a folder if `tokenise` would reuse them."""
     shards = TokenShards.find(folder)
-    wanted = identity_of("tokens", TokensRecipe(validation_share=validation_share), _parents(corpus, tokenizer))
+    settings = TokensRecipe(validation_share=validation_share, sentences=sentences)
+    wanted = identity_of("tokens", settings, _parents(corpus, tokenizer))
     return shards if shards and shards.manifest.identity == wanted else None
 
 
 def check_folder(
-    corpus: Corpus, tokenizer: Tokenizer, folder: Path, validation_share: float, *, replace: bool
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: Path,
+    validation_share: float,
+    *,
+    replace: bool,
+    sentences: bool = False,
 ) -> TokenShards | None:
     """Return the shards that `tokenise` would reuse, or raise its error if the folder holds anything else."""
-    shards = reusable_shards(corpus, tokenizer, folder, validation_share)
-    if shards is None and not replace and TokenShards.find(folder):
+    shards = reusable_shards(corpus, tokenizer, folder, validation_share, sentences=sentences)
+    if shards is None and not replace and (found := TokenShards.find(folder)):
+        lacks = sentences and not found.index.sentences
         raise OutputError(
-            "this folder holds a corpus tokenised from other text, with another tokenizer or another validation_share",
+            "this folder holds a corpus tokenised from other text, with another tokenizer or another validation_share"
+            + (", or without sentences, which next-sentence prediction needs" if lacks else ""),
             where=folder,
             fix="Choose another folder with --set tokens=FOLDER, or replace it with --force",
         )
@@ -71,21 +96,29 @@ def check_folder(
 
 
 def tokenise(
-    corpus: Corpus, tokenizer: Tokenizer, out: Path, validation_share: float, *, workers: int = 0, replace: bool = False
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    out: Path,
+    validation_share: float,
+    *,
+    sentences: bool = False,
+    workers: int = 0,
+    replace: bool = False,
 ) -> TokenShards:
     """Make, resume or reuse the tokenised corpus.
 
     With `replace`, shards made from another corpus, tokenizer or validation share are overwritten. Matching ones are still
     reused.
     """
-    other = check_folder(corpus, tokenizer, out, validation_share, replace=replace) is None
+    other = check_folder(corpus, tokenizer, out, validation_share, replace=replace, sentences=sentences) is None
+    recipe = TokensRecipe(validation_share=validation_share, sentences=sentences)
 
     def build(work: Workspace) -> None:
         writer = TokenShardsWriter(work.path)
-        index = writer.index or _write_shards(corpus, tokenizer, writer, validation_share, workers)
+        index = writer.index or _write_shards(corpus, tokenizer, writer, recipe, workers)
         work.counts.update(index.counts)
 
-    recipe, parents = TokensRecipe(validation_share=validation_share), _parents(corpus, tokenizer)
+    parents = _parents(corpus, tokenizer)
     made = produce(out, kind="tokens", recipe=recipe, parents=parents, build=build, force=replace and other)
     shards = TokenShards(made.path, made.manifest, made.reused)
     if os.environ.get("RANK", "0") == "0":
@@ -111,11 +144,11 @@ class CorpusSlice:
     tokenizer_digest: str
     dtype: str
     sources: tuple[str, ...]
-    validation_share: float
+    recipe: TokensRecipe
 
 
 def _write_shards(
-    corpus: Corpus, tokenizer: Tokenizer, writer: TokenShardsWriter, validation_share: float, workers: int
+    corpus: Corpus, tokenizer: Tokenizer, writer: TokenShardsWriter, recipe: TokensRecipe, workers: int
 ) -> TokenIndex:
     # Row groups in runs of about SLICE_BYTES. No run crosses a Parquet file.
     runs: dict[tuple[Path, int], list[RowGroup]] = {}
@@ -124,13 +157,13 @@ def _write_shards(
         runs.setdefault((group.shard, before[group.shard] // SLICE_BYTES), []).append(group)
         before[group.shard] += group.bytes
     dtype = "<u2" if tokenizer.size <= 2**16 else "<u4"
-    shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, validation_share)
+    shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, recipe)
     slices = [CorpusSlice(number, tuple(groups), *shared) for number, groups in enumerate(runs.values())]
     run_all(write_slice, slices, workers=workers, label="tokenise")
-    index = writer.index_shards(len(slices), corpus.source_names, dtype)
+    index = writer.index_shards(len(slices), corpus.source_names, dtype, sentences=recipe.sentences)
     for split in SPLITS:
         if not index.counts[f"{split}_documents"]:
-            raise _no_document(corpus, split, validation_share)
+            raise _no_document(corpus, split, recipe.validation_share)
     writer.write_index(index)
     return index
 
@@ -163,27 +196,48 @@ def write_slice(task: CorpusSlice) -> None:
     source_numbers = {name: number for number, name in enumerate(task.sources)}
     ids = io.BytesIO()
     documents: list[tuple[int, int, int]] = []
-    for batch in (batch for group in task.groups for batch in group.batches(["text", "source"], _ROWS)):
-        texts: list[str] = batch.column("text").to_pylist()
+    sentence_ends: list[int] = []
+    # The fast variant leaves out character offsets, which only sentences need.
+    encode = tokenizer.encode_batch if task.recipe.sentences else tokenizer.encode_batch_fast
+    columns = ["text", "source", *(["language"] if task.recipe.sentences else [])]
+    for batch in (batch for group in task.groups for batch in group.batches(columns, _ROWS)):
+        texts, sources = (batch.column(name).to_pylist() for name in columns[:2])
         try:
-            # The fast variant leaves out character offsets, which are not needed here.
-            encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+            encodings = encode(texts, add_special_tokens=False)
         except Exception as error:  # the library raises nothing more specific, and its message may quote the text
             raise ArtifactError(
                 "the tokenizer cannot encode this corpus; most often its unk_token is not in its vocabulary",
                 where=task.tokenizer / TOKENIZER,
                 fix="Train one with osler vocab, or correct unk_token",
             ) from error
-        for text, source, encoding in zip(texts, batch.column("source").to_pylist(), encodings, strict=True):
+        if task.recipe.sentences:
+            before = ids.tell() // np.dtype(task.dtype).itemsize
+            for text, language, encoding in zip(texts, batch.column("language").to_pylist(), encodings, strict=True):
+                sentence_ends += (before + _sentence_ends(text, language, encoding)).tolist()
+                before += len(encoding.ids)
+        for text, source, encoding in zip(texts, sources, encodings, strict=True):
             if encoding.ids:
                 ids.write(np.array(encoding.ids, dtype=task.dtype).tobytes())
                 end = ids.tell() // np.dtype(task.dtype).itemsize
-                documents.append((end, source_numbers[source], int(hash_share(text) < task.validation_share)))
-    task.writer.write_shard(task.number, ids.getvalue(), documents)
+                documents.append((end, source_numbers[source], int(hash_share(text) < task.recipe.validation_share)))
+    task.writer.write_shard(task.number, ids.getvalue(), documents, sentence_ends if task.recipe.sentences else None)
+
+
+def _sentence_ends(text: str, language: str | None, encoding: tokenizers.Encoding) -> np.ndarray:
+    """The number of sub-words up to the end of each sentence; rules for English where the language has none of its own."""
+    if not encoding.ids:
+        return np.zeros(0, dtype=np.int64)
+    ranges = split_sentences(text, language if language in LANGUAGES else "en")
+    starts = np.array([start for start, _ in encoding.offsets])
+    ends: np.ndarray = np.searchsorted(starts, [start for start, _ in ranges[1:]])
+    return np.unique([*ends[ends > 0], len(starts)])
 
 
 def hash_share(text: str) -> float:
-    """Hash a text to a number in [0, 1). A document keeps its split when other documents change."""
+    """Hash a text to a number in [0, 1). A document keeps its split when other documents change.
+
+    Encoders record the name of this hash (`SPLIT_HASH`): another hash needs another name.
+    """
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") / 2**64
 

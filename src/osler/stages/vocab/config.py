@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
 
@@ -23,10 +23,26 @@ class VocabRecipe(Recipe):
     """How often a pair must occur to be merged (BPE, WordPiece)."""
     prefix_space: bool = False
     """Treat the first word of a text like a word after a space (BPE; the others always do)."""
+    lowercase: bool = False
+    """Lower-case all text and remove accents, as BERT's uncased models do (WordPiece)."""
+    weighted: bool = False
+    """Count the text of each source as often as its weight on the corpus card says (wada2020's amplified vocabulary)."""
     max_length: int = Field(512, ge=8)
     """Maximum length in sub-words that the tokenizer folder states."""
     sample_documents: int = Field(2_000, ge=1)
     """Documents, evenly spaced, that the statistics are measured on."""
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which tokenizers of earlier versions are recognised: neither of the later settings where it is off."""
+        return {
+            name: value for name, value in super().identity().items() if value or name not in ("lowercase", "weighted")
+        }
+
+    @model_validator(mode="after")
+    def _lower_case_is_bert_s(self) -> Self:
+        if self.lowercase and self.algorithm != "wordpiece":
+            raise ValueError(f"lowercase is for algorithm = 'wordpiece', not {self.algorithm!r}")
+        return self
 
 
 class CompareRecipe(Recipe):

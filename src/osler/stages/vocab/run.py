@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -64,10 +65,20 @@ def _too_small(recipe: VocabRecipe, least: int) -> RecipeError:
 def _build(recipe: VocabRecipe, corpus: Corpus, workspace: Workspace) -> None:
     began = time.monotonic()
 
+    weights = corpus.source_weights if recipe.weighted else {}
+
     def texts() -> Iterator[list[str]]:
+        read: Counter[str] = Counter()
         with progress("vocab: read", total=corpus.documents) as bar:
             for batch in corpus.batches():
-                yield [unicodedata.normalize("NFC", document.text) for document in batch]
+                repeated = []
+                for document in batch:
+                    # A weight of 2.5 means 2, 3, 2, 3, … times.
+                    before, weight = read[document.source], weights.get(document.source, 1.0)
+                    read[document.source] += 1
+                    times = int((before + 1) * weight) - int(before * weight)
+                    repeated += [unicodedata.normalize("NFC", document.text)] * times
+                yield repeated
                 bar.advance(len(batch))
 
     tokenizer = train(texts, recipe)

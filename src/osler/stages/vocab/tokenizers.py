@@ -13,6 +13,7 @@ from typing import Any
 from tokenizers import Encoding, Tokenizer
 
 from osler.artifacts.tokenizer import TOKENIZER
+from osler.artifacts.tokenizer_files import states_casing
 from osler.core.errors import InputError, RecipeError
 from osler.core.extras import available, require
 from osler.text.subwords import SubwordTokenizer, SubwordVocabulary
@@ -80,6 +81,13 @@ def _load(path: Path) -> Tokenizer:
             f"no {TOKENIZER} in this folder",
             where=path,
             fix="Give a Hugging Face tokenizer folder, or train one: osler vocab",
+        )
+    if (path / "vocab.txt").is_file() and not states_casing(path):
+        # transformers would lower-case it without a word, which is wrong for a cased model.
+        raise InputError(
+            "no file says whether this tokenizer is cased",
+            where=path,
+            fix=f"Convert the model first: osler convert-model {path} --out DIR",
         )
     if not available("transformers"):
         raise InputError(

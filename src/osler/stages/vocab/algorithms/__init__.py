@@ -31,10 +31,14 @@ def special_tokens() -> list[AddedToken]:
     return [AddedToken(token, lstrip=token == MASK, normalized=False, special=True) for token in SPECIAL_TOKENS]
 
 
-def framing() -> TemplateProcessing:
-    """Put `<s> text </s>` around a text, and `<s> text </s></s> other </s>` around a pair."""
+def framing(*, segments: bool = False) -> TemplateProcessing:
+    """Put `<s> text </s>` around a text, and `<s> text </s></s> other </s>` around a pair.
+
+    With `segments` the second text of a pair has segment 1, as in BERT; models without segments do not read it.
+    """
+    second = f"$B:1 {END}:1" if segments else f"$B {END}"
     return TemplateProcessing(
         single=f"{BEGIN} $A {END}",
-        pair=f"{BEGIN} $A {END} {END} $B {END}",
+        pair=f"{BEGIN} $A {END} {END} {second}",
         special_tokens=[(BEGIN, IDS[BEGIN]), (END, IDS[END])],
     )

@@ -7,6 +7,8 @@ Here they are counted first and numbered in sorted order, so that the same corpu
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -16,10 +18,13 @@ from osler.stages.vocab.config import VocabRecipe
 
 _PREFIX = "##"
 _ALPHABET = 1000
+_UNCASED = normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()])
 
 
 def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
     """Count characters in a first pass, train sub-words in a second."""
+    if recipe.lowercase:
+        texts = partial(_lower_case, texts)
     alphabet = _alphabet(texts)
     learner = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -38,10 +43,15 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, continuing_subword_prefix=_PREFIX))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(special_tokens())
-    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.normalizer = _UNCASED if recipe.lowercase else normalizers.NFC()
     tokenizer.decoder = decoders.WordPiece(prefix=_PREFIX)
-    tokenizer.post_processor = framing()
+    tokenizer.post_processor = framing(segments=True)
     return tokenizer
+
+
+def _lower_case(texts: Texts) -> Iterator[list[str]]:
+    for batch in texts():
+        yield [_UNCASED.normalize_str(text) for text in batch]
 
 
 def _alphabet(texts: Texts) -> list[str]:
