@@ -73,7 +73,9 @@ def info(
 
 
 @app.command("prepare")
-@recipe_command(PrepareRecipe, out="runs/task", argument="task", options={"source": "--from", "fold": ""})
+@recipe_command(
+    PrepareRecipe, out="runs/task", argument="task", options={"source": "--from", "fold": "", "release": ""}
+)
 def prepare(
     call: Invocation,
     everything: Annotated[bool, typer.Option("--all", help="Every task whose files are in --from.")] = False,
@@ -82,10 +84,10 @@ def prepare(
     from osler.stages.prepare.run import plan, run
     from osler.tasks.catalogue import load_card
 
-    task, fold = call.options["task"], call.options["fold"]
+    task, fold, release = call.options["task"], call.options["fold"], call.options["release"]
     if everything:
-        if task is not None or call.recipe is not None or call.sets or fold is not None:
-            problem = "--all cannot be combined with a task, --recipe, --set or --fold"
+        if call.sets or any(given is not None for given in (task, call.recipe, fold, release)):
+            problem = "--all cannot be combined with a task, --recipe, --set, --fold or --release"
             raise RecipeError(problem, fix="Give only --from and --out")
         _prepare_many(call)
     elif task is not None and fold is None and call.recipe is None and not call.sets and load_card(task).folds:
@@ -93,12 +95,14 @@ def prepare(
     else:
         made = call.perform(plan, run)
         if made is not None:
-            _print_left_out(made.manifest.counts)
+            _print_findings(made.manifest.counts)
 
 
-def _print_left_out(counts: Mapping[str, Any]) -> None:
+def _print_findings(counts: Mapping[str, Any]) -> None:
     from osler.core.console import console
 
+    if "release" in counts:
+        console().print(f"  release of the corpus: {counts['release']}", style="dim", markup=False)
     if counts.get("left_out"):
         console().print(f"  {tasks_check.left_out_text(counts['left_out'])}", style="dim", markup=False)
 
@@ -129,9 +133,11 @@ def _print_outcome(outcome: PrepareOutcome) -> None:
     from osler.core.console import console
 
     if outcome.status in ("made", "reused"):
-        sizes = " · ".join(f"{k} {v:,}" for k, v in outcome.counts.items() if isinstance(v, int))
-        console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}")
-        _print_left_out(outcome.counts)
+        numbers = {k: v for k, v in outcome.counts.items() if isinstance(v, int) and not isinstance(v, bool)}
+        sizes = " · ".join(f"{name} {number:,}" for name, number in numbers.items())
+        made_up = " (synthetic files)" if outcome.counts.get("synthetic") else ""
+        console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}{made_up}")
+        _print_findings(outcome.counts)
     elif outcome.status != "not found":
         console().print(f"[bold red]✗[/] {outcome.job.name} {outcome.status}: ", end="")
         console().print(outcome.message, markup=False)
@@ -211,7 +217,7 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     SynthesizeRecipe,
     out="runs/distribution",
     argument="task",
-    options={"n": "", "seed": "", "archives": "--archives/--folders"},
+    options={"n": "", "release": "", "seed": "", "archives": "--archives/--folders"},
 )
 def synthesize(call: Invocation) -> None:
     """Write a synthetic distribution of an access-controlled task, in its official format."""

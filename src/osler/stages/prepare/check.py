@@ -46,6 +46,8 @@ class TaskReport:
     left_out: dict[str, int] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
+    release: str | None = None
+    """Which release the files are, if the corpus has several."""
     synthetic: bool = False
     """Whether osler generated the files: their counts then differ from the published ones."""
 
@@ -99,6 +101,7 @@ def _check_task(task: TaskFolder, prints: dict[str, list[Fingerprint]] | None) -
         left_out=counts.get("left_out", {}),
         absent=counts.get("absent", []),
         offsets={"mentions": 0, _BLANK: 0, _BLANK_EDGE: 0},
+        release=card.release if card.releases else None,
         synthetic=bool(counts.get("synthetic")),
     )
     for split in task.splits:
