@@ -24,7 +24,7 @@ from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.extras import require
 from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
-from osler.tasks.instances.base import Builder, HeadOptions, Instance, document_windows, make_builder
+from osler.tasks.instances.base import Builder, HeadOptions, Instance, ReadingUnit, document_windows, make_builder
 from osler.text.document import Document, Record, Span, TextPair, number_spans
 from osler.text.language import LANGUAGE_NAMES, LanguageGuess
 from osler.text.subwords import SubwordTokenizer
@@ -253,20 +253,23 @@ class Bundle:
         return [found.only(task.labels) if isinstance(found, Document) else found for found in predicted]
 
     def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
-        """Annotate raw text: all heads in one encoder pass, then relations between the entities that were found."""
+        """Annotate raw text, then find relations between the entities. Heads that read documents alike share an encoder pass."""
         names = self.spec.document_heads() if heads is None else heads
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
-        windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap)
-        outputs = run_heads(self.model, windows, [name for name in names if self.builders[name].windowed])
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
+        found_by: dict[str, list[Record]] = {}
+        for reading, readers in self._by_reading([name for name in names if name not in relation_heads]).items():
+            if reading is None:  # reads classified sentences, not windows
+                found_by.update({name: self.predict(name, plain) for name in readers})
+                continue
+            windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap, reading)
+            outputs = run_heads(self.model, windows, readers)
+            found_by.update({name: self._decode(name, plain, windows, outputs[name]) for name in readers})
         results = plain
         for name in names:
-            if name in outputs:
-                predicted = self._decode(name, plain, windows, outputs[name])
-            elif name not in relation_heads:  # reads sentences, not windows
-                predicted = self.predict(name, plain)
-            else:
+            if name not in found_by:
                 continue
+            predicted = found_by[name]
             results = [_with_predictions(result, found, name) for result, found in zip(results, predicted, strict=True)]
         results = [result.with_(spans=number_spans(_distinct(result.spans))) for result in results]
         for name in relation_heads:
@@ -290,6 +293,12 @@ class Bundle:
             if numeric == [name]:
                 results = [result.with_(value=found.value) for result, found in zip(results, predicted, strict=True)]
         return results
+
+    def _by_reading(self, names: Sequence[str]) -> dict[ReadingUnit | None, list[str]]:
+        groups: dict[ReadingUnit | None, list[str]] = {}
+        for name in names:
+            groups.setdefault(self.builders[name].reading, []).append(name)
+        return groups
 
     def _decode(
         self, name: str, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]

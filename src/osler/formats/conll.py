@@ -30,8 +30,8 @@ from osler.formats.output import (
     spans_by_line,
 )
 from osler.formats.sources import SourceTree
-from osler.formats.tokens import TOKENS, respaced, token_ranges
-from osler.text.document import Document, Record, Span
+from osler.formats.tokens import respaced
+from osler.text.document import TOKENS, Document, Record, Span, token_ranges
 from osler.text.tags import OUTSIDE, Repair, Scheme, chunks, spans_to_tags
 from osler.text.words import covered, line_ranges
 

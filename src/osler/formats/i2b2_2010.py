@@ -28,8 +28,8 @@ from osler.formats.output import (
     renumbered,
 )
 from osler.formats.sources import SourceTree
-from osler.formats.tokens import TOKENS, respaced
-from osler.text.document import Document, Fragment, Record, Span
+from osler.formats.tokens import respaced
+from osler.text.document import TOKENS, Document, Fragment, Record, Span
 from osler.text.words import line_ranges
 
 _CONCEPT = r'c="(.*)" (\d+):(\d+) (\d+):(\d+)'

@@ -22,8 +22,8 @@ from osler.formats.base import Format, SourceReading
 from osler.formats.draft import Draft, file_stem
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
-from osler.formats.tokens import TOKENS, respaced
-from osler.text.document import Document, Record
+from osler.formats.tokens import respaced
+from osler.text.document import TOKENS, Document, Record
 
 _PLACE = {"id", "start", "end", "text"}
 _LINK = {"id", "fromID", "toID", "fromText", "toText", "type"}

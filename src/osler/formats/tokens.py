@@ -6,23 +6,12 @@ text is cut into words and re-spaced, and its spans move along. That changes the
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 
 from osler.formats.output import RELATIONS, RESPACED
-from osler.text.document import Document, Fragment, Span
-from osler.text.words import Range, covered, words
-
-TOKENS = {"tokens": "blanks"}
-_TOKEN = re.compile(r"[^ \t\r\n]+")
-
-
-def token_ranges(document: Document) -> list[Range]:
-    """Offsets of the tokens of a tokenised document, else of the words of its text."""
-    if document.meta.get("tokens") == "blanks":
-        return [match.span() for match in _TOKEN.finditer(document.text)]
-    return words(document.text)
+from osler.text.document import Document, Fragment, Span, token_ranges
+from osler.text.words import Range, covered
 
 
 def respaced(document: Document, losses: Counter[str], *, empty_lines: bool) -> Document:

@@ -7,14 +7,20 @@ created, so code that receives one can rely on it. Error messages give ids and o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from osler.core.errors import InputError
 from osler.core.parsing import to_float, to_int
+from osler.text.words import Range, words
 
 Fragment = tuple[int, int]
+
+TOKENS = {"tokens": "blanks"}
+"""Meta of a document from a tokenised corpus: whitespace separates its tokens, and each of its lines is a sentence."""
+_TOKEN = re.compile(r"[^ \t\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,3 +308,15 @@ def check_record(record: Record, *, where: str) -> None:
             raise InputError(problem, where=where, fix="Remove it: no text file can hold it") from None
     if not all(number is None or math.isfinite(number) for number in numbers):
         raise InputError("a value or a score is not finite", where=where, fix="Leave it out or give a finite number")
+
+
+def has_tokens(document: Document) -> bool:
+    """Whether the corpus itself says what the document's tokens and sentences are."""
+    return document.meta.get("tokens") == TOKENS["tokens"]
+
+
+def token_ranges(document: Document) -> list[Range]:
+    """Offsets of the corpus's own tokens where it has them, else of the words of the text."""
+    if has_tokens(document):
+        return [match.span() for match in _TOKEN.finditer(document.text)]
+    return words(document.text)

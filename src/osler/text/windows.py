@@ -22,6 +22,10 @@ class Window:
     core_start: int
     core_end: int
 
+    def moved(self, by: int) -> Window:
+        """The same window `by` tokens later."""
+        return Window(self.start + by, self.end + by, self.core_start + by, self.core_end + by)
+
 
 def windows(n_tokens: int, size: int, overlap: int, boundaries: Sequence[int] | None = None) -> list[Window]:
     """Cut into windows of at most `size` tokens; neighbours share `overlap` tokens where words allow it.

@@ -10,8 +10,7 @@ from osler.clinic.distributions.rewriting import relabelled, tokenised
 from osler.clinic.labels import SPLITS, Split
 from osler.clinic.notes import notes
 from osler.formats.output import output_file
-from osler.formats.tokens import TOKENS, token_ranges
-from osler.text.document import Document, Span
+from osler.text.document import TOKENS, Document, Span, token_ranges
 from osler.text.tags import Scheme, spans_to_tags
 
 _NAMES = {"dev": "devel"}

@@ -11,8 +11,7 @@ from itertools import accumulate, pairwise
 
 from osler.clinic.labels import PHI_LABELS
 from osler.clinic.lexicon import table
-from osler.formats.tokens import TOKENS
-from osler.text.document import Document, Fragment, Relation, Span
+from osler.text.document import TOKENS, Document, Fragment, Relation, Span
 from osler.text.sentences import sentences
 from osler.text.words import Range
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
-from osler.tasks.instances.base import Decoding, HeadOptions, Relations, Tagger
+from osler.tasks.instances.base import Decoding, HeadOptions, Relations, Tagger, Unit
 from osler.train.config import TrainConfig
 
 MLM = "mlm"
@@ -109,6 +109,11 @@ class FinetuneRecipe(Recipe):
     """Keep the architecture and vocabulary but not the weights: a baseline without pretraining."""
     max_length: int = Field(512, ge=16, description="tokens per window")
     overlap: int = Field(64, ge=0, description="tokens that neighbouring windows share")
+    unit: Unit = "document"
+    """What a tagger reads at once: a document, in windows where it is long, or one sentence, as in most papers."""
+    max_words: int | None = Field(
+        None, ge=2, description="longest sentence in words; longer ones are cut (unit = sentence)"
+    )
     epochs: int = Field(10, ge=1, description="passes over the largest task")
     batch_size: int = Field(32, ge=1)
     """Maximum number of sequences per batch."""
@@ -165,15 +170,18 @@ class FinetuneRecipe(Recipe):
             raise ValueError("rehearse needs add_to; list new tasks under tasks")
         if self.overlap >= self.max_length // 2:
             raise ValueError("overlap must be less than half of max_length")
+        if self.max_words is not None and self.unit != "sentence":
+            raise ValueError('max_words cuts sentences: set unit = "sentence" too, or remove it')
         if self.lora is not None and self.freeze != "nothing":
             raise ValueError("lora already freezes the encoder; remove freeze")
         return self
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which bundles of earlier versions are recognised: no `leaks` at its default, greedy decoding as `free`."""
+        """Identity in which bundles of earlier versions are recognised: later fields only if set, greedy decoding as `free`."""
         values = super().identity()
-        if self.leaks == "remove":
-            del values["leaks"]
+        for name in ("leaks", "unit", "max_words"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                values.pop(name, None)
         return values | {"decoding": "free"} if self.decoding == "greedy" else values
 
     @property
@@ -193,4 +201,10 @@ class FinetuneRecipe(Recipe):
 
     @property
     def head_options(self) -> HeadOptions:
-        return HeadOptions(tagger=self.tagger, decoding=self.decoding, relations=self.relations)
+        return HeadOptions(
+            tagger=self.tagger,
+            decoding=self.decoding,
+            relations=self.relations,
+            unit=self.unit,
+            max_words=self.max_words,
+        )

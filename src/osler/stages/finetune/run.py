@@ -313,7 +313,9 @@ def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
         made = data.instances.get(name)
         card = made.builder.card if made else None
         what = "pairs" if card and card.record == "pair" else "documents"
-        parts = "windows" if card and card.kind is Kind.TAGGING else "instances"
+        parts = "instances"
+        if card and card.kind is Kind.TAGGING:
+            parts = "windows" if recipe.unit == "document" else "sentences"
         lines.append(f"{name}: {documents:,} training {what}" + (f", {len(made.instances):,} {parts}" if made else ""))
     steps = len(data.batches.source())
     config = _training(recipe, steps)

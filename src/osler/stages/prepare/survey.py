@@ -13,7 +13,7 @@ from osler.formats.base import Format
 from osler.formats.sources import SourceTree
 from osler.formats.tables import list_columns
 from osler.tasks.card import Kind
-from osler.text.document import Document, Record
+from osler.text.document import Document, Record, has_tokens
 from osler.text.language import LanguageGuess
 from osler.text.sentences import sentences
 
@@ -126,12 +126,12 @@ class Survey:
         self.unlabelled += not record.labels
         self.values += record.value is not None
         self.meta.update(record.meta.keys())
-        self.tokenised += record.meta.get("tokens") == "blanks"
         if not isinstance(record, Document):
             self.pairs += 1
             self.language.add(record.first)
             self.language.add(record.second)
             return
+        self.tokenised += has_tokens(record)
         self.language.add(record.text)
         self.spans.update(span.label for span in record.spans)
         if not record.relations:

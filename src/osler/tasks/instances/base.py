@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BeforeValidator
@@ -14,11 +16,11 @@ from pydantic import BeforeValidator
 from osler.core.config import Recipe
 from osler.core.registry import Registry
 from osler.tasks.card import Protocol, TaskCard
-from osler.text.document import Document, Fragment, Record, parse_fragments
+from osler.text.document import Document, Fragment, Record, has_tokens, parse_fragments, token_ranges
 from osler.text.sentences import sentences
 from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
-from osler.text.words import line_ranges, trim_offsets, word_of_subword, words
+from osler.text.words import Range, line_ranges, trim_offsets, word_of_subword
 
 IGNORED = -100
 """Target of a token without a label."""
@@ -29,6 +31,7 @@ Decoding = Annotated[
 ]
 """How tags are decoded. Greedy decoding was called free in earlier recipes, bundles and studies."""
 Relations = Literal["tagged", "markers"]
+Unit = Literal["document", "sentence"]
 
 
 class HeadOptions(Recipe):
@@ -37,6 +40,8 @@ class HeadOptions(Recipe):
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
+    unit: Unit = "document"
+    max_words: int | None = None
 
     def other_decoding(self, decoding: str) -> str:
         """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
@@ -87,9 +92,9 @@ class Builder(ABC):
         """Kind of head that is trained on these targets."""
 
     @property
-    def windowed(self) -> bool:
-        """Whether the instances are plain document windows, so that several heads can share one encoder pass."""
-        return False
+    def reading(self) -> ReadingUnit | None:
+        """How documents are cut into windows; heads with the same reading share one encoder pass. None: not into windows."""
+        return None
 
     @property
     @abstractmethod
@@ -140,13 +145,26 @@ def make_builder(
     return kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options or HeadOptions())
 
 
+class ReadingUnit(NamedTuple):
+    """What the encoder sees of a document at once: all that fits its window, or one sentence."""
+
+    unit: Unit = "document"
+    max_words: int | None = None
+    """Longer sentences are cut into pieces of this many words."""
+    sentences: str = ""
+    """The card's rule for where sentences end."""
+    language: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Aligned:
     """The words of a document, and the word of each sub-word."""
 
-    words: list[tuple[int, int]]
+    words: list[Range]
     word_ids: list[int | None]
     ids: list[int]
+    starts: list[int]
+    """First word of each sentence that a mention cannot leave; only 0 if mentions may be anywhere in the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,34 +176,80 @@ class WindowPlace:
 
 
 def document_windows(
-    tokens: SubwordTokenizer, records: Sequence[Record], max_length: int, overlap: int
+    tokens: SubwordTokenizer,
+    records: Sequence[Record],
+    max_length: int,
+    overlap: int,
+    reading: ReadingUnit = ReadingUnit(),  # noqa: B008 - immutable
 ) -> list[Instance]:
     """Cut documents into windows between words, without targets. Windows depend on the text alone, never on gold."""
     documents = [record for record in records if isinstance(record, Document)]
+    size = max_length - tokens.overhead
     found = []
     for number, (document, encoding) in enumerate(
         zip(documents, tokens.encode([document.text for document in documents]), strict=True)
     ):
-        spans = words(document.text)
+        spans = token_ranges(document)
         word_ids = word_of_subword(spans, trim_offsets(document.text, encoding.offsets))
-        aligned = Aligned(spans, word_ids, encoding.ids)
+        aligned = Aligned(spans, word_ids, encoding.ids, _sentence_starts(document, spans, reading))
         boundaries = [i for i in range(1, len(word_ids)) if word_ids[i] is None or word_ids[i] != word_ids[i - 1]]
-        # An empty document still gets one window, so that every head makes a prediction for it.
-        empty = [Window(0, 0, 0, 0)]
-        for window in windows(len(word_ids), max_length - tokens.overhead, overlap, boundaries) or empty:
-            ids = tokens.wrap(aligned.ids[window.start : window.end])
-            found.append(Instance(ids, number, place=WindowPlace(window, aligned)))
+        for start, end in pairwise(_unit_borders(aligned, reading)):
+            inside = boundaries[bisect_right(boundaries, start) : bisect_left(boundaries, end)]
+            for window in windows(end - start, size, overlap, [cut - start for cut in inside]) or [_EMPTY]:
+                window = window.moved(start)
+                ids = tokens.wrap(aligned.ids[window.start : window.end])
+                found.append(Instance(ids, number, place=WindowPlace(window, aligned)))
     return found
+
+
+_EMPTY = Window(0, 0, 0, 0)
+"""An empty document still gets one window, so that every head makes a prediction for it."""
+
+
+def _sentence_starts(document: Document, words: Sequence[Range], reading: ReadingUnit) -> list[int]:
+    """First word of each sentence within which mentions are decoded.
+
+    A tokenised corpus is scored sentence by sentence, so its mentions stay within sentences whatever the encoder reads at once.
+    """
+    if has_tokens(document):
+        found = line_ranges(document.text)
+    elif reading.unit == "sentence":
+        found = split_sentences(document, reading.sentences, reading.language)
+    else:
+        return [0]
+    begins = [start for start, _ in words]
+    starts = [bisect_left(begins, start) for start, _ in found]
+    # The first sentence may begin after the first word, and a line may be empty.
+    return sorted({0, *(start for start in starts if start < len(words))})
+
+
+def _unit_borders(aligned: Aligned, reading: ReadingUnit) -> list[int]:
+    """Sub-words at which the units of reading begin, and the end: the document, its sentences, or pieces of them."""
+    if reading.unit == "document":
+        return [0, len(aligned.ids)]
+    first_words: list[int] = []
+    for start, end in pairwise([*aligned.starts, len(aligned.words)]):
+        first_words += range(start, end, reading.max_words or max(1, end - start))
+    owners = [(word, place) for place, word in enumerate(aligned.word_ids) if word is not None]
+    borders = [bisect_left(owners, (word, 0)) for word in first_words[1:]]
+    places = {owners[border][1] for border in borders if border < len(owners)}
+    # What comes before the first word belongs to it.
+    return sorted({0, len(aligned.ids), *places}) if aligned.ids else [0, 0]
 
 
 def sentences_of(card: TaskCard, document: Document) -> list[Fragment]:
     """Character ranges of a document's sentences, found without looking at gold."""
-    if card.sentences == "meta" and (places := parse_fragments(document.meta.get("sentences", ""))):
+    return split_sentences(document, card.sentences, card.language)
+
+
+def split_sentences(document: Document, rule: str, language: str) -> list[Fragment]:
+    """Split a document by the rule of its card: `meta`, `lines` or `split`."""
+    if rule == "meta" and (places := parse_fragments(document.meta.get("sentences", ""))):
         return [(start, end) for start, end in places if start != end]
-    if card.sentences == "lines":
+    if rule == "lines":
         return [(start, end) for start, end in line_ranges(document.text) if document.text[start:end].strip()]
     # Also for text without the corpus's own sentence marks, such as a user's.
-    return sentences(document.text, card.language)
+    return sentences(document.text, language)
 
 
 def joined(text: str, units: list[Fragment]) -> list[Fragment]:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from osler.core.errors import InputError
 from osler.tasks.card import Kind
-from osler.tasks.instances.base import IGNORED, Aligned, Builder, Built, Instance, document_windows, softmax
+from osler.tasks.instances.base import (
+    IGNORED,
+    Aligned,
+    Builder,
+    Built,
+    Instance,
+    ReadingUnit,
+    document_windows,
+    softmax,
+)
 from osler.text.document import Document, Record, Span, number_spans
 from osler.text.tags import OUTSIDE, label_set, spans_to_tags, tags_to_spans
 from osler.text.tags import transitions as legal_transitions
 from osler.text.windows import Window
+from osler.text.words import covered
 
 
 class TaggingBuilder(Builder):
@@ -26,8 +38,10 @@ class TaggingBuilder(Builder):
         return "crf" if self.options.tagger == "crf" else Kind.TAGGING
 
     @property
-    def windowed(self) -> bool:
-        return True
+    def reading(self) -> ReadingUnit:
+        if self.options.unit == "document":
+            return ReadingUnit()
+        return ReadingUnit("sentence", self.options.max_words, self.card.sentences, self.card.language)
 
     @cached_property
     def outputs(self) -> list[str]:
@@ -41,7 +55,7 @@ class TaggingBuilder(Builder):
 
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
         """Build the windows of each document; with gold, a tag index for each token that its window labels."""
-        built = Built(document_windows(self.tokens, records, self.max_length, self.overlap))
+        built = Built(document_windows(self.tokens, records, self.max_length, self.overlap, self.reading))
         if not gold:
             return built
         targets: dict[int, np.ndarray] = {}
@@ -80,12 +94,21 @@ class TaggingBuilder(Builder):
             logits[number][window.core_start : window.core_end] = core
         documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
         encoded = {number: _first_tokens(aligned[number]) for number, _ in documents}
-        rows = [logits[number][tokens] for number, (_, tokens) in encoded.items()]
-        paths, probabilities = self._paths(rows, transitions)
-        return [
-            document.with_(spans=self._spans(aligned[number], encoded[number][0], path, likely), relations=())
-            for (number, document), path, likely in zip(documents, paths, probabilities, strict=True)
+        # Each sentence is one sequence of tags; a document without sentences is one.
+        borders = {number: np.searchsorted(words, aligned[number].starts[1:]) for number, (words, _) in encoded.items()}
+        rows = [
+            part
+            for number, (_, tokens) in encoded.items()
+            for part in np.split(logits[number][tokens], borders[number])
         ]
+        decoded = iter(zip(*self._paths(rows, transitions), strict=True))
+        results: list[Record] = []
+        for number, document in documents:
+            parts = [next(decoded) for _ in aligned[number].starts]
+            path, likely = (np.concatenate(values) for values in zip(*parts, strict=True))
+            spans = self._spans(aligned[number], encoded[number][0], path, likely)
+            results.append(document.with_(spans=spans, relations=()))
+        return results
 
     def _targets(self, document: Document, instance: Instance, unexpressed: Counter[str]) -> np.ndarray:
         """Tag index of each sub-word of a document."""
@@ -100,6 +123,9 @@ class TaggingBuilder(Builder):
         result = spans_to_tags(document.spans, aligned.words, self.protocol.scheme)
         unexpressed["overlapping, nested or discontinuous mentions"] += len(result.unexpressed)
         unexpressed["mentions that begin or end inside a word"] += len(result.inexact)
+        unexpressed["mentions that continue in the next sentence"] += sum(
+            _crosses(span, aligned) for span in document.spans
+        )
         targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
         # A CRF scores transitions between words, in training as in decoding, so it labels only first sub-words.
         every = self.protocol.subwords == "all" and self.head != "crf"
@@ -137,7 +163,11 @@ class TaggingBuilder(Builder):
             word = words[row]
             tags[word] = self.outputs[path[row]]
             scores[word] = float(probabilities[row, path[row]])
-        return number_spans(tags_to_spans(tags, aligned.words, self.protocol.scheme, self.protocol.repair, scores))
+        found: list[Span] = []
+        for start, end in pairwise([*aligned.starts, len(tags)]):
+            read = (tags[start:end], aligned.words[start:end])
+            found += tags_to_spans(*read, self.protocol.scheme, self.protocol.repair, scores[start:end])
+        return number_spans(found)
 
     @property
     def constrained(self) -> bool:
@@ -152,6 +182,12 @@ def _first_tokens(aligned: Aligned) -> tuple[np.ndarray, np.ndarray]:
     owners = np.array([-1 if word is None else word for word in aligned.word_ids], dtype=np.int64)
     words, tokens = np.unique(owners, return_index=True)
     return words[words >= 0], tokens[words >= 0]
+
+
+def _crosses(span: Span, aligned: Aligned) -> bool:
+    """Whether a sentence begins inside the span."""
+    place = covered(aligned.words, span.start, span.end)
+    return bool(place) and bisect_right(aligned.starts, place[0]) != bisect_right(aligned.starts, place[-1])
 
 
 def _continued(tag: str) -> str:

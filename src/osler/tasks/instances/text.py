@@ -11,7 +11,7 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.tasks.card import Kind
-from osler.tasks.instances.base import Builder, Built, Instance, document_windows, sentences_of, softmax
+from osler.tasks.instances.base import Builder, Built, Instance, ReadingUnit, document_windows, sentences_of, softmax
 from osler.text.document import Document, Record, TextPair
 
 _SCORED_LABELS = 300
@@ -24,8 +24,8 @@ class TextBuilder(Builder):
     """One target per text. A document longer than the window is read in windows, whose outputs are pooled."""
 
     @property
-    def windowed(self) -> bool:
-        return self.card.record == "document" and self.protocol.unit == "document"
+    def reading(self) -> ReadingUnit | None:
+        return ReadingUnit() if self.card.record == "document" and self.protocol.unit == "document" else None
 
     @property
     def outputs(self) -> list[str]:
