@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import random
+import unicodedata
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +35,57 @@ def test_a_few_words_are_no_evidence():
     train, held = Document("a", "Results ."), Document("b", "Results .")
     kept, removed = without_leaks({"t": [train]}, HeldOut({"t": [held]}))
     assert kept == {"t": [train]}
-    assert removed == {"t": Leaks(0, 1, Counter())}
+    assert removed == {"t": Leaks(0, 1, Counter(), short=1)}
+    assert without_leaks({"t": [train]}, HeldOut({"u": [held]}))[1]["t"] == Leaks(0, 1, Counter(), short=1)
+
+
+def test_short_sentences_of_train_in_test_are_counted_apart_and_stay_in_training():
+    """A corpus of sentences repeats its own short ones; of 180 such copies only the 5 longer ones were reported."""
+    short = [Document(f"s{n}", f"Discharged home {n} .") for n in range(175)]
+    longer = [Document(f"l{n}", f"She was discharged home on day {n} .") for n in range(5)]
+    prints = {"a/train": [*map(fingerprint, [*short, *longer])], "a/test": [*map(fingerprint, [*longer, *short])]}
+    (found,) = overlaps(prints, [("a/train", "a/test")])
+    assert (found.texts, found.short) == (5, 175)
+    kept, leaks = without_leaks({"a": [*short, *longer]}, HeldOut({"a": [*short, *longer]}))
+    assert kept == {"a": short}
+    assert leaks == {"a": Leaks(5, 180, Counter(a=5), short=175)}
+
+
+NOTE = "Niño de 5 años con fiebre, ﬁbrilación auricular y diarrea; recibió 2 µg de fentanilo y mejoró después."
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_the_unicode_form_and_accents_do_not_make_another_text(form):
+    same = Document("b", unicodedata.normalize(form, NOTE).upper())
+    plain = Document("c", "".join(c for c in unicodedata.normalize("NFKD", NOTE) if not unicodedata.combining(c)))
+    hidden = Document("d", NOTE.replace("fiebre", "fie\u00adbre").replace("auricular", "auri\u200bcular"))
+    train = [Document("a", NOTE)]
+    for held in (same, plain, hidden):
+        assert without_leaks({"t": train}, HeldOut({"t": [held]}))[1]["t"].found == 1
+
+
+@pytest.mark.parametrize("length", [12, 20, 60, 400])
+@pytest.mark.parametrize("spread", ["even", "random"])
+def test_a_copy_with_every_fifth_word_replaced_is_found_and_the_same_words_shuffled_are_not(length, spread):
+    draw = random.Random(length)
+    texts = [[f"w{n}x{place}" if place % 3 else "the" for place in range(length)] for n in range(15)]
+    copies = []
+    for words in texts:
+        places = range(4, length, 5) if spread == "even" else draw.sample(range(length), length // 5)
+        copies.append([f"new{place}" if place in places else word for place, word in enumerate(words)])
+    train = [Document(f"t{n}", " ".join(words)) for n, words in enumerate(texts)]
+    held = [Document(f"h{n}", " ".join(words)) for n, words in enumerate(copies)]
+    found = without_leaks({"a": train}, HeldOut({"b": held}))[1]["a"].found
+    assert found == 15 if length > 12 else found >= 13
+    # The task's own training set is changed by exact copies only.
+    assert without_leaks({"a": train}, HeldOut({"a": held}))[1]["a"].found == 0
+    shuffled = [Document(f"s{n}", " ".join(draw.sample(words, length))) for n, words in enumerate(texts)]
+    assert without_leaks({"a": train}, HeldOut({"b": shuffled}))[1]["a"].found == 0
+
+
+def test_owners_are_counted_in_one_order():
+    owners = [{"b", "a", "c"}, {"c", "a"}]
+    assert list(Leaks.count(owners).owners.items()) == [("a", 2), ("b", 1), ("c", 2)]
 
 
 def test_shared_documents_are_counted_by_text_nearness_and_id():

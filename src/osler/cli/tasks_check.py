@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from osler.tasks.leakage import SharedRecords
 
 
+_EVIDENCE = (
+    "Texts are compared without case, accents and punctuation. A near-duplicate is largely contained in the other text, or has "
+    "two thirds of its words in the same order (from ten words on). Below five words only exact copies are counted, as same "
+    "short text; fine-tuning keeps them in training."
+)
+
+
 def check(
     folders: Annotated[list[Path], typer.Argument(help="Task folders, or folders that hold them.")],
     json_file: Annotated[
@@ -83,11 +90,13 @@ def _show(report: CheckReport, leakage: bool) -> None:
             ("Records shared by splits of one task", report.within),
             ("Training records that another task holds out", report.across),
         ):
-            telling = [item for item in items if item.texts or item.near]
+            telling = [item for item in items if item.telling]
             console.print(_overlaps(title, telling) if telling else f"{title}: none")
             if len(telling) < len(items):
                 console.print(f"  {len(items) - len(telling)} other comparisons share ids only", style="dim")
             console.print()
+        if any(item.telling for item in (*report.within, *report.across)):
+            console.print(f"  {_EVIDENCE}\n", style="dim")
     unsound = [task.task for task in report.tasks if not task.sound]
     explained = any(line.verdict == "explained" for task in report.tasks for line in task.lines)
     good = "all counts are as stated or explained" if explained else "all counts are as stated"
@@ -149,8 +158,8 @@ def _overlaps(title: str, items: Sequence[SharedRecords]) -> Table:
     from rich.table import Table
 
     table = Table("records of", "also in", title=title, title_justify="left", box=None, header_style="bold")
-    for column in ("same text", "near-duplicate", "same id"):
+    for column in ("same text", "near-duplicate", "same short text", "same id"):
         table.add_column(column, justify="right")
     for item in items:
-        table.add_row(item.of, item.within, f"{item.texts:,}", f"{item.near:,}", f"{item.ids:,}")
+        table.add_row(item.of, item.within, *(f"{n:,}" for n in (item.texts, item.near, item.short, item.ids)))
     return table

@@ -63,6 +63,11 @@ class SourceTree:
         """Part of the tree under new names (new to old), as if it were below a folder of the tree."""
         return SourceTree(self.root / folder, {new: self._entries[old] for new, old in names.items()})
 
+    def seen_from_above(self) -> SourceTree:
+        """The same files, named from the folder above on."""
+        root = self.root.resolve()
+        return SourceTree(root.parent, {f"{root.name}/{name}": entry for name, entry in self._entries.items()})
+
     def where(self, name: str, line: int | None = None) -> str:
         """Place for a message: the file and, if known, the line."""
         place = self.root / name

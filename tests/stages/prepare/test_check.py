@@ -152,6 +152,15 @@ def test_shared_documents_are_found_within_and_across_tasks(tmp_path):
     assert check([one, two], leakage=False).across == []
 
 
+def test_short_copies_are_shown_apart_and_the_cut_off_is_said(tmp_path):
+    notes = [note(1), Document("s", "No aspirin .", (Span.at(3, 10, "Drug"),))]
+    prepared(tmp_path, "one", notes, [note(2), notes[1].with_(id="t")])
+    done = CliRunner().invoke(app, ["tasks", "check", str(tmp_path / "one")])
+    shown = " ".join(done.output.split())
+    assert "same text near-duplicate same short text same id one/train one/test 0 0 1 0" in shown
+    assert "Below five words only exact copies are counted" in shown
+
+
 def test_a_changed_file_is_not_checked_but_refused(tmp_path):
     task = prepared(tmp_path, "one", [note(1)], [note(2)])
     (tmp_path / "one" / "task" / "train.parquet").write_bytes(b"x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from osler.core.errors import InputError, RecipeError
 from osler.formats.registry import get_format
 from osler.tasks.card import TaskCard
-from osler.tasks.catalogue import load_card
+from osler.tasks.catalogue import all_cards, load_card
 from osler.tasks.records import Narrow
 from osler.tasks.sources import open_source
 from osler.tasks.sources.files import FilesMissingError
@@ -108,7 +109,7 @@ def test_a_second_copy_counts_once_and_another_version_is_an_error_that_names_bo
     cdr(tmp_path / "b")
     assert read("bc5cdr-chem", tmp_path)[0] == alone
     cdr(tmp_path / "b", (5, 4, 2))
-    with pytest.raises(InputError, match=r"several folders.*a/ and b/.*--from"):
+    with pytest.raises(InputError, match=r"2 folders .* differ: a \(1 file\), b \(1 file\)\..*--from"):
         read("bc5cdr-chem", tmp_path)
 
 
@@ -126,6 +127,72 @@ def test_a_sample_beside_the_whole_is_passed_over(tmp_path):
     )
     splits, _ = read(card, tmp_path)
     assert [len(splits[name]) for name in ("train", "test")] == [5, 5]
+
+
+def test_a_sample_that_differs_from_the_whole_is_another_distribution(tmp_path):
+    brat(tmp_path / "whole" / "train", 5)
+    brat(tmp_path / "sample" / "train", 2)
+    (tmp_path / "sample" / "train" / "2.ann").write_text("")
+    card = brat_card(tmp_path, 'splits.train.files = ["train/*.txt", "train/*.ann"]\n')
+    with pytest.raises(InputError, match=r"differ: sample \(4 files\), whole \(10 files\)"):
+        read(card, tmp_path)
+
+
+def chemdner(folder: Path, scheme: str) -> Path:
+    """A made-up BC4CHEMD release."""
+    folder.mkdir(parents=True)
+    for name in ("train", "devel", "test"):
+        (folder / f"{name}.tsv").write_text(f"Aspirin\t{scheme}-Chemical\n{name}\tO\n.\tO\n\n")
+    return folder
+
+
+def test_sibling_folders_that_match_one_pattern_are_listed_and_never_read_together(tmp_path):
+    plain = chemdner(tmp_path / "all" / "BC4CHEMD", "B")
+    alone = read("bc4chemd", tmp_path / "all")[0]
+    assert {split: len(records) for split, records in alone.items()} == {"train": 1, "dev": 1, "test": 1}
+    chemdner(tmp_path / "all" / "BC4CHEMD-IOBES", "S")
+    with pytest.raises(InputError) as caught:
+        read("bc4chemd", tmp_path / "all")
+    assert "2 folders have files of split 'train' of task bc4chemd" in str(caught.value)
+    assert "BC4CHEMD (1 file), BC4CHEMD-IOBES (1 file). Give one of them with --from" in str(caught.value)
+    assert read("bc4chemd", plain)[0] == alone  # the folder itself, as the message says
+    shutil.rmtree(tmp_path / "all" / "BC4CHEMD-IOBES")
+    pack_zip(plain, tmp_path / "all" / "BC4CHEMD.zip")
+    assert read("bc4chemd", tmp_path / "all")[0] == alone  # the archive beside its unpacked folder
+
+
+def invented(tmp_path: Path, card: TaskCard, mark: str, content: str) -> None:
+    """A file for every pattern of a card; `mark` takes the place of the stars."""
+    for split in card.source.splits.values():
+        for pattern in (*split.files, *([split.listed.file] if split.listed else [])):
+            path = tmp_path / (card.source.folder or ("",))[0].replace("*", mark) / pattern.replace("**", "deep")
+            path = Path(str(path).replace("*", mark))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{content} {pattern}")
+
+
+@pytest.mark.parametrize("name", [card.name for card in all_cards() if card.source.reader == "files"])
+def test_no_card_reads_two_distributions_as_one(tmp_path, name):
+    card = load_card(name)
+    card = card.at_fold(1) if card.folds else card
+    invented(tmp_path / "a", card, "x", "one")
+    with open_source(card, tmp_path) as source:
+        found = source.facts()["files"]
+    invented(tmp_path / "b", card, "x", "one")  # a copy
+    with open_source(card, tmp_path) as source:
+        files = source.facts()["files"]
+    if name == "ictusnet":  # all texts below a folder, wherever they are: the reader reports ids that occur twice
+        return
+    assert files == found
+    invented(tmp_path / "b", card, "x", "two")
+    with pytest.raises(InputError, match="and they differ: "), open_source(card, tmp_path):
+        pass
+    shutil.rmtree(tmp_path / "b")
+    invented(tmp_path / "a", card, "x-2", "two")
+    folders = [pattern.rpartition("/")[0] for split in card.source.splits.values() for pattern in split.files]
+    if any("*" in folder for folder in (*card.source.folder, *folders)):
+        with pytest.raises(InputError, match="and they differ: "), open_source(card, tmp_path):
+            pass
 
 
 def test_a_named_folder_is_required_only_where_many_corpora_lie_together(tmp_path):

@@ -54,7 +54,15 @@ class FileSource:
         self._tree = self._stack.enter_context(opened(self._given))
         try:
             where = self._given if isinstance(self._given, Path) else self._tree.root
-            self.card, self._located = _locate_release(self.card, self._tree, where, anywhere=self._anywhere)
+            try:
+                self.card, self._located = _locate_release(self.card, self._tree, where, anywhere=self._anywhere)
+            except FilesMissingError as missing:
+                # The patterns of a card may begin with the name of the folder that was given.
+                self._tree = self._tree.seen_from_above()
+                try:
+                    self.card, self._located = _locate_release(self.card, self._tree, where, anywhere=self._anywhere)
+                except FilesMissingError:
+                    raise missing from None
         except InputError:
             self._stack.close()
             raise
@@ -143,11 +151,14 @@ class FileSource:
             if kind in self.card.tolerated or count <= known.get(kind, 0):
                 continue
             first = next(problem for problem in problems.examples if problem.kind == kind)
+            fix = "Correct the files, or state the number under known_problems in a copy of the card"
+            if kind == "duplicate-document":
+                fix = f"If the folder holds several distributions, give one of them with --from. Else: {fix.lower()}"
             raise InputError(
                 f"split {name!r} has {count} defects of kind {kind!r}, the card allows {known.get(kind, 0)}; "
                 f"the first one: {first.detail}",
                 where=first.where,
-                fix="Correct the files, or state the number under known_problems in a copy of the card",
+                fix=fix,
             )
 
     def _release(self) -> str:
@@ -198,9 +209,7 @@ class _Located:
         """Hash of names and contents."""
         total = hashlib.sha256()
         for short, name in sorted(self.files.items()):
-            with tree.open_binary(name) as stream:
-                content = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
-            total.update(f"{short}\0{content.hexdigest()}\n".encode())
+            total.update(f"{short}\0{_content(tree, name)}\n".encode())
         return total.hexdigest()
 
 
@@ -300,25 +309,59 @@ def _in_named_folder(card: TaskCard, tree: SourceTree, roots: Mapping[str, _File
         return dict(roots)
     expressions = [_expression(f"{name}/") for name in card.source.folder]
     # The given folder may itself be the one that the card names.
-    full = {root: f"{tree.root.name}/{root}".lower() for root in roots}
+    full = {root: f"{tree.root.resolve().name}/{root}".lower() for root in roots}
     return {root: files for root, files in roots.items() if any(e.fullmatch(full[root]) for e in expressions)}
 
 
 def _single(card: TaskCard, tree: SourceTree, split: str, roots: Mapping[str, _Files]) -> _Located:
-    """Return the folder with the most files. Any other folder must hold a copy or a subset of them."""
-    ordered = sorted(roots, key=lambda root: (-len(roots[root]), root.count("/"), root))
-    best = _Located(ordered[0], roots[ordered[0]])
-    for other in ordered[1:]:
-        mine, theirs = set(best.files), set(roots[other])
-        copy = mine == theirs and best.digest(tree) == _Located(other, roots[other]).digest(tree)
-        if not (copy or mine > theirs):
+    """Return the files of a split in one folder, and of one distribution there."""
+    root = _largest(card, tree, split, roots)
+    files = dict(roots[root])
+    layout = card.source.splits[split]
+    for pattern in (*layout.files, *layout.extra):
+        # `CORPUS*/train.tsv` also matches CORPUS-IOBES/train.tsv, which is the same split once more.
+        variants: dict[str, dict[str, str]] = defaultdict(dict)
+        for short in [short for short in files if _expression(pattern).fullmatch(short.lower())]:
+            parts = short.split("/")
+            named = _named_folders(pattern)
+            variants[f"{root}{'/'.join(parts[:named])}"]["/".join(parts[named:])] = short
+        if len(variants) > 1:
+            chosen = _largest(card, tree, split, {v: {k: files[s] for k, s in c.items()} for v, c in variants.items()})
+            for variant, shorts in variants.items():
+                if variant != chosen:
+                    files = {short: name for short, name in files.items() if short not in shorts.values()}
+    return _Located(root, files)
+
+
+def _named_folders(pattern: str) -> int:
+    """Number of folders that a pattern names, before `**` leaves them open."""
+    folders = pattern.split("/")[:-1]
+    return next((place for place, folder in enumerate(folders) if "**" in folder), len(folders))
+
+
+def _largest(card: TaskCard, tree: SourceTree, split: str, candidates: Mapping[str, _Files]) -> str:
+    """Return the candidate with the most files. Any other must be a copy or a part of it."""
+    ordered = sorted(candidates, key=lambda name: (-len(candidates[name]), name.count("/"), name))
+    best = candidates[ordered[0]]
+    for other in (candidates[name] for name in ordered[1:]):
+        if not all(short in best and _same_content(tree, best[short], name) for short, name in other.items()):
+            sizes = {name.rstrip("/") or ".": len(files) for name, files in sorted(candidates.items())}
+            listed = ", ".join(f"{name} ({size:,} file{'s' * (size > 1)})" for name, size in sizes.items())
             raise InputError(
-                f"several folders have files of split {split!r} of task {card.name}: "
-                f"{best.root or '.'} and {other or '.'}",
+                f"{len(ordered)} folders have files of split {split!r} of task {card.name}, and they differ: {listed}",
                 where=tree.root,
-                fix="Give one of them with --from",
+                fix="Give one of them with --from, or move the others away",
             )
-    return best
+    return ordered[0]
+
+
+def _same_content(tree: SourceTree, first: str, second: str) -> bool:
+    return first == second or _content(tree, first) == _content(tree, second)
+
+
+def _content(tree: SourceTree, name: str) -> str:
+    with tree.open_binary(name) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def _group_key(key: GroupKey, tree: SourceTree) -> Callable[[Record], str]:
