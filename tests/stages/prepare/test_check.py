@@ -215,6 +215,19 @@ def test_files_that_osler_made_up_are_said_to_be_and_not_held_against_the_paper(
     assert load_card("mednli").paper is not None
 
 
+def test_two_folders_of_one_task_are_told_apart(tmp_path):
+    first = prepared(tmp_path / "a", "mine", [note(1), note(2)], [note(3)])
+    second = prepared(tmp_path / "b", "mine", [note(3), note(4)], [note(5)])
+    report = check([first, second])
+    assert [task.task for task in report.tasks] == [f"mine ({folder.artifact.path})" for folder in (first, second)]
+    assert report.within == []
+    (shared,) = (item for item in report.across if item.texts)
+    assert (shared.of, shared.within) == (
+        f"mine ({second.artifact.path})/train",
+        f"mine ({first.artifact.path})/test",
+    )
+
+
 RELEASED = """
 [paper]
 source = "p"
