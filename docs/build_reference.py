@@ -28,6 +28,7 @@ from osler.metrics.deid import MAPS
 from osler.stages.study.recipe import Refinement, StudyModel, StudyRecipe
 from osler.tasks import card as cards
 from osler.tasks.card import Kind, TaskCard
+from osler.tasks.catalogue import protocol_families
 from osler.tasks.scoring import score
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
@@ -75,6 +76,11 @@ CARD_EXAMPLES = {
         "repair": '"strict"',
         "decoding": '"constrained"',
         "subwords": '"all"',
+        "read": '"last"',
+        "fragments": '"tag"',
+        "merged": '"entity"',
+        "order": '"given"',
+        "swapped": "true",
         "unit": '"sentence"',
         "records": '"labelled"',
         "candidates": '"document"',
@@ -153,6 +159,7 @@ METRICS = {
     "macro_f1": "mean of the F1 of each label",
     "partial_f1": "as `f1`, where a mention of the right label with other boundaries counts half",
     "token_f1": "as `f1`, over words instead of mentions",
+    "b_anchored_f1": 'as `f1`, where an I- that continues nothing belongs to the last B- before it; needs `repair = "b-anchored"`',
     "safe_harbor_recall": "share of the identifiers named by HIPAA's Safe Harbor rule that would be masked; needs `phi`",
     "clean_share": "share of the documents in which every identifier would be masked; needs `phi`",
     "accuracy": "share of the records whose labels are all right",
@@ -265,8 +272,9 @@ def _cards() -> Iterator[str]:
                 "",
             )
             yield (
-                '`protocol_family = "ner"` (or `"regression"`) adds the protocols that shipped cards of this kind share, '
-                "such as `strict` and `conlleval`. Protocols of the card itself win."
+                '`protocol_family = "ner"` adds the protocols that shipped cards of this kind share, such as `strict` and '
+                f"`conlleval`; a list adds several. Families: {', '.join(f'`{name}`' for name in protocol_families())} "
+                "([what is in them](../tasks.md#shared-protocols)). Protocols of the card itself win."
             )
         if name == "Protocol":
             yield from ("", "Metrics by kind of task:", "", "| kind | metrics |", "|---|---|")
@@ -284,7 +292,8 @@ def _metrics(kind: Kind) -> list[str]:
     phi: dict[str, Any] = {"phi": "meddocan", "labels": ("CALLE",)} if kind is Kind.TAGGING else {"labels": ("A",)}
     values = {"name": "x", "title": "x", "kind": kind, "language": "es", "source": {"reader": "clinic"}}
     metric = "pearson" if kind is Kind.REGRESSION else "f1"
-    card = TaskCard(**values, **pairs, **phi, protocol="p", protocols={"p": {"metric": metric}})
+    repair = "b-anchored"  # the repair with the most metrics
+    card = TaskCard(**values, **pairs, **phi, protocol="p", protocols={"p": {"metric": metric, "repair": repair}})
     label = card.labels[0]
     spans = (Span.at(0, 1, label, id="T1"), Span.at(2, 3, label, id="T2"))
     relations = (Relation(label, "T1", "T2"),)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from osler.tasks.card import Kind, TaskCard
-from osler.tasks.catalogue import all_cards
+from osler.tasks.catalogue import all_cards, protocol_families
 from osler.tasks.describe import labels_text, release_lines, split_lines
 
 _KINDS = {
@@ -39,12 +39,19 @@ def _page(cards: Sequence[TaskCard]) -> Iterator[str]:
         grouped[card.kind].append(card)
     for kind, title in _KINDS.items():
         yield from ("", f"## {title}", "")
-        yield "| task | description | language | records (train / dev / test) | protocols | access |"
+        yield "| task | description | language | records (train / dev / test) | default protocol | access |"
         yield "|---|---|---|---|---|---|"
         for card in grouped[kind]:
             name = f"[{card.name}](#{card.name})"
-            protocols = ", ".join(f"`{p}`" for p in card.protocols)
+            more = f" and {len(card.protocols) - 1} more" if len(card.protocols) > 1 else ""
+            protocols = f"`{card.protocol}`{more}"
             yield f"| {name} | {card.title} | {card.language} | {_sizes(card)} | {protocols} | {_access(card)} |"
+    families = protocol_families()
+    yield from ("", "## Shared protocols")
+    for family, protocols in families.items():
+        yield from ("", f"### protocols: {family}", "")
+        for name, protocol in protocols.items():
+            yield f"- `{name}`, {protocol.metric}: {protocol.description}"
     yield from ("", "## Cards")
     for card in cards:
         yield from ("", f"### {card.name}", "", card.title + ".", "")
@@ -62,7 +69,13 @@ def _page(cards: Sequence[TaskCard]) -> Iterator[str]:
         for note in card.notes:
             yield f"- {note}"
         yield "- Protocols:"
-        for name, protocol in card.protocols.items():
+        own = dict(card.protocols)
+        for family, protocols in families.items():
+            if all(own.get(name) == protocol for name, protocol in protocols.items()):
+                own = {name: protocol for name, protocol in own.items() if name not in protocols}
+                default = f"; `{card.protocol_id()}` is the default" if card.protocol in protocols else ""
+                yield f"  - those of [{family}](#protocols-{family}){default}"
+        for name, protocol in own.items():
             default = " (default)" if name == card.protocol else ""
             yield f"  - `{card.protocol_id(name)}`{default}, {protocol.metric}: {protocol.description}"
 

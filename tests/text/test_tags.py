@@ -195,3 +195,27 @@ def test_a_predicted_span_does_not_begin_or_end_with_a_bidi_mark() -> None:
     (drug, dose) = tags_to_spans(["B-DRUG", "B-X", "I-X"], places, BIO, STRICT)
     assert text[drug.start : drug.end] == "אספירין"
     assert text[dose.start : dose.end] == "100\u202c mg"
+
+
+def test_fragments_are_tagged_only_if_asked_for_and_a_mention_between_them_is_reported():
+    ranges = [(n * 2, n * 2 + 1) for n in range(6)]
+    broken = Span(((0, 3), (8, 9)), "X")
+    between = Span.at(6, 7, "X")
+    assert spans_to_tags([broken], ranges, BIO).unexpressed == [broken]
+    result = spans_to_tags([broken], ranges, BIO, tag_fragments=True)
+    assert result.tags == ["B-X", "I-X", "O", "O", "I-X", "O"]
+    assert result.unexpressed == result.inexact == []
+    assert spans_to_tags([broken], ranges, BIOES, tag_fragments=True).tags == ["B-X", "I-X", "O", "O", "E-X", "O"]
+    # The I- after the second B- would be read as part of the second mention.
+    crossed = spans_to_tags([broken, between], ranges, BIO, tag_fragments=True)
+    assert crossed.tags == ["B-X", "I-X", "O", "B-X", "I-X", "O"]
+    assert crossed.unexpressed == [broken]
+
+
+def test_b_anchored_reads_as_conlleval_and_marks_what_does_not_begin_with_b():
+    tags = ["O", "I-X", "B-X", "I-Y", "O", "O", "B-Y", "I-Y", "O", "I-Y"]
+    plain = tags_to_spans(tags, WORDS, BIO, CONLLEVAL)
+    marked = tags_to_spans(tags, WORDS, BIO, Repair.B_ANCHORED)
+    assert [span.key for span in marked] == [span.key for span in plain]
+    assert [bool(span.attributes) for span in marked] == [True, False, True, False, True]
+    assert not any(span.attributes for span in plain)

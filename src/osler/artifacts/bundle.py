@@ -250,7 +250,8 @@ class Bundle:
         predicted = self._decode(name, records, instances, outputs)
         if task is None or task.kind is not Kind.TAGGING:
             return predicted
-        return [found.only(task.labels) if isinstance(found, Document) else found for found in predicted]
+        labels = task.under(self.builders[name].protocol).labels
+        return [found.only(labels) if isinstance(found, Document) else found for found in predicted]
 
     def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
         """Annotate raw text, then find relations between the entities. Heads that read documents alike share an encoder pass."""

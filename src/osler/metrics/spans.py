@@ -10,8 +10,8 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.metrics.scores import Item, Scores, check_same_length, labels_of, score_sets
-from osler.text.document import Document, Fragment
-from osler.text.words import words
+from osler.text.document import Document, Fragment, token_ranges
+from osler.text.tags import STRAY
 
 Extent = tuple[Fragment, ...]
 
@@ -123,6 +123,48 @@ def overlapping(one: Extent, other: Extent) -> bool:
     return any(a < d and c < b for a, b in one for c, d in other)
 
 
+def score_anchored(
+    gold: Sequence[Document], predicted: Sequence[Document], *, labels: Sequence[str] | None = None
+) -> Scores:
+    """Score mentions as the published code of wada2020 does: every mention is anchored at a B-.
+
+    All documents are read as one sequence. A predicted span that begins with I- (its attribute `stray`) continues the last
+    mention of its label, over other words, sentences and documents. One without a mention before it is dropped; the
+    published code stops there with an error. A mention counts in the document it begins in. Fragments with only blanks between
+    them are one, because tags cannot tell them apart.
+    """
+    wanted: list[set[Item]] = []
+    begun: list[list[tuple[str, list[_Place]]]] = []
+    last: dict[str, list[_Place]] = {}
+    for number, (want, have) in enumerate(paired(gold, predicted)):
+        wanted.append({(s.label, _blanks_joined(gold, [(number, *f) for f in s.fragments])) for s in want.spans})
+        begun.append([])
+        for span in sorted(have.spans, key=lambda s: s.fragments):
+            places = [(number, start, end) for start, end in span.fragments]
+            if STRAY not in span.attributes:
+                last[span.label] = places
+                begun[-1].append((span.label, places))
+            elif span.label in last:
+                last[span.label].extend(places)
+    found = [{(label, _blanks_joined(gold, places)) for label, places in mentions} for mentions in begun]
+    return score_sets(wanted, found, labels)
+
+
+_Place = tuple[int, int, int]
+"""Number of a document, start, end."""
+
+
+def _blanks_joined(documents: Sequence[Document], places: Sequence[_Place]) -> tuple[_Place, ...]:
+    joined: list[_Place] = []
+    for number, start, end in places:
+        before = joined[-1] if joined and joined[-1][0] == number else None
+        if before and not documents[number].text[before[2] : start].strip():
+            joined[-1] = (number, before[1], end)
+        else:
+            joined.append((number, start, end))
+    return tuple(joined)
+
+
 def score_relations(
     gold: Sequence[Document], predicted: Sequence[Document], *, labels: Sequence[str] | None = None
 ) -> Scores:
@@ -149,11 +191,14 @@ def score_relations(
 def score_tokens(
     gold: Sequence[Document], predicted: Sequence[Document], *, labels: Sequence[str] | None = None
 ) -> Scores:
-    """Score (word, label) pairs. A word has a label if a mention with that label covers any of its characters."""
+    """Score (word, label) pairs. A word has a label if a mention with that label covers any of its characters.
+
+    Words are the tokens of the corpus where it has tokens.
+    """
     wanted: list[set[Item]] = []
     found: list[set[Item]] = []
     for want, have in paired(gold, predicted):
-        cut = words(want.text)
+        cut = token_ranges(want)
         starts, ends = [start for start, _ in cut], [end for _, end in cut]
         for document, side in ((want, wanted), (have, found)):
             side.append(

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from osler.core.config import Recipe
 from osler.core.errors import RecipeError, nearest
+from osler.text.document import Document, Record, Span
 from osler.text.tags import Repair, Scheme
 
 
@@ -186,8 +195,18 @@ class Protocol(Recipe):
     """How an invalid tag sequence is read; only greedy decoding can produce one."""
     decoding: Literal["constrained", "greedy"] = "constrained"
     """The best valid tag sequence, or the best tag of each word alone, as in most published pipelines."""
-    subwords: Literal["first", "all"] = "first"
-    """Which sub-words of a word carry its tag in training. Predictions are always read from the first."""
+    subwords: Literal["first", "all", "copy"] = "first"
+    """Which sub-words of a word are tagged in training: the first, all of them (I- after the first), or all with a copy of its tag."""
+    read: Literal["first", "last"] = "first"
+    """The sub-word of a word that its predicted tag is read from; `last` needs `subwords = "copy"`."""
+    fragments: Literal["skip", "tag"] = "skip"
+    """A mention with words between its fragments is not learned but counted, or tagged B- I- O I-, as in BLUE's files."""
+    merged: str = ""
+    """One label in place of all labels of a tagging task, in training and in scoring."""
+    order: Literal["both", "given"] = "both"
+    """Whether a prediction is the mean of both orders of a pair, where order means nothing, or reads the pair once, as training does."""
+    swapped: bool = False
+    """Whether the second text of a pair comes first, in training and prediction."""
     unit: Literal["document", "sentence"] = "document"
     """What a text classifier reads at once; a document gets the union of the labels of its sentences."""
     records: Literal["all", "labelled"] = "all"
@@ -196,6 +215,27 @@ class Protocol(Recipe):
     """Where both mentions of a pair must occur; `joined` sentences end only before a capital letter, as in BLUE."""
     markers: Literal["blind", "enclose"] = "enclose"
     """How a candidate pair is shown to the model: mentions between markers, or replaced by their types (`@CHEMICAL$`)."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        if self.read == "last" and self.subwords != "copy":
+            raise ValueError('read = "last" needs subwords = "copy": the last sub-word must have the tag of its word')
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, standard: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out later fields at their default, so that cards and prepared tasks of earlier versions keep their identity."""
+        values: dict[str, Any] = standard(self)
+        later = ("read", "fragments", "merged", "order", "swapped")
+        return {k: v for k, v in values.items() if k not in later or v != type(self).model_fields[k].default}
+
+    def spans_of(self, document: Document) -> tuple[Span, ...]:
+        """Return the mentions of a document with the labels that this protocol trains and scores."""
+        return tuple(replace(span, label=self.merged or span.label) for span in document.spans)
+
+    def relabelled(self, record: Record) -> Record:
+        """Return a record with the labels that this protocol trains and scores."""
+        return record.with_(spans=self.spans_of(record)) if self.merged and isinstance(record, Document) else record
 
 
 _RESERVED = ("mean", "kind", "step", "clock")
@@ -275,7 +315,7 @@ class TaskCard(Recipe):
     protocol: str
     """Name of the default protocol."""
     protocols: dict[str, Protocol]
-    """By name: how the task is trained and scored. A `protocol_family` adds shared ones."""
+    """By name: how the task is trained and scored. `protocol_family` (a name or a list of names) adds shared ones."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -303,6 +343,10 @@ class TaskCard(Recipe):
                 f"task {self.name} has no protocol {wanted!r}", fix=f"{hint}Known: {', '.join(sorted(self.protocols))}"
             )
         return self.protocols[wanted]
+
+    def under(self, protocol: Protocol) -> TaskCard:
+        """Return the card with the labels that a head trained under this protocol predicts."""
+        return self.model_copy(update={"labels": (protocol.merged,)}) if protocol.merged else self
 
     def protocol_id(self, name: str | None = None, read: str = "") -> str:
         """Identifier printed with a number: task, protocol, version. `read` names a decoding other than the protocol's."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from osler.core.config import read_toml, validate
 from osler.core.errors import RecipeError, UnknownNameError, nearest
-from osler.tasks.card import TaskCard
+from osler.tasks.card import Protocol, TaskCard
 
 _CARDS = Path(__file__).parent / "cards"
 _FAMILIES = Path(__file__).parent / "protocols"
@@ -45,15 +45,26 @@ def _read(path: Path) -> TaskCard:
 
 
 def make_card(values: dict[str, Any], where: str | Path) -> TaskCard:
-    """Make a card from the content of its file and add the protocols of its family; the card's own protocols win."""
-    family = values.pop("protocol_family", None)
-    if family is not None:
-        shared = _FAMILIES / f"{family}.toml"
-        if not shared.is_file():
-            known = ", ".join(sorted(file.stem for file in _FAMILIES.glob("*.toml")))
+    """Make a card from the content of its file and add the protocols of its families; the card's own protocols win."""
+    given = values.pop("protocol_family", [])
+    shared: dict[str, Any] = {}
+    for family in [given] if isinstance(given, str) else given:
+        file = _FAMILIES / f"{family}.toml"
+        if not file.is_file():
+            known = ", ".join(protocol_families())
             raise RecipeError(f"no protocol_family {family!r}", where=where, fix=f"Known: {known}")
-        values["protocols"] = {**read_toml(shared), **values.get("protocols", {})}
+        shared |= read_toml(file)
+    if shared:
+        values["protocols"] = {**shared, **values.get("protocols", {})}
     return validate(TaskCard, values, where=str(where))
+
+
+def protocol_families() -> dict[str, dict[str, Protocol]]:
+    """Protocols that several cards share, by the name of their family."""
+    return {
+        path.stem: {name: validate(Protocol, values, where=str(path)) for name, values in read_toml(path).items()}
+        for path in sorted(_FAMILIES.glob("*.toml"))
+    }
 
 
 def all_cards() -> list[TaskCard]:

@@ -11,9 +11,10 @@ from osler.metrics.classification import score_classes, score_hoc, score_multila
 from osler.metrics.correlation import decomposed_pearson, pearson, spearman
 from osler.metrics.deid import score_deid
 from osler.metrics.scores import Decomposed
-from osler.metrics.spans import score_relations, score_spans, score_tokens
+from osler.metrics.spans import score_anchored, score_relations, score_spans, score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.text.document import Document, Record, Relation
+from osler.text.tags import Repair
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,17 @@ def score(
     if protocol.records == "labelled":
         pairs = [(want, have) for want, have in zip(gold, predicted, strict=True) if want.labels]
         gold, predicted = [want for want, _ in pairs], [have for _, have in pairs]
+    card = card.under(protocol)
+    gold, predicted = ([protocol.relabelled(record) for record in side] for side in (gold, predicted))
     if main_only and card.kind is Kind.TAGGING and protocol.metric in _BY_MENTION:
         metrics, details, decompositions = _mentions(card, gold, predicted)
     else:
         metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
+    if card.kind is Kind.TAGGING and protocol.repair is Repair.B_ANCHORED:
+        # Only then do predictions say which mentions do not begin with B-.
+        anchored = score_anchored(_documents(gold), _documents(predicted), labels=card.labels)
+        metrics["b_anchored_f1"], decompositions["b_anchored_f1"] = anchored.micro.f1, anchored.f1("micro")
+        details["b_anchored"] = anchored.as_dict()
     if protocol.metric not in metrics:
         raise RecipeError(
             f"metric {protocol.metric!r} is not supported for a {card.kind} task",
@@ -51,7 +59,7 @@ def score(
 
 
 _Result = tuple[dict[str, float], dict[str, Any], dict[str, Decomposed]]
-_BY_MENTION = ("f1", "precision", "recall", "macro_f1")
+_BY_MENTION = ("f1", "precision", "recall", "macro_f1", "b_anchored_f1")
 
 
 def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:

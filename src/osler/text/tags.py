@@ -15,6 +15,8 @@ from osler.text.document import Span
 from osler.text.words import Range, covered
 
 OUTSIDE = "O"
+STRAY = "stray"
+"""Attribute of a predicted span that begins with a tag inside a mention, if the repair is B_ANCHORED."""
 
 
 class Scheme(Enum):
@@ -31,12 +33,15 @@ class Repair(Enum):
     a complete B, I…, E of one label; everything else is dropped.
     CONLLEVAL: as the CoNLL scorer reads chunks. A tag that does not continue the chunk before it (after O, after another
     label, after an E or S) starts a chunk, whatever its prefix.
+    B_ANCHORED: as CONLLEVAL, and a span that does not begin with B (or S) has the attribute `stray`, because the metric
+    b_anchored_f1 joins it to the mention before it.
     DISCARD: as STRICT, but a span directly followed by a stray tag is dropped too: B-X I-Y gives nothing, where STRICT
     keeps X. In BIOES this is the same as STRICT, where a span without its E is never complete.
     """
 
     STRICT = "strict"
     CONLLEVAL = "conlleval"
+    B_ANCHORED = "b-anchored"
     DISCARD = "discard"
 
 
@@ -58,19 +63,25 @@ class Transitions:
     end: list[bool]
 
 
-def spans_to_tags(spans: Iterable[Span], words: Sequence[Range], scheme: Scheme) -> TagResult:
+def spans_to_tags(
+    spans: Iterable[Span], words: Sequence[Range], scheme: Scheme, *, tag_fragments: bool = False
+) -> TagResult:
     """Tag the words of the spans. Of spans that share words, the longest is kept, then the first, then by label.
 
     A span whose edges fall inside a word, or whose fragments have no word between them, is tagged on the words it touches
-    and listed in `inexact`. Copies of a span (same fragments, same label) count once.
+    and listed in `inexact`. Copies of a span (same fragments, same label) count once. With `tag_fragments`, a span with
+    words between its fragments is tagged too, as B I O I; it is unexpressed only if another span begins between them.
     """
     tags = [OUTSIDE] * len(words)
     unexpressed: list[Span] = []
     inexact: list[Span] = []
+    broken: list[tuple[Span, Sequence[int]]] = []
     unique = {span.key: span for span in reversed(list(spans))}.values()
     for span in sorted(unique, key=lambda s: (s.start - s.end, s.start, s.label, s.fragments)):
-        place = covered(words, span.start, span.end)
-        if not place or _has_gap(span, words, place) or any(tags[index] != OUTSIDE for index in place):
+        whole = covered(words, span.start, span.end)
+        place = _touched(span, words, whole)
+        gap = len(place) < len(whole)
+        if not place or (gap and not tag_fragments) or any(tags[index] != OUTSIDE for index in place):
             unexpressed.append(span)
             continue
         for index in place:
@@ -78,8 +89,13 @@ def spans_to_tags(spans: Iterable[Span], words: Sequence[Range], scheme: Scheme)
         tags[place[0]] = f"B-{span.label}"
         if scheme is Scheme.BIOES:
             tags[place[-1]] = f"{'S' if len(place) == 1 else 'E'}-{span.label}"
-        if span.discontinuous or (span.start, span.end) != (words[place[0]][0], words[place[-1]][1]):
+        if gap:
+            broken.append((span, place))
+        elif span.discontinuous or (span.start, span.end) != (words[place[0]][0], words[place[-1]][1]):
             inexact.append(span)
+    for span, place in broken:
+        if any(tags[index][0] in "BS" for index in range(place[0] + 1, place[-1])):
+            unexpressed.append(span)
     return TagResult(tags, _in_order(unexpressed), _in_order(inexact))
 
 
@@ -92,7 +108,9 @@ def tags_to_spans(
     spans: list[Span] = []
     for start, end, label in chunks(tags, scheme, repair):
         score = sum(scores[start:end]) / (end - start) if scores is not None else None
-        spans.append(Span.at(words[start][0], words[end - 1][1], label, score=score))
+        stray = repair is Repair.B_ANCHORED and tags[start][0] not in "BS"
+        attributes = {STRAY: "true"} if stray else {}
+        spans.append(Span.at(words[start][0], words[end - 1][1], label, score=score, attributes=attributes))
     return spans
 
 
@@ -107,7 +125,7 @@ def chunks(tags: Sequence[str], scheme: Scheme, repair: Repair) -> list[tuple[in
         proper = whole and (scheme is Scheme.BIO or previous in "ES")
         if repair is Repair.DISCARD and next_prefix == "I" and scheme is Scheme.BIO:
             proper = False
-        if open_label and (proper or repair is Repair.CONLLEVAL):
+        if open_label and (proper or repair in (Repair.CONLLEVAL, Repair.B_ANCHORED)):
             found.append((start, end, open_label))
 
     for index, tag in enumerate(tags):
@@ -161,12 +179,11 @@ def _split(tag: str, scheme: Scheme, index: int) -> tuple[str, str]:
     )
 
 
-def _has_gap(span: Span, words: Sequence[Range], place: range) -> bool:
-    """Whether no fragment of the span touches some word between its first and last."""
+def _touched(span: Span, words: Sequence[Range], whole: range) -> Sequence[int]:
+    """The words that a span touches; `whole` are those from its first character to its last."""
     if not span.discontinuous:
-        return False
-    touched = {index for fragment in span.fragments for index in covered(words, *fragment)}
-    return len(touched) < len(place)
+        return whole
+    return sorted({index for fragment in span.fragments for index in covered(words, *fragment)})
 
 
 def _in_order(spans: list[Span]) -> list[Span]:

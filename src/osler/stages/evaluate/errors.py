@@ -112,10 +112,11 @@ class Errors:
 
 def find_errors(card: TaskCard, protocol: Protocol, gold: Sequence[Record], predicted: Sequence[Record]) -> Errors:
     """Compare the records that the protocol scores. Labels that are not in the card do not count."""
+    card, relabelled = card.under(protocol), protocol.relabelled
     pairs = list(zip(gold, predicted, strict=True))
     if protocol.records == "labelled":
         pairs = [(want, have) for want, have in pairs if want.labels]
-    wanted, found = tuple(want for want, _ in pairs), tuple(have for _, have in pairs)
+    wanted, found = tuple(relabelled(want) for want, _ in pairs), tuple(relabelled(have) for _, have in pairs)
     if card.kind is Kind.REGRESSION:
         residuals = (Residual(n, want.value or 0.0, have.value or 0.0) for n, (want, have) in enumerate(pairs))
         return Errors(card, wanted, residuals=tuple(residuals))

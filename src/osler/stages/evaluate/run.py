@@ -18,7 +18,7 @@ from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import score
 from osler.train.precision import choose_device
 
-_SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair"})
+_SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
 """Protocol fields that may differ between training and scoring."""
 
 

@@ -11,7 +11,7 @@ from osler.stages.finetune.config import MLM, FinetuneRecipe, TaskTeacher
 from osler.tasks.card import Kind, Protocol, TaskCard
 
 # Fields of a protocol that decide the tags of a head and how they are decoded.
-_HEAD_FIELDS = ("scheme", "subwords", "decoding", "repair")
+_HEAD_FIELDS = ("scheme", "subwords", "read", "fragments", "merged", "decoding", "repair")
 
 
 def check(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], rehearsed: Sequence[TaskFolder] = ()) -> None:

@@ -142,7 +142,8 @@ def make_builder(
 ) -> Builder:
     """Make the builder of a task under one of its protocols."""
     kind: type[Builder] = BUILDERS.get(card.kind.value)
-    return kind(card, card.protocol_named(protocol), tokens, max_length, overlap, options or HeadOptions())
+    chosen = card.protocol_named(protocol)
+    return kind(card.under(chosen), chosen, tokens, max_length, overlap, options or HeadOptions())
 
 
 class ReadingUnit(NamedTuple):

@@ -93,7 +93,8 @@ class TaggingBuilder(Builder):
             core = output[window.core_start + shift : window.core_end + shift]
             logits[number][window.core_start : window.core_end] = core
         documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
-        encoded = {number: _first_tokens(aligned[number]) for number, _ in documents}
+        last = self.protocol.read == "last" and self.head != "crf"
+        encoded = {number: _read_tokens(aligned[number], last=last) for number, _ in documents}
         # Each sentence is one sequence of tags; a document without sentences is one.
         borders = {number: np.searchsorted(words, aligned[number].starts[1:]) for number, (words, _) in encoded.items()}
         rows = [
@@ -112,7 +113,8 @@ class TaggingBuilder(Builder):
 
     def _targets(self, document: Document, instance: Instance, unexpressed: Counter[str]) -> np.ndarray:
         """Tag index of each sub-word of a document."""
-        unknown = {span.label for span in document.spans} - set(self.card.labels)
+        spans = self.protocol.spans_of(document)
+        unknown = {span.label for span in spans} - set(self.card.labels)
         if unknown:
             raise InputError(
                 f"document {instance.record + 1} has labels that are not in the card: {', '.join(sorted(unknown))}",
@@ -120,7 +122,8 @@ class TaggingBuilder(Builder):
                 fix="Add them to the card's labels, or prepare the task again",
             )
         aligned: Aligned = instance.place.aligned
-        result = spans_to_tags(document.spans, aligned.words, self.protocol.scheme)
+        tag_fragments = self.protocol.fragments == "tag"
+        result = spans_to_tags(spans, aligned.words, self.protocol.scheme, tag_fragments=tag_fragments)
         unexpressed["overlapping, nested or discontinuous mentions"] += len(result.unexpressed)
         unexpressed["mentions that begin or end inside a word"] += len(result.inexact)
         unexpressed["mentions that continue in the next sentence"] += sum(
@@ -128,14 +131,15 @@ class TaggingBuilder(Builder):
         )
         targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
         # A CRF scores transitions between words, in training as in decoding, so it labels only first sub-words.
-        every = self.protocol.subwords == "all" and self.head != "crf"
+        every = self.protocol.subwords != "first" and self.head != "crf"
+        copied = self.protocol.subwords == "copy"
         index = {tag: number for number, tag in enumerate(self.outputs)}
         previous: int | None = None
         for place, word in enumerate(aligned.word_ids):
             if word is not None and (word != previous or every):
                 tag = result.tags[word]
-                # A later sub-word of a B- word continues the mention.
-                targets[place] = index[_continued(tag) if word == previous else tag]
+                # A later sub-word of a B- word continues the mention, unless it has a copy of the tag.
+                targets[place] = index[_continued(tag) if word == previous and not copied else tag]
             previous = word
         return targets
 
@@ -177,10 +181,11 @@ class TaggingBuilder(Builder):
         return self.options.decoding == "protocol" and self.protocol.decoding == "constrained"
 
 
-def _first_tokens(aligned: Aligned) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words with at least one sub-word, in order, and the first sub-word of each."""
+def _read_tokens(aligned: Aligned, *, last: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words with at least one sub-word, in order, and the first or last sub-word of each."""
     owners = np.array([-1 if word is None else word for word in aligned.word_ids], dtype=np.int64)
-    words, tokens = np.unique(owners, return_index=True)
+    words, tokens = np.unique(owners[::-1] if last else owners, return_index=True)
+    tokens = len(owners) - 1 - tokens if last else tokens
     return words[words >= 0], tokens[words >= 0]
 
 

@@ -32,12 +32,13 @@ class TextBuilder(Builder):
         return list(self.card.labels)
 
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
-        """Build windows, sentences or pairs. Predictions of a symmetric task use both orders of a pair."""
+        """Build windows, sentences or pairs. Predictions of a symmetric task use both orders of a pair, unless the protocol says one."""
         if self.card.record == "document" and self.protocol.unit == "sentence":
             return Built(self._sentences(records, gold=gold))
         targets = [self.target(record, number) if gold else None for number, record in enumerate(records)]
         if self.card.record == "pair":
-            return Built(self._pairs(records, targets, both_orders=self.card.symmetric and not gold))
+            both_orders = self.card.symmetric and self.protocol.order == "both" and not gold
+            return Built(self._pairs(records, targets, both_orders=both_orders))
         windows = document_windows(self.tokens, records, self.max_length, self.overlap)
         kept = {number for number, record in enumerate(records) if not gold or self._trains_on(record)}
         return Built([replace(w, target=targets[w.record]) for w in windows if w.record in kept])
@@ -97,7 +98,8 @@ class TextBuilder(Builder):
     def _pairs(self, records: Sequence[Record], targets: Sequence[object], *, both_orders: bool) -> list[Instance]:
         pairs = [record for record in records if isinstance(record, TextPair)]
         instances = []
-        for swapped in (False, True) if both_orders else (False,):
+        first = self.protocol.swapped
+        for swapped in (first, not first) if both_orders else (first,):
             # Encoded again for the second order, because `pair` truncates its encodings in place.
             one = self.tokens.encode([pair.second if swapped else pair.first for pair in pairs])
             other = self.tokens.encode([pair.first if swapped else pair.second for pair in pairs])
