@@ -389,7 +389,7 @@ class TaskCard(Recipe):
     def at_release(self, name: str) -> TaskCard:
         """Return the card of one release, with its files and counts."""
         if name not in self.releases:
-            known = f"Use one of: {', '.join(self.releases)}" if self.releases else "Leave it out"
+            known = f"Use one of: {', '.join(self.releases)}" if self.releases else "Leave out --release"
             raise RecipeError(f"task {self.name} has no release {name!r}", fix=known)
         found = self.releases[name]
         values: dict[str, Any] = {"release": name, "releases": {name: found}}
