@@ -82,6 +82,35 @@ def test_a_stock_head_of_another_shape_is_refused(tiny, tmp_path, architecture):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_linear_head_is_exported_where_the_stock_classifier_can_be_linear(tiny, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    model = build(tiny, "modernbert", "classification", 3, layers="linear")
+    model.encoder.config.classifier_pooling = "mean"
+    to_hf(model, "task", None, tmp_path)
+    stock, report = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"]
+    compare(tiny, model, stock)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_a_linear_head_is_refused_where_the_stock_classifier_has_more_layers(tiny, tmp_path, architecture):
+    with pytest.raises(InputError, match="does not have the shape") as error:
+        to_hf(build(tiny, architecture, "classification", 3, layers="linear"), "task", None, tmp_path / "out")
+    assert "modernbert" in error.value.fix
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_pooler_is_the_pooler_of_the_stock_bert(tiny, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    model = build(tiny, "bert", "regression", 1, layers="pooler")
+    to_hf(model, "task", None, tmp_path)
+    stock = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert torch.equal(stock.bert.pooler.dense.weight, model.head("task").dense.weight)
+    compare(tiny, model, stock)
+
+
 def test_a_stock_head_that_turns_out_to_differ_is_refused(tiny, tmp_path, monkeypatch):
     """As if a later transformers changed what its classifier does: the export notices before it writes."""
     from osler.nn import export

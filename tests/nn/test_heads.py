@@ -170,6 +170,27 @@ def test_initial_weights_are_small():
     assert not module.out_proj.bias.any()
 
 
+@torch.no_grad()
+def test_a_linear_head_is_the_projection_of_the_first_token(batch, hidden):
+    module = HEADS.get("classification")(8, 4, 0.1, layers="linear").eval()
+    assert [name for name, _ in module.named_parameters()] == ["out_proj.weight", "out_proj.bias"]
+    torch.testing.assert_close(module(hidden, batch), module.out_proj(hidden[[0, 4, 6]]))
+
+
+def test_dropout_comes_before_the_dense_layer_of_an_mlp_but_not_of_a_pooler(batch, hidden):
+    for layers, before in (("mlp", 2), ("pooler", 1), ("linear", 1)):
+        module = HEADS.get("classification")(8, 4, 0.1, layers=layers)
+        calls = []
+        module.dropout.register_forward_hook(lambda module, given, output, calls=calls: calls.append(1))
+        module(hidden, batch)
+        assert len(calls) == before
+
+
+def test_an_unknown_form_of_a_head_is_refused():
+    with pytest.raises(ValueError, match="mlp, linear or pooler, not deep"):
+        HEADS.get("multilabel")(8, 2, 0.1, layers="deep")
+
+
 def test_a_plug_in_head_is_found_by_name(monkeypatch, batch, hidden):
     class Mean(Head):
         kind = "mean"

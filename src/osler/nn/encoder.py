@@ -5,21 +5,34 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 
+from osler.core.errors import ArtifactError
 from osler.nn import attention
-from osler.nn.folders import load_encoder_config, load_model, quiet, saving, seeded, without_pooler
+from osler.nn.folders import (
+    load_config,
+    load_encoder_config,
+    load_model,
+    quiet,
+    resolve,
+    saving,
+    seeded,
+    without_pooler,
+)
 from osler.nn.layers import use_fast_layers
 from osler.nn.packing import Packed, Padded, from_padded, pack, to_padded
 
 Mode = Literal["packed", "padded"]
 
 _TOLERANCE = 1e-4
+_POOLER = re.compile(r"(^|\.)pooler(\.dense)?\.(weight|bias)$")
 _known: dict[tuple[type, str, str], bool] = {}
 
 
@@ -107,6 +120,26 @@ def fresh_encoder(source: str | Path, *, seed: int) -> PackedEncoder:
     with seeded(seed, "encoder"), quiet():
         model = auto.from_config(config, dtype=torch.float32, **without_pooler(auto, config))
     return PackedEncoder(model.eval())
+
+
+def load_pooler(source: str | Path) -> dict[str, Tensor]:
+    """Weight and bias of a checkpoint's own pooler: the dense layer that BERT applies to the first token, before a tanh."""
+    from transformers import AutoModel
+
+    folder = resolve(source)
+    found: dict[str, Tensor] = {}
+    for path in sorted(folder.glob("model*.safetensors")) if without_pooler(AutoModel, load_config(folder)) else ():
+        with safe_open(path, "pt") as file:
+            for key in file.keys():  # noqa: SIM118 - not a mapping
+                if _POOLER.search(key):
+                    found[key.rpartition(".")[2]] = file.get_tensor(key).float()
+    if found.keys() != {"weight", "bias"}:
+        raise ArtifactError(
+            "this checkpoint has no pooler to start from",
+            where=source,
+            fix='Set head = "mlp" (a new dense layer) or head = "linear" (none)',
+        )
+    return found
 
 
 def max_length_of(config: Any) -> int:

@@ -34,6 +34,8 @@ _SEQUENCE = {
     "mpnet": _ROBERTA,
     "albert": {"base_model.pooler": "dense", "classifier": "out_proj"},
 }
+# Of a head with one linear layer. ModernBERT's other layers can be made an identity; BERT's and RoBERTa's tanh cannot.
+_LINEAR = {"modernbert": {"classifier": "out_proj"}}
 _TOLERANCE = 1e-4
 
 
@@ -71,16 +73,18 @@ def _build(encoder: nn.Module, config: Any, head: Head) -> Any:
 
     token = head.level == "token"
     auto: Any = AutoModelForTokenClassification if token else AutoModelForSequenceClassification
-    layers = _TOKEN if token else _SEQUENCE.get(config.model_type)
+    known = _LINEAR if getattr(head, "layers", "") == "linear" else _SEQUENCE
+    layers = _TOKEN if token else known.get(config.model_type)
     if layers is None:
         raise InputError(
             f"the stock sequence classifier of {config.model_type} does not have the shape of osler's head",
             fix="Export a head for entities, fine-tune an encoder of another architecture "
-            f"({', '.join(_SEQUENCE)}), or annotate with osler",
+            f"({', '.join(known)}), or annotate with osler",
         )
-    modern = token and config.model_type == "modernbert"
+    modern = config.model_type == "modernbert"
     if modern:
         config.classifier_activation = "linear"
+        config.classifier_pooling = "cls"
     with seeded(0, "export"), quiet():
         stock = auto.from_config(config, attn_implementation="eager").float().eval()
     weights = {name: tensor.detach().cpu().float() for name, tensor in encoder.state_dict().items()}
@@ -97,7 +101,7 @@ def _build(encoder: nn.Module, config: Any, head: Head) -> Any:
 
 
 def _cancel_extra_layers(stock: Any) -> None:
-    """Make the dense layer and the norm before ModernBERT's classifier an identity.
+    """Make the dense layer and the norm before ModernBERT's token or sequence classifier an identity.
 
     The dense layer undoes the scale of the encoder's final norm, and the extra norm restores it.
     """
@@ -105,7 +109,7 @@ def _cancel_extra_layers(stock: Any) -> None:
     scale = final.weight
     if final.bias is not None or extra.dense.bias is not None or bool((scale.abs() < 1e-3).any()):
         raise InputError(
-            "the extra layers of this ModernBERT's stock token classifier cannot be made an identity",
+            "the extra layers of this ModernBERT's stock classifier cannot be made an identity",
             fix="Serve this model with osler, or export an encoder of another architecture",
         )
     extra.dense.weight.copy_(torch.diag(1.0 / scale))

@@ -23,6 +23,7 @@ from osler.nn.heads.base import Head
 from osler.nn.packing import Packed
 
 _FORMAT = 1
+_LAYERS = "mlp"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -34,6 +35,8 @@ class HeadArguments:
     num_labels: int
     labels: tuple[str, ...] = ()
     dropout: float = 0.1
+    layers: str = _LAYERS
+    """Layers of a sequence head; other heads have only one form."""
 
 
 class MultiHeadModel(nn.Module):
@@ -47,9 +50,17 @@ class MultiHeadModel(nn.Module):
         self.train(encoder.training)
 
     def add_head(
-        self, name: str, kind: str, num_labels: int, *, seed: int, labels: Sequence[str] = (), dropout: float = 0.1
+        self,
+        name: str,
+        kind: str,
+        num_labels: int,
+        *,
+        seed: int,
+        labels: Sequence[str] = (),
+        dropout: float = 0.1,
+        layers: str = _LAYERS,
     ) -> Head:
-        """Add a head whose initial weights depend on (seed, name) alone."""
+        """Add a head whose initial weights depend on (seed, name) alone. `layers` is for sequence heads."""
         if not _NAME.fullmatch(name) or hasattr(nn.ModuleDict, name):
             raise RecipeError(
                 f"a head cannot be named {name!r}",
@@ -59,9 +70,10 @@ class MultiHeadModel(nn.Module):
             raise RecipeError(f"there is a head {name!r} already", fix="Give each head its own name")
         if labels and len(labels) != num_labels:
             raise ValueError(f"head {name!r} has {num_labels} outputs but {len(labels)} labels")
-        spec = HeadArguments(kind, num_labels, tuple(labels), dropout)
+        spec = HeadArguments(kind, num_labels, tuple(labels), dropout, layers)
+        more = {} if layers == _LAYERS else {"layers": layers}
         with seeded(seed, "head", name):
-            head: Head = HEADS.get(kind)(self.encoder.hidden_size, num_labels, dropout)
+            head: Head = HEADS.get(kind)(self.encoder.hidden_size, num_labels, dropout, **more)
         head.name_outputs(spec.labels)
         like = next(self.encoder.parameters())
         head = head.to(device=like.device, dtype=like.dtype).train(self.training)
@@ -92,8 +104,11 @@ class MultiHeadModel(nn.Module):
         self.encoder.save(folder)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         write_atomic(folder / "heads.safetensors", save(weights, metadata={"format": "pt"}))
-        # `settings` is never used; it stays in the file to keep the digests of bundles.
+        # `settings` is never used, and `layers` came later: this keeps the digests of bundles.
         heads = {name: {**asdict(spec), "settings": {}} for name, spec in self.specs.items()}
+        for spec in heads.values():
+            if spec["layers"] == _LAYERS:
+                del spec["layers"]
         write_json(folder / "heads.json", {"format": _FORMAT, "heads": heads})
 
     @classmethod
@@ -106,12 +121,13 @@ class MultiHeadModel(nn.Module):
 
     def load_heads(self, folder: Path) -> None:
         """Add the heads that `save` wrote to a model without heads."""
-        for name, spec in _read_specs(folder).items():
-            self.add_head(name, seed=0, **asdict(spec))
+        specs = _read_specs(folder)
         path = folder / "heads.safetensors"
         try:
+            for name, spec in specs.items():
+                self.add_head(name, seed=0, **asdict(spec))
             self.heads.load_state_dict({key: value.float() for key, value in load_file(path).items()})
-        except (OSError, SafetensorError, RuntimeError) as error:
+        except (OSError, SafetensorError, RuntimeError, TypeError, ValueError) as error:
             raise ArtifactError(
                 "the weights of the heads are missing, broken or not those in heads.json",
                 where=path,

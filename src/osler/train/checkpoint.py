@@ -31,7 +31,7 @@ _SUMS = "checksums.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run at one step: weights, optimiser state by parameter name, random states, best weights, and plain state."""
+    """A run at one step: weights, optimiser state by parameter name, random states, best and mean weights, and plain state."""
 
     step: int
     state: dict[str, Any]
@@ -39,6 +39,7 @@ class Checkpoint:
     optimizer: Mapping[str, torch.Tensor]
     rng: RngState
     best: Mapping[str, torch.Tensor] | None = None
+    mean: Mapping[str, torch.Tensor] | None = None
 
 
 class Checkpoints:
@@ -56,6 +57,7 @@ class Checkpoints:
             "optimizer": checkpoint.optimizer,
             "rng": checkpoint.rng.tensors,
             "best": checkpoint.best,
+            "mean": checkpoint.mean,
         }
         state = {"format": FORMAT, "step": checkpoint.step, "run": checkpoint.state, "rng": checkpoint.rng.plain}
         with saving(self.folder):
@@ -107,7 +109,7 @@ class Checkpoints:
                 where=path,
                 fix="Use the osler version that wrote it",
             )
-        best = path / "best.safetensors"
+        best, mean = path / "best.safetensors", path / "mean.safetensors"
         return Checkpoint(
             step=state["step"],
             state=state["run"],
@@ -115,6 +117,7 @@ class Checkpoints:
             optimizer=load_file(path / "optimizer.safetensors"),
             rng=RngState(state["rng"], load_file(path / "rng.safetensors")),
             best=load_file(best) if best.exists() else None,
+            mean=load_file(mean) if mean.exists() else None,
         )
 
     def _drop_old(self) -> None:
@@ -141,7 +144,7 @@ class CheckpointWriter:
         self._writing: Future[Path] | None = None
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Start to write a checkpoint; afterwards its tensors may change, except `best`."""
+        """Start to write a checkpoint; afterwards its tensors may change, except `best` and `mean`."""
         self.wait()
         copy = replace(
             checkpoint,

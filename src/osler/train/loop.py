@@ -6,7 +6,7 @@ import gc
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import count
@@ -28,7 +28,7 @@ from osler.train.parallel import World, abandon_world, choose_strategy, join_wor
 from osler.train.precision import Autocast, cpu_threads
 from osler.train.schedule import ClockPace, Pace, StepPace
 from osler.train.source import BatchSource, CountedSource, prefetch
-from osler.train.stats import BestOf, Meter, Selection, StepSums, Trackers, read_history
+from osler.train.stats import BestOf, Meter, Selection, StepSums, Trackers, WeightMean, read_history
 from osler.train.step import Stepper
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ class TrainResult:
     tokens: int
     skipped: int
     history: tuple[Mapping[str, Any], ...]
+    averaged: bool = False
+    """Whether the mean of the weights of several steps was kept."""
+    average_value: float | None = None
+    """Score of that mean, kept or not."""
 
 
 def train(
@@ -76,6 +80,7 @@ def train(
     folder: Path,
     evaluate: Evaluate | None = None,
     best: BestOf | None = None,
+    average: Collection[int] = (),
     flops_per_token: float = 0.0,
     on_step: Callable[[StepReport], None] | None = None,
 ) -> TrainResult:
@@ -83,8 +88,9 @@ def train(
 
     `module(payload)` returns a LossOutput whose `loss_sum` is summed over what `Batch.weight` counts. `evaluate(module, step)` runs
     on rank 0, in evaluation mode and in the precision of training. Afterwards the module is in evaluation mode and holds the best
-    weights if `best` names a metric, else the last ones. Ctrl-C and SIGTERM end the run after the current step and leave a
-    checkpoint behind.
+    weights if `best` names a metric, else the last ones. The mean of the weights after the steps in `average` is evaluated at the
+    end, and kept if it is at least as good as the best, or if there is no `best`. Ctrl-C and SIGTERM end the run after the current
+    step and leave a checkpoint behind.
     """
     with ExitStack() as stack:
         stack.enter_context(cpu_threads(config.threads))
@@ -93,7 +99,7 @@ def train(
         if device.type == "cuda":
             stack.enter_context(_quiet_collector())
         pace = _pace(config, source, world, flops_per_token)
-        run = TrainingRun(module, config, folder, world, device, pace, best, flops_per_token)
+        run = TrainingRun(module, config, folder, world, device, pace, best, average, flops_per_token)
         stack.enter_context(closing(run))
         try:
             run.resume()
@@ -132,6 +138,8 @@ def train(
             tokens=run.tokens,
             skipped=run.skipped,
             history=tuple(read_history(folder)) if world.main else (),
+            averaged=run.mean.kept,
+            average_value=run.mean.value,
         )
 
 
@@ -147,6 +155,7 @@ class TrainingRun:
         device: torch.device,
         pace: Pace,
         best: BestOf | None,
+        average: Collection[int],
         flops_per_token: float,
     ) -> None:
         self.step = 0
@@ -156,6 +165,7 @@ class TrainingRun:
         self.lr = 0.0  # of the last step
         self.report = StepReport(0, pace.total, 0.0)
         self.selection = Selection(best)
+        self.mean = WeightMean(average)
         self._checkpoints = Checkpoints(folder)
         self.strategy = choose_strategy(module, config, world, device)
         self.optimiser = Optimiser(self.strategy.trained, config)
@@ -173,6 +183,8 @@ class TrainingRun:
         self._saved = 0  # step of the last checkpoint
         # A checkpoint can only be resumed under the same settings.
         self._settings = {"config": json.loads(json.dumps(config.identity())), "steps": pace.total}
+        if average:
+            self._settings["average"] = sorted(average)
 
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, or start at step 0."""
@@ -192,6 +204,8 @@ class TrainingRun:
             self.optimiser.load_state(self.strategy.scattered(checkpoint.optimizer))
             self.sums.load_state(state["tally"], self._world)
             self.selection.load_state(state["selection"], checkpoint.best)
+            if self.mean.steps:
+                self.mean.load_state(state["mean"], checkpoint.mean)
             self.step = self._saved = checkpoint.step
             self.tokens, self.skipped, self.done = state["tokens"], state["skipped"], state["done"]
             self._pace.load_state(state["pace"])
@@ -210,6 +224,11 @@ class TrainingRun:
             self._check_skipped(self.sums.skipped_in_a_row())
         if evaluate is not None and (last or (config.eval_every and self.step % config.eval_every == 0)):
             self._evaluate(evaluate)
+        if self.step in self.mean.steps:
+            self.strategy.gather()
+            self.mean.add(self._module)
+        if last and self.mean.weights is not None:
+            self._judge_mean(self.mean.weights, evaluate)
         self.done = last or (config.patience is not None and self.selection.stale >= config.patience)
         if config.checkpoint_every and (self.done or self.step % config.checkpoint_every == 0):
             self._save()
@@ -266,17 +285,36 @@ class TrainingRun:
             )
 
     def _evaluate(self, evaluate: Evaluate) -> None:
-        metrics: dict[str, float] = {}
         with self.meter.paused(), self.strategy.evaluating():
-            self._module.eval()
-            if self._world.main:
-                with torch.no_grad(), self._autocast.context():
-                    metrics = {name: float(value) for name, value in evaluate(self._module, self.step).items()}
-            metrics = self._world.broadcast(metrics)
-            self._module.train()
+            metrics = self._metrics(evaluate, "eval")
+        self.selection.judge(metrics, self.step, module_tensors(self._module))
+
+    def _judge_mean(self, mean: Mapping[str, torch.Tensor], evaluate: Evaluate | None) -> None:
+        """Evaluate the mean in place of the last weights; without a rule that chooses, it is kept in any case."""
+        if evaluate is not None and self.selection.rule is not None:
+            with self.meter.paused(), self.strategy.evaluating():
+                last = {name: tensor.clone() for name, tensor in module_tensors(self._module).items()}
+                load_module(self._module, mean)
+                metrics = self._metrics(evaluate, "average")
+                load_module(self._module, last)
+            self.mean.value = metrics[self.selection.rule.metric]
+            self.mean.kept = self.selection.judge(metrics, self.step, mean, ties=True)
+        else:
+            self.selection.weights = mean
+            self.mean.kept = True
+
+    def _metrics(self, evaluate: Evaluate, kind: str) -> dict[str, float]:
+        """Evaluate on rank 0, log the metrics as records of a kind, and return them on every rank."""
+        metrics: dict[str, float] = {}
+        self._module.eval()
+        if self._world.main:
+            with torch.no_grad(), self._autocast.context():
+                metrics = {name: float(value) for name, value in evaluate(self._module, self.step).items()}
+        metrics = self._world.broadcast(metrics)
+        self._module.train()
         if self._trackers:
-            self._trackers.record("eval", self.step, metrics, {})
-        self.selection.judge(metrics, self.step, self._module)
+            self._trackers.record(kind, self.step, metrics, {})
+        return metrics
 
     def _save(self) -> None:
         sums = self.sums.state(self._world)
@@ -287,22 +325,26 @@ class TrainingRun:
             if self._trackers is None:
                 return  # only rank 0 writes
             self._trackers.sync()
+            state = {
+                "tokens": self.tokens,
+                "skipped": self.skipped,
+                "done": self.done,
+                "tally": sums,
+                "pace": self._pace.state(self.step),
+                "selection": self.selection.state(),
+                "settings": self._settings,
+            }
+            if self.mean.steps:
+                state["mean"] = self.mean.state()
             self.writer.save(
                 Checkpoint(
                     step=self.step,
-                    state={
-                        "tokens": self.tokens,
-                        "skipped": self.skipped,
-                        "done": self.done,
-                        "tally": sums,
-                        "pace": self._pace.state(self.step),
-                        "selection": self.selection.state(),
-                        "settings": self._settings,
-                    },
+                    state=state,
                     model=module_tensors(self._module),
                     optimizer=optimizer,
                     rng=snapshot(),
                     best=self.selection.weights,
+                    mean=self.mean.weights,
                 )
             )
 

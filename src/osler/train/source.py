@@ -93,6 +93,13 @@ class EpochSource:
         start = (index - first) * self._accumulate
         return self._batches(epoch)[start : start + self._accumulate]
 
+    def epoch_ends(self, steps: int) -> list[int]:
+        """The number of steps after each epoch of a run of `steps` steps, which may cut the last epoch short."""
+        ends: list[int] = []
+        while self._end(len(ends)) < steps:
+            ends.append(self._end(len(ends)))
+        return [*ends, steps]
+
     def _end(self, epoch: int) -> int:
         while len(self._ends) <= epoch:
             batches = len(self._batches(len(self._ends)))

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,38 +240,49 @@ def _tensorboard(folder: Path, step: int) -> Any:
 
 @dataclass(frozen=True)
 class BestOf:
-    """Metric that decides which weights are best, and whether a high or a low value is better."""
+    """Metric that decides which weights are best: those with a high or a low value, or the last ones whatever their value."""
 
     metric: str
-    mode: Literal["max", "min"] = "max"
+    mode: Literal["max", "min", "last"] = "max"
+
+    def better(self, value: float, best: float | None, *, ties: bool) -> bool:
+        """Whether a value beats the best so far. NaN never does, and an equal one only with `ties`."""
+        if self.mode == "last":
+            return True
+        if math.isnan(value) or best is None:
+            return not math.isnan(value)
+        return (ties and value == best) or (value > best if self.mode == "max" else value < best)
 
 
 class Selection:
     """The best evaluation of a run, with its weights in memory."""
 
     def __init__(self, rule: BestOf | None) -> None:
-        self._rule = rule
+        self.rule = rule
         self.step: int | None = None
         self.value: float | None = None
         self.stale = 0
         self.weights: Mapping[str, torch.Tensor] | None = None
 
-    def judge(self, metrics: Mapping[str, float], step: int, module: nn.Module) -> None:
-        """Compare an evaluation with the best one so far; copy the weights if it is better."""
-        if self._rule is None:
-            return
-        metric = self._rule.metric
+    def judge(
+        self, metrics: Mapping[str, float], step: int, weights: Mapping[str, torch.Tensor], *, ties: bool = False
+    ) -> bool:
+        """Compare an evaluation with the best one so far; copy its weights if it is better, or with `ties` as good."""
+        if self.rule is None:
+            return False
+        metric = self.rule.metric
         if metric not in metrics:
             close = nearest(metric, metrics) or ", ".join(metrics)
             raise RecipeError(f"the evaluation has no metric {metric!r}", fix=f"Use {close}")
-        value, best = metrics[metric], self.value
-        # NaN is never better, and of equal values the earlier one stays.
-        if not math.isnan(value) and (best is None or (value > best if self._rule.mode == "max" else value < best)):
+        value = metrics[metric]
+        better = self.rule.better(value, self.value, ties=ties)
+        if better:
             self.step, self.value, self.stale = step, value, 0
             self.weights = None  # free its memory first
-            self.weights = _copied(module_tensors(module))
+            self.weights = _copied(weights)
         else:
             self.stale += 1
+        return better
 
     def state(self) -> dict[str, Any]:
         return {"step": self.step, "value": self.value, "stale": self.stale}
@@ -279,6 +290,34 @@ class Selection:
     def load_state(self, state: Mapping[str, Any], weights: Mapping[str, torch.Tensor] | None) -> None:
         self.step, self.value, self.stale = state["step"], state["value"], state["stale"]
         self.weights = weights
+
+
+class WeightMean:
+    """The mean of the weights after some steps of a run, in main memory: its rounding is the same wherever a run resumes."""
+
+    def __init__(self, steps: Collection[int]) -> None:
+        self.steps = frozenset(steps)
+        self.count = 0
+        self.weights: Mapping[str, torch.Tensor] | None = None
+        self.value: float | None = None
+        """Its score, if it was evaluated."""
+        self.kept = False
+
+    def add(self, module: nn.Module) -> None:
+        """Take in the weights after one step. The tensors are new ones, because a checkpoint may still be writing the old."""
+        self.count += 1
+        now = {name: tensor.to("cpu", copy=True) for name, tensor in module_tensors(module).items()}
+        for name, before in (self.weights or {}).items():
+            if before.is_floating_point():
+                now[name] = before.lerp(now[name], 1 / self.count)
+        self.weights = now
+
+    def state(self) -> dict[str, Any]:
+        return {"count": self.count, "value": self.value, "kept": self.kept}
+
+    def load_state(self, state: Mapping[str, Any], weights: Mapping[str, torch.Tensor] | None) -> None:
+        self.count, self.value, self.kept = state["count"], state["value"], state["kept"]
+        self.weights = None if weights is None else {name: tensor.clone() for name, tensor in weights.items()}
 
 
 def _copied(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

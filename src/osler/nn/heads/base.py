@@ -48,18 +48,28 @@ class Head(nn.Module, ABC):
 
 
 class SequenceHead(Head):
-    """One row per sequence from its first token: dense, tanh, projection, as in RoBERTa's classification head."""
+    """One row per sequence from its first token.
+
+    `layers` is mlp (dense, tanh, projection, as in RoBERTa's classification head), linear (projection alone) or pooler (as mlp, but
+    the dense layer is BERT's pooler: it starts from the checkpoint and has no dropout before it).
+    """
 
     level = "sequence"
 
-    def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.1) -> None:
+    def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.1, layers: str = "mlp") -> None:
         super().__init__(hidden_size, num_labels, dropout)
-        self.dense = linear(hidden_size, hidden_size)
+        if layers not in ("mlp", "linear", "pooler"):
+            raise ValueError(f"a head is mlp, linear or pooler, not {layers}")
+        self.layers = layers
+        if layers != "linear":
+            self.dense = linear(hidden_size, hidden_size)
         self.out_proj = linear(hidden_size, num_labels)
 
     def forward(self, hidden: Tensor, batch: Packed) -> Tensor:
-        pooled = torch.tanh(self.dense(self.dropout(self.read(hidden, batch))))
-        logits: Tensor = self.out_proj(self.dropout(pooled))
+        read = self.read(hidden, batch)
+        if self.layers != "linear":
+            read = torch.tanh(self.dense(read if self.layers == "pooler" else self.dropout(read)))
+        logits: Tensor = self.out_proj(self.dropout(read))
         return logits
 
     def read(self, hidden: Tensor, batch: Packed) -> Tensor:

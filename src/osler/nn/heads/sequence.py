@@ -44,10 +44,10 @@ class Regression(SequenceHead):
 
     kind = "regression"
 
-    def __init__(self, hidden_size: int, num_labels: int = 1, dropout: float = 0.1) -> None:
+    def __init__(self, hidden_size: int, num_labels: int = 1, dropout: float = 0.1, layers: str = "mlp") -> None:
         if num_labels != 1:
             raise ValueError(f"a regression head has one output, got {num_labels}")
-        super().__init__(hidden_size, num_labels, dropout)
+        super().__init__(hidden_size, num_labels, dropout, layers)
 
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         known = ~torch.isnan(targets)
@@ -60,9 +60,14 @@ class Markers(Classification):
 
     kind = "markers"
 
-    def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.1) -> None:
-        super().__init__(hidden_size, num_labels, dropout)
-        self.dense = linear(2 * hidden_size, hidden_size)
+    def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.1, layers: str = "mlp") -> None:
+        if layers == "pooler":
+            raise ValueError("a pooler reads the first token, not markers")
+        super().__init__(hidden_size, num_labels, dropout, layers)
+        if layers == "linear":
+            self.out_proj = linear(2 * hidden_size, num_labels)
+        else:
+            self.dense = linear(2 * hidden_size, hidden_size)
 
     def read(self, hidden: Tensor, batch: Packed) -> Tensor:
         """Hidden states at both markers [N, 2H]."""

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
-from osler.tasks.instances.base import Decoding, HeadOptions, Relations, Tagger, Unit
+from osler.tasks.instances.base import Decoding, HeadOptions, Layers, Relations, Tagger, Unit
 from osler.train.config import TrainConfig
 
 MLM = "mlm"
@@ -120,6 +120,10 @@ class FinetuneRecipe(Recipe):
     batch_tokens: int = Field(16_384, ge=64)
     """Maximum number of tokens per batch, with padding where the encoder needs it."""
     accumulate: int = Field(1, ge=1, description="batches per step")
+    keep: Literal["best", "last"] = "best"
+    """Keep the weights with the best mean dev score, or the last ones; dev is scored either way."""
+    average_epochs: int = Field(0, ge=0)
+    """Average the weights after this many last epochs, and keep the mean if it is at least as good on dev; 0: no averaging."""
     dropout: float | None = Field(None, ge=0.0, lt=1.0)
     """Dropout of the heads. Default: 0.1, and for tagging the encoder's own value (0 for ModernBERT)."""
     fraction: float = Field(1.0, gt=0.0, le=1.0)
@@ -130,6 +134,10 @@ class FinetuneRecipe(Recipe):
     """For a linear tagger: the best tag of each word (greedy), the best legal sequence (constrained), or as the protocol says."""
     relations: Relations = "tagged"
     """Read a relation from the first token (tagged) or from the markers around its arguments (markers)."""
+    head: Layers = "mlp"
+    """Layers of heads for texts, pairs and relations: dense + tanh + linear (mlp), linear, or the encoder's own pooler + linear."""
+    train_heads: bool = True
+    """Train the heads; if not, only the encoder learns and the heads keep their random weights, as in the code of mulyar2020."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: weight classes by inverse frequency (classification, multilabel, tagging)."""
     freeze: Literal["nothing", "embeddings", "encoder"] | Annotated[int, Field(strict=True, ge=0)] = "nothing"
@@ -174,12 +182,18 @@ class FinetuneRecipe(Recipe):
             raise ValueError('max_words cuts sentences: set unit = "sentence" too, or remove it')
         if self.lora is not None and self.freeze != "nothing":
             raise ValueError("lora already freezes the encoder; remove freeze")
+        if self.keep == "last" and self.train.patience is not None:
+            raise ValueError('patience waits for a better dev score, which keep = "last" does not look at; remove one')
+        if self.average_epochs and (self.train.patience is not None or self.train.budget is not None):
+            raise ValueError("average_epochs needs to know the last epoch; remove train.patience and train.budget")
+        if not self.train_heads and (self.freeze == "encoder" or (self.add_to and not self.rehearse)):
+            raise ValueError("train_heads = false and a frozen encoder leave nothing to train; remove one of them")
         return self
 
     def identity(self) -> dict[str, Any]:
         """Identity in which bundles of earlier versions are recognised: later fields only if set, greedy decoding as `free`."""
         values = super().identity()
-        for name in ("leaks", "unit", "max_words"):
+        for name in ("leaks", "head", "train_heads", "keep", "average_epochs", "unit", "max_words"):
             if getattr(self, name) == type(self).model_fields[name].default:
                 values.pop(name, None)
         return values | {"decoding": "free"} if self.decoding == "greedy" else values
@@ -205,6 +219,7 @@ class FinetuneRecipe(Recipe):
             tagger=self.tagger,
             decoding=self.decoding,
             relations=self.relations,
+            head=self.head,
             unit=self.unit,
             max_words=self.max_words,
         )

@@ -26,6 +26,13 @@ def check(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], rehearsed: Sequen
         _check_known(name, [card.name for card in cards], "protocols")
     _check_mixing(recipe, names)
     _check_crf(recipe, cards)
+    if recipe.head == "pooler" and recipe.relations == "markers":
+        for card in cards:
+            if card.kind is Kind.RELATION:
+                raise RecipeError(
+                    f"the pooler reads the first token, but the head for {card.name} reads markers",
+                    fix='Set head = "mlp" or "linear", or remove relations = "markers"',
+                )
     if recipe.teacher:
         _check_teacher(recipe.teacher, names)
     for card in cards:

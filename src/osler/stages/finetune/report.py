@@ -44,12 +44,34 @@ Export one head as a stock Hugging Face model with `osler export --to hf`.
 |---|---|---|---|---|---|
 {table}
 
-The checkpoint with the best mean dev score was kept (the last one if no task has a dev split left).
-It is from step {counts["best_step"]} of {counts["steps"]}. Test data was not read.
+{_kept(recipe, counts)} Test data was not read.
 
 Trained for {recipe.epochs} epochs with batches of {recipe.batch_size} and windows of {spec.max_length} tokens (overlap {spec.overlap}):
 {recipe.train.optimizer}, learning rate {learning_rate(recipe, encoder)}, seed {recipe.train.seed}, {recipe.mixing.order} mixing.
 {"".join(f"{chr(10)}{line}{chr(10)}" for line in _details(recipe, counts, leaks))}"""
+
+
+def selection(recipe: FinetuneRecipe) -> str:
+    """Which weights a run will keep, in one phrase."""
+    mean = f"the mean of the weights after the last {recipe.average_epochs} epochs"
+    if recipe.keep == "last":
+        return f"keep {mean if recipe.average_epochs else 'the last epoch'}; dev is scored but decides nothing"
+    best = "keep the best epoch on dev, or the last one if the protocol trains on dev"
+    return f"{best}; keep {mean} if it is at least as good" if recipe.average_epochs else best
+
+
+def _kept(recipe: FinetuneRecipe, counts: Mapping[str, Any]) -> str:
+    """Which weights a run has kept, in whole sentences."""
+    average = counts.get("average")
+    single = f"It is from step {counts['best_step']} of {counts['steps']}."
+    if average and average["kept"]:
+        chosen = "" if recipe.keep == "last" or not counts["dev"] else ", at least as good on dev as the best of them"
+        return f"The weights are the mean of those after the last {average['epochs']} epochs{chosen}."
+    if recipe.keep == "last":
+        return f"The last checkpoint was kept, whatever its dev score. {single}"
+    mean = f"; the mean of the last {average['epochs']} epochs was worse" if average else ""
+    best = "The checkpoint with the best mean dev score was kept"
+    return f"{best} (the last one if no task has a dev split left{mean}).\n{single}"
 
 
 def learning_rate(recipe: FinetuneRecipe, encoder: Any) -> str:
@@ -102,9 +124,10 @@ def doubts(
         )
     advice = f"Train longer (epochs, now {recipe.epochs}) or {change}."
     evaluations = [record for record in result.history if record["kind"] == "eval"]
+    kept = [record for record in result.history if record["kind"] == ("average" if result.averaged else "eval")]
     for name, constant in majority.items():
         scores = [record[name] for record in evaluations]
-        best = next(record[name] for record in evaluations if record["step"] == result.best_step)
+        best = next(record[name] for record in kept if record["step"] == result.best_step)
         if constant is not None and best <= constant:
             same = f"no better than always giving the most frequent class ({constant:.3f})"
             found.append(f"dev score of {name} is {best:.3f}, {same}. {advice}")
@@ -152,6 +175,9 @@ def choices(recipe: FinetuneRecipe) -> list[str]:
         "CRF tagger": recipe.tagger == "crf",
         f"{recipe.decoding} decoding of tags": recipe.decoding != "protocol",
         "relations read at entity markers": recipe.relations == "markers",
+        "heads of one linear layer": recipe.head == "linear",
+        "heads on the encoder's own pooler": recipe.head == "pooler",
+        "heads that keep their random weights": not recipe.train_heads,
         "balanced class weights": recipe.class_weights == "balanced",
         f"frozen: {frozen}": recipe.freeze != "nothing",
         f"low-rank adapters of rank {lora.rank}, merged" if lora else "": lora is not None,

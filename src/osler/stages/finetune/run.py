@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from osler.artifacts.bundle import Bundle, BundleSpec
 from osler.artifacts.encoder import Encoder
@@ -16,7 +17,7 @@ from osler.core.console import console, progress, training_status
 from osler.core.errors import RecipeError
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token
-from osler.nn.encoder import fresh_encoder, load_encoder, max_length_of
+from osler.nn.encoder import fresh_encoder, load_encoder, load_pooler, max_length_of
 from osler.nn.folders import load_encoder_config
 from osler.nn.mlm import MaskedLM
 from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
@@ -25,7 +26,7 @@ from osler.stages.finetune.config import MLM, FinetuneRecipe, FinetuneTraining
 from osler.stages.finetune.heads import check, head_specs
 from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
-from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate
+from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate, selection
 from osler.stages.finetune.teacher import with_soft_labels
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.instances.base import Instance, make_builder
@@ -58,6 +59,8 @@ class _Inputs:
         tasks = [TaskFolder.open(path) for path in recipe.tasks]
         rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
         check(recipe, tasks, rehearsed)
+        if recipe.head == "pooler" and any(task.card.kind is not Kind.TAGGING for task in tasks):
+            load_pooler(encoder.path)
         choose_device(recipe.train.device)
         return cls(recipe.with_learning_rate(load_encoder_config(encoder.path)), encoder, tasks, rehearsed)
 
@@ -95,7 +98,7 @@ def plan(recipe: FinetuneRecipe, out: Path, *, dry_run: bool = False, force: boo
     lines = [
         f"{verb} {names}{mixing}",
         f"{recipe.epochs} epochs, batches of {recipe.batch_size}, {_windows(recipe, max_length_of(config))}, "
-        f"seed {recipe.train.seed}; keep the best epoch on dev, or the last one if the protocol trains on dev",
+        f"seed {recipe.train.seed}; {selection(recipe)}",
         f"peak learning rate {learning_rate(inputs.recipe, config)}; train.lr sets another",
         *choices(recipe),
     ]
@@ -256,9 +259,16 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
         builder = bundle.builders[name]
         dropout = own_dropout(encoder.config, builder.head) if recipe.dropout is None else recipe.dropout
         labels = builder.outputs
-        bundle.model.add_head(name, builder.head, len(labels), seed=seed, labels=labels, dropout=dropout)
+        layers = recipe.head if builder.card.kind is not Kind.TAGGING else "mlp"
+        made = bundle.model.add_head(
+            name, builder.head, len(labels), seed=seed, labels=labels, dropout=dropout, layers=layers
+        )
+        if layers == "pooler" and not recipe.reinitialise:
+            made.get_submodule("dense").load_state_dict(load_pooler(folder))
     if recipe.add_to and not recipe.rehearse:
         train_only(bundle.model, list(heads))
+    if not recipe.train_heads:
+        bundle.model.heads.requires_grad_(False)
     return bundle, language
 
 
@@ -337,6 +347,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
             log.event("finetune.mixing", order=recipe.mixing.order, epoch=number, task=name, batches=count)
     config = _training(recipe, total_steps)
     token_flops = flops_per_token(bundle.model.encoder.config, length=bundle.spec.max_length)
+    epoch_ends = source.epoch_ends(config.steps or total_steps) if recipe.average_epochs else []
 
     with progress("finetune", config.steps or total_steps) as bar:
 
@@ -349,7 +360,8 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
             config,
             folder=work.path,
             evaluate=(lambda module, step: dev_scores(bundle, dev)) if dev else None,
-            best=BestOf("mean") if dev else None,
+            best=BestOf("mean", "last" if recipe.keep == "last" else "max") if dev else None,
+            average=epoch_ends[-recipe.average_epochs :],
             flops_per_token=token_flops,
             on_step=show,
         )
@@ -375,6 +387,11 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         not_expressible={name: {k: v for k, v in t.unexpressed.items() if v} for name, t in data.instances.items()},
         leaked_removed={name: leaks.found if recipe.leaks == "remove" else 0 for name, leaks in data.leaks.items()},
     )
+    if recipe.average_epochs:
+        average: dict[str, Any] = {"epochs": min(recipe.average_epochs, len(epoch_ends)), "kept": result.averaged}
+        if result.average_value is not None:
+            average["dev_mean"] = round(result.average_value, 6)
+        work.counts["average"] = average
     majority = {name: _majority_score(found) for name, found in dev.items()}
     encoder = bundle.model.encoder.config
     if warnings := doubts(recipe, result, majority, encoder):

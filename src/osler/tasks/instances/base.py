@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, model_serializer
 
 from osler.core.config import Recipe
 from osler.core.registry import Registry
@@ -31,6 +31,7 @@ Decoding = Annotated[
 ]
 """How tags are decoded. Greedy decoding was called free in earlier recipes, bundles and studies."""
 Relations = Literal["tagged", "markers"]
+Layers = Literal["mlp", "linear", "pooler"]
 Unit = Literal["document", "sentence"]
 
 
@@ -40,8 +41,16 @@ class HeadOptions(Recipe):
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
+    head: Layers = "mlp"
     unit: Unit = "document"
     max_words: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out later options at their default, so that bundles without them keep their bytes."""
+        values: dict[str, Any] = write(self)
+        defaults = {name: type(self).model_fields[name].default for name in ("head", "unit", "max_words")}
+        return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
 
     def other_decoding(self, decoding: str) -> str:
         """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
