@@ -99,12 +99,21 @@ def prepare(
 
 
 def _print_findings(counts: Mapping[str, Any]) -> None:
+    """Print what was found in the files: the release, how mentions lie in their texts, defects, what the card leaves out."""
     from osler.core.console import console
+    from osler.tasks.records import OffsetCounts
 
-    if "release" in counts:
-        console().print(f"  release of the corpus: {counts['release']}", style="dim", markup=False)
+    lines = [f"release of the corpus: {counts['release']}"] if "release" in counts else []
+    offsets = counts.get("offsets", {})
+    if offsets.get("mentions"):
+        lines.append(tasks_check.offsets_text(offsets))
+    lines += tasks_check.defects_text(counts.get("problems", {}))
     if counts.get("left_out"):
-        console().print(f"  {tasks_check.left_out_text(counts['left_out'])}", style="dim", markup=False)
+        lines.append(tasks_check.left_out_text(counts["left_out"]))
+    for line in lines:
+        console().print(f"  {line}", style="dim", markup=False)
+    if OffsetCounts.misaligned(offsets, counts.get("left_out", {})):
+        console().print(f"! {tasks_check.MISALIGNED}", style="bold yellow", markup=False)
 
 
 def _prepare_many(call: Invocation) -> None:

@@ -84,6 +84,8 @@ def _show(report: CheckReport, leakage: bool) -> None:
         console.print(_table(task))
         for note in _notes(task):
             console.print(f"  {note}", markup=False)
+        if not task.aligned:
+            console.print(f"  {MISALIGNED}", style="bold red", markup=False)
         console.print()
     if leakage:
         for title, items in (
@@ -105,7 +107,7 @@ def _show(report: CheckReport, leakage: bool) -> None:
         good += f"; {made_up} of {len(report.tasks)} tasks have synthetic files, whose counts are not compared"
     if made_up == len(report.tasks):
         good = "all files are synthetic: there is nothing to compare their counts with"
-    verdict = f"unexplained differences: {', '.join(unsound)}" if unsound else good
+    verdict = f"unexplained differences or wrong offsets: {', '.join(unsound)}" if unsound else good
     console.print(verdict, style="bold red" if unsound else "bold green", markup=False)
 
 
@@ -132,19 +134,38 @@ def _table(task: TaskReport) -> Table:
 def _notes(task: TaskReport) -> list[str]:
     notes = []
     if task.offsets.get("mentions"):
-        total = task.offsets["mentions"]
-        rest = [f"{count} {name}" for name, count in task.offsets.items() if name != "mentions" and count]
-        shown = ", ".join(rest).replace("blanks", "whitespace")
-        notes.append(f"{total:,} mentions verified" + (f": {shown}" if rest else ", all match their text"))
+        notes.append(offsets_text(task.offsets))
         odd = {name: sum(s.get(name, 0) for s in task.splits.values()) for name in ("overlapping", "discontinuous")}
         notes.append(", ".join(f"{count:,} {name}" for name, count in odd.items()))
-    for split, kinds in task.problems.items():
-        notes.append(f"defects in {split}: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()))
+    notes += defects_text(task.problems)
     if task.left_out:
         notes.append(left_out_text(task.left_out))
     if task.absent:
         notes.append(f"missing from the files: {', '.join(task.absent)}")
     return notes
+
+
+MISALIGNED = (
+    "So many mentions are off that the offsets must count something else than characters (option `offsets` of the format, "
+    "docs/guide/formats.md), or texts and annotations do not belong together."
+)
+
+
+def offsets_text(counts: Mapping[str, int]) -> str:
+    """How mentions lie in their texts, with the share of those that are off."""
+    total = counts["mentions"]
+    off = [f"{n:,} ({n / total:.2%}) {name}" for name, n in counts.items() if name != "mentions" and n]
+    shown = ", ".join(off).replace("blanks", "whitespace")
+    good = ", all cover whole words, and their own text where the files state it"
+    return f"{total:,} mentions verified" + (f": {shown}" if off else good)
+
+
+def defects_text(problems: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Defects of the files by split; the card knows or tolerates them."""
+    return [
+        f"defects in {split}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        for split, kinds in problems.items()
+    ]
 
 
 def left_out_text(counts: Mapping[str, int]) -> str:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from osler.core.errors import InputError, RecipeError, nearest
 from osler.core.parsing import to_int
+from osler.formats.offsets import UNCHECKED, OffsetEvidence, check_conventions
 from osler.formats.sources import Source, SourceTree, opened
 from osler.text.document import Record, check_record
 
@@ -113,11 +114,14 @@ class _Strict(Problems):
 
 
 class SourceReading:
-    """One pass over a source: its files, its problem collector and the document ids seen so far."""
+    """One pass over a source: its files, its problem collector, the document ids and the offsets seen so far."""
 
-    def __init__(self, tree: SourceTree, problems: Problems | None) -> None:
+    def __init__(self, tree: SourceTree, problems: Problems | None, offsets: Sequence[str] | None = None) -> None:
         self.tree = tree
+        self.strict = problems is None
         self.problems = _Strict() if problems is None else problems
+        self.conventions = tuple(name for name in offsets or () if name != UNCHECKED)
+        self.evidence = None if offsets is None or UNCHECKED in offsets else OffsetEvidence(self.conventions)
         self._seen: set[int] = set()  # hashes, because ids can be long and many
 
     def report(self, kind: Defect, detail: str, file: str, line: int | None = None, *, fix: str | None = None) -> None:
@@ -165,7 +169,10 @@ class Format(ABC):
     def read(self, source: Source, *, problems: Problems | None = None) -> Iterator[Record]:
         """Yield the records of a file, folder, archive or tree."""
         with opened(source) as tree:
-            yield from self._read(SourceReading(tree, problems))
+            reading = self._reading(tree, problems)
+            yield from self._read(reading)
+            if reading.evidence is not None:
+                reading.evidence.check(tree.root)
 
     def write(self, records: Iterable[Record], path: Path) -> Loss:
         """Write the records and return what could not be held."""
@@ -181,6 +188,9 @@ class Format(ABC):
         """Files to read: those with a suffix of this format, or all files."""
         return self._named(tree) or list(tree)
 
+    def _reading(self, tree: SourceTree, problems: Problems | None) -> SourceReading:
+        return SourceReading(tree, problems)
+
     @abstractmethod
     def _detect(self, tree: SourceTree) -> bool: ...
 
@@ -189,6 +199,23 @@ class Format(ABC):
 
     @abstractmethod
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None: ...
+
+
+@dataclass(frozen=True)
+class StandOffFormat(Format):
+    """A format whose mentions are offsets into a text that other programs wrote.
+
+    `offsets` says what they count if it is not characters; see `osler.formats.offsets`. Reading stops at the end of a source
+    whose mentions are off as a whole.
+    """
+
+    offsets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_conventions(self.offsets)
+
+    def _reading(self, tree: SourceTree, problems: Problems | None) -> SourceReading:
+        return SourceReading(tree, problems, self.offsets)
 
 
 def _checked(records: Iterable[Record], path: Path) -> Iterator[Record]:

@@ -20,7 +20,7 @@ from typing import Any
 from osler.core.errors import InputError
 from osler.core.parsing import parse_int, to_int
 from osler.formats import xml
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, same_text
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, META, RELATIONS, SPANS, documents, output_file
 from osler.formats.sources import SourceTree
@@ -33,7 +33,7 @@ _LABEL_KEYS = ("relation", "type", "relation type")
 
 
 @dataclass(frozen=True)
-class BioC(Format):
+class BioC(StandOffFormat):
     """BioC XML collections."""
 
     def _detect(self, tree: SourceTree) -> bool:

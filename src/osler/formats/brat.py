@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, distinct_ids, documents
 from osler.formats.sources import SourceTree
@@ -28,7 +28,7 @@ _SPECIAL = {"roles", "event", "target", "equiv"}
 
 
 @dataclass(frozen=True)
-class Brat(Format):
+class Brat(StandOffFormat):
     """brat stand-off. `label_prefix` is removed from labels that have it (ICTUSnet marks suggestions with "_SUG_").
 
     `configuration`: write an `annotation.conf`, without which brat shows every annotation as an error.

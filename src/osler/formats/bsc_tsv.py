@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from osler.core.errors import InputError
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, file_stem, same_text
 from osler.formats.output import ATTRIBUTES, SPANS, OutputFolder, distinct_ids, documents, flattened, tab_line
 from osler.formats.sources import SourceTree
@@ -43,7 +43,7 @@ class _Row:
 
 
 @dataclass(frozen=True)
-class BscTsv(Format):
+class BscTsv(StandOffFormat):
     """Texts in a folder and tables of mentions."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import ATTRIBUTES, RELATIONS, RENAMED, SPANS, documents, output_file, tab_line
 from osler.formats.sources import SourceTree
@@ -26,7 +26,7 @@ _EVALUATED = {"CPR:3", "CPR:4", "CPR:5", "CPR:6", "CPR:9"}
 
 
 @dataclass(frozen=True)
-class ChemProt(Format):
+class ChemProt(StandOffFormat):
     """The official tables of one or more splits. The writer makes one split, named after the folder."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, Rows, report_leftovers, rows_by_document
 from osler.formats.output import (
     ATTRIBUTES,
@@ -33,7 +33,7 @@ _TEXT = re.compile(r"((?:.*/)?)text_files/([^/]+)\.txt")
 
 
 @dataclass(frozen=True)
-class Codiesp(Format):
+class Codiesp(StandOffFormat):
     """Cases and code tables."""
 
     def _detect(self, tree: SourceTree) -> bool:

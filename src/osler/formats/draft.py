@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from osler.core.errors import InputError
 from osler.formats.base import Defect, SourceReading
+from osler.formats.offsets import Counting, GivenMention, fitting, how_to_read
 from osler.text.document import Document, Fragment, Relation, Span
 
 _Row = TypeVar("_Row")
@@ -31,11 +32,13 @@ class Draft:
         self.file = file
         self.spans: dict[str, Span] = {}
         self._reading = reading
+        self._counting = Counting(text, reading.conventions) if reading.conventions else None
+        self._given: list[GivenMention] = []
         self.relations: dict[str, tuple[Relation, int | None]] = {}  # each with its line
 
-    def report(self, kind: Defect, detail: str, line: int | None) -> None:
+    def report(self, kind: Defect, detail: str, line: int | None, *, fix: str | None = None) -> None:
         """Report a defect of the current file."""
-        self._reading.report(kind, detail, self.file, line)
+        self._reading.report(kind, detail, self.file, line, fix=fix)
 
     def numbers(self, cells: Iterable[str], line: int | None) -> list[int] | None:
         """Read offsets of the current file; None after reporting that one of them is not a whole number."""
@@ -60,7 +63,8 @@ class Draft:
         if not label:
             self.report("empty-label", "a mention has no type", line)
             return None
-        given = tuple(fragments)
+        stated = tuple(fragments)
+        given = tuple(self._counting.fragment(*part) for part in stated) if self._counting else stated
         parts = tuple(sorted(given))
         if len(parts) > 1 and any(start == end for start, end in parts):
             self.report("empty-fragment", "a fragment of a discontinuous mention is empty", line)
@@ -70,9 +74,10 @@ class Draft:
         if not parts or edges != sorted(edges) or edges[0] < 0 or any(start == end for start, end in parts):
             self.report("bad-span", "the offsets of a mention are empty, negative or overlap", line)
             return None
+        self._given.append(GivenMention(tuple(part for part in stated if part[0] != part[1]), expected, same))
         if edges[-1] > len(self.text):
             detail = f"a mention ends at {edges[-1]}, the text has {len(self.text)} characters"
-            self.report("bad-span", detail, line)
+            self.report("bad-span", detail, line, fix=self._convention())
             return None
         span_id = span_id or self._free_id()
         if span_id in self.spans:
@@ -81,7 +86,8 @@ class Draft:
         span = Span(parts, label, span_id, attributes=dict(attributes or {}))
         # QUAERO writes the fragments of a few mentions out of order, and their text in that same order.
         if expected is not None and not same(" ".join(self.text[start:end] for start, end in given), expected):
-            self.report("text-mismatch", f"the text at {span.start}..{span.end} is not the mention's text", line)
+            detail = f"the text at {span.start}..{span.end} is not the mention's text"
+            self.report("text-mismatch", detail, line, fix=self._convention())
         self.spans[span_id] = span
         return span
 
@@ -114,8 +120,20 @@ class Draft:
                 self.dangling(line)
             else:
                 relations.append(relation)
+        if self._reading.evidence is not None:
+            self._reading.evidence.add(self.text, self._given)
         spans = tuple(self.spans.values())
         return Document(self.id, self.text, spans, tuple(relations), tuple(labels), meta=dict(meta or {}))
+
+    def _convention(self) -> str | None:
+        """Advice for a strict reader: how to read the offsets so that all mentions up to here fit."""
+        if not self._reading.strict or self._reading.evidence is None:
+            return None
+        fits = [names for names, count in fitting(self.text, self._given).items() if count == len(self._given)]
+        # One mention alone can fit in several ways.
+        simplest = [names for names in fits if len(names) == len(fits[0])]
+        ways = " or ".join(f"offsets = {','.join(names)}" for names in simplest)
+        return f"The mentions up to here fit with {ways}. {how_to_read(fits[0])}" if fits else None
 
     def _free_id(self) -> str:
         number = len(self.spans) + 1

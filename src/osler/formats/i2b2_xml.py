@@ -18,7 +18,7 @@ from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats import xml
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, file_stem
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, documents
 from osler.formats.sources import SourceTree
@@ -34,7 +34,7 @@ _BARE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9A-Fa-f]+);)")
 
 
 @dataclass(frozen=True)
-class I2b2Xml(Format):
+class I2b2Xml(StandOffFormat):
     """One XML file per record. `root`, `label` (the attribute with the label) and `element` differ per challenge."""
 
     root: str = ""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft
 from osler.formats.output import (
     ATTRIBUTES,
@@ -39,7 +39,7 @@ _Block = list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
-class PubTator(Format):
+class PubTator(StandOffFormat):
     """One or more PubTator files."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, file_stem, report_leftovers, rows_by_document
 from osler.formats.output import (
     ATTRIBUTES,
@@ -31,7 +31,7 @@ _LINE = re.compile(r"([^\t]*)\t([^\t:]*):([^\t]*)\t(\d+)\t(\d+)\t(.*)")
 
 
 @dataclass(frozen=True)
-class S800(Format):
+class S800(StandOffFormat):
     """Abstract files and one table of mentions."""
 
     label: str = "Species"

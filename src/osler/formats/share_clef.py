@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osler.formats.base import Format, SourceReading
+from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RENAMED, SPANS, OutputFolder, documents, renumbered
 from osler.formats.sources import SourceTree
@@ -25,7 +25,7 @@ _SUFFIX = re.compile(r"(\.pipe)?\.txt$|\.pipe$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class ShareClef(Format):
+class ShareClef(StandOffFormat):
     """Reports and pipe files."""
 
     def _detect(self, tree: SourceTree) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from osler.formats.offsets import is_inside_word, too_many
 from osler.tasks.card import Kind, TaskCard
 from osler.text.document import Document, Record, Relation, Span
 
@@ -127,6 +128,40 @@ class RecordCounts:
             if counts:
                 found[name] = dict(sorted(counts.items()))
         return found
+
+
+class OffsetCounts:
+    """Counts how mentions lie in their texts. Bounds and references were checked when the documents were made."""
+
+    # Names that manifests and `osler tasks check --json` write.
+    BLANK = "on blanks alone"
+    BLANK_EDGE = "with blanks at an edge"
+    INSIDE = "beginning or ending inside a word"
+    MISMATCH = "whose own text differs from the text there"
+
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()
+
+    def add(self, record: Record) -> None:
+        for span in record.spans if isinstance(record, Document) else ():
+            text = record.text[span.start : span.end]
+            self._numbers["mentions"] += 1
+            self._numbers[self.BLANK] += not text.strip()
+            self._numbers[self.BLANK_EDGE] += text != text.strip()
+            self._numbers[self.INSIDE] += any(is_inside_word(record.text, *part) for part in span.fragments)
+
+    def as_dict(self, problems: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+        """Return the counts for JSON; `problems` are the defects by split."""
+        found = {name: self._numbers[name] for name in ("mentions", self.BLANK, self.BLANK_EDGE, self.INSIDE)}
+        found[self.MISMATCH] = sum(kinds.get("text-mismatch", 0) for kinds in problems.values())
+        return found
+
+    @classmethod
+    def misaligned(cls, counts: Mapping[str, int], left_out: Mapping[str, int]) -> bool:
+        """Whether the offsets as a whole must be wrong; `left_out` are the mentions that the card drops, by label."""
+        mentions = counts.get("mentions", 0)
+        read = mentions + sum(left_out.values())
+        return too_many(counts.get(cls.INSIDE, 0), mentions) or too_many(counts.get(cls.MISMATCH, 0), read)
 
 
 def overlapping(spans: Sequence[Span]) -> int:

@@ -140,6 +140,25 @@ def test_preparing_says_what_the_card_leaves_out(tmp_path):
     assert "left out by the card: Other 2" in done.stderr
 
 
+def test_mentions_that_are_cut_are_reported_by_prepare_and_check(tmp_path):
+    cut = [
+        n.with_(spans=tuple(Span.at(s.start + 1, s.end, s.label, id=s.id) for s in n.spans))
+        for n in map(note, range(6))
+    ]
+    prepared(tmp_path, "a", cut, [note(9)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        made = CliRunner().invoke(app, ["tasks", "prepare", "a/card.toml", "--from", "a/files", "--out", "again"])
+        checked = CliRunner().invoke(app, ["tasks", "check", "again"])
+    for shown in (" ".join(made.stderr.split()), " ".join(checked.output.split())):
+        assert "7 mentions verified: 6 (85.71%) beginning or ending inside a word" in shown
+        assert "the offsets must count something else than characters" in shown
+    assert "unexplained differences or wrong offsets: a" in checked.output
+    (report,) = check([TaskFolder.open(tmp_path / "again")]).tasks
+    assert not report.aligned
+    assert not report.sound
+
+
 def test_shared_documents_are_found_within_and_across_tasks(tmp_path):
     one = prepared(tmp_path, "one", [note(1), note(2), note(3)], [note(3).with_(id="other"), note(4)])
     two = prepared(tmp_path, "two", [note(4, " He was discharged."), note(5)], [note(2), note(6)])

@@ -11,13 +11,7 @@ from typing import Any, Literal
 from osler.artifacts.task_folder import TaskFolder
 from osler.tasks.card import ExpectedCounts, Kind, TaskCard
 from osler.tasks.leakage import Fingerprint, SharedRecords, fingerprint, overlaps
-from osler.tasks.records import RecordCounts
-from osler.text.document import Document
-
-# Keys of `TaskReport.offsets`, which `osler tasks check --json` writes.
-_BLANK = "on blanks alone"
-_BLANK_EDGE = "with blanks at an edge"
-_MISMATCH = "whose own text differs from the text there"
+from osler.tasks.records import OffsetCounts, RecordCounts
 
 Verdict = Literal["equal", "explained", "differs", "synthetic", "not stated"]
 
@@ -53,8 +47,13 @@ class TaskReport:
 
     @property
     def sound(self) -> bool:
-        """Whether every number is as stated or explained, and no mention covers whitespace only."""
-        return all(line.verdict != "differs" for line in self.lines) and not self.offsets[_BLANK]
+        """Whether every number is as stated or explained, no mention covers whitespace only, and few are off."""
+        return all(line.verdict != "differs" for line in self.lines) and self.aligned
+
+    @property
+    def aligned(self) -> bool:
+        """Whether mentions lie where they should, up to a few defects."""
+        return not self.offsets.get(OffsetCounts.BLANK) and not OffsetCounts.misaligned(self.offsets, self.left_out)
 
 
 @dataclass
@@ -109,25 +108,19 @@ def _check_task(task: TaskFolder, name: str, prints: dict[str, list[Fingerprint]
         problems=counts.get("problems", {}),
         left_out=counts.get("left_out", {}),
         absent=counts.get("absent", []),
-        offsets={"mentions": 0, _BLANK: 0, _BLANK_EDGE: 0},
         release=card.release if card.releases else None,
         synthetic=bool(counts.get("synthetic")),
     )
+    offsets = OffsetCounts()
     for split in task.splits:
         found = RecordCounts(card.kind)
         for record in task.stream(split):
             found.add(record)
-            if isinstance(record, Document):
-                # Bounds and references were checked when the document was made; here, that mentions cover words.
-                for span in record.spans:
-                    text = record.text[span.start : span.end]
-                    report.offsets["mentions"] += 1
-                    report.offsets[_BLANK] += not text.strip()
-                    report.offsets[_BLANK_EDGE] += text != text.strip()
+            offsets.add(record)
             if prints is not None:
                 prints.setdefault(f"{name}/{split}", []).append(fingerprint(record))
         report.splits[split] = found.as_dict()
-    report.offsets[_MISMATCH] = sum(kinds.get("text-mismatch", 0) for kinds in report.problems.values())
+    report.offsets = offsets.as_dict(report.problems)
     for line in _lines(card, report.splits):
         made_up = report.synthetic and line.verdict in ("differs", "explained")
         report.lines.append(replace(line, verdict="synthetic") if made_up else line)
@@ -239,7 +232,7 @@ def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> li
         stated = (card.paper.splits if card.paper else {}).get("folds", ExpectedCounts()).stated()
         if not stated or len({member.fold for member, _ in members}) < card.folds:
             continue
-        total = TaskReport(f"{name} (all folds)", offsets={_BLANK: 0})
+        total = TaskReport(f"{name} (all folds)")
         for number, value in stated.items():
             here = sum(_number(report.splits["test"], number) for _, report in members)
             total.lines.append(_line(card, "folds", number, here, {"paper": value}))

@@ -20,7 +20,7 @@ from osler.formats.sources import Source, SourceTree
 from osler.stages.prepare.config import PrepareRecipe
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import all_cards, card_paths, load_card
-from osler.tasks.records import Narrow, RecordCounts
+from osler.tasks.records import Narrow, OffsetCounts, RecordCounts
 from osler.tasks.sources import TaskSource, open_source
 from osler.tasks.sources.files import FilesMissingError
 
@@ -70,10 +70,12 @@ def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
 def _write(card: TaskCard, source: TaskSource, work: Workspace, given: Path | None) -> None:
     narrow = Narrow(card)
     counts: dict[str, RecordCounts] = defaultdict(partial(RecordCounts, card.kind))
+    offsets = OffsetCounts()
     with TaskWriter(work.path, pairs=card.record == "pair") as writer:
         for split, record in source.records():
             narrowed = narrow(record)
             counts[split].add(narrowed)
+            offsets.add(narrowed)
             writer.add(split, narrowed)
     facts = source.facts()
     if "release" in facts:
@@ -91,6 +93,7 @@ def _write(card: TaskCard, source: TaskSource, work: Workspace, given: Path | No
     if narrow.left_out:
         work.counts["left_out"] = dict(sorted(narrow.left_out.items()))
     work.counts |= facts
+    work.counts["offsets"] = offsets.as_dict(work.counts.get("problems", {}))
     writer.write_card(card)
 
 
