@@ -62,6 +62,8 @@ CARD_EXAMPLES = {
         "tolerated": '["duplicate-id"]',
         "counts": "{ train = { documents = 500, mentions = 3733 } }",
         "paper": '{ source = "Our report, table 1" }',
+        "release": '"2024"',
+        "releases": '{ 2024 = { title = "the first export" } }',
         "protocol": '"strict"',
         "protocols": '{ strict = { metric = "f1" } }',
     },
@@ -121,6 +123,13 @@ CARD_EXAMPLES = {
         "source": '"Our report, table 1"',
         "splits": "{ all = { documents = 1000 } }",
         "differences": '{ "all.mentions" = "the report counts drafts too" }',
+    },
+    "Release": {
+        "title": '"the export of 2025, with the second hospital"',
+        "marks": '["train/B/*.txt"]',
+        "splits": '{ train = { files = ["train.jsonl"] } }',
+        "counts": "{ train = { documents = 900 } }",
+        "paper": '{ source = "Our second report" }',
     },
 }
 CARD = """\
@@ -253,6 +262,7 @@ def _cards() -> Iterator[str]:
             "Also in `[paper.splits.NAME]`. Only the numbers that are given are compared.",
         ),
         "PublishedCounts": ("[paper]", None),
+        "Release": ("[releases.NAME]", None),
     }
     links = {getattr(cards, name): title for name, (title, _) in titles.items()}
     for name, (title, text) in titles.items():

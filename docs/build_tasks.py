@@ -8,7 +8,7 @@ from pathlib import Path
 
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.catalogue import all_cards, protocol_families
-from osler.tasks.describe import labels_text, split_lines
+from osler.tasks.describe import labels_text, release_lines, split_lines
 
 _KINDS = {
     Kind.TAGGING: "Tagging",
@@ -60,6 +60,8 @@ def _page(cards: Sequence[TaskCard]) -> Iterator[str]:
         yield f"- Citation: {card.citation}"
         for line in split_lines(card):
             yield f"- {line}"
+        for line in release_lines(card):
+            yield f"- Release {line}"
         if card.paper:
             yield f"- Published counts: {card.paper.source}"
             for place, reason in card.paper.differences.items():

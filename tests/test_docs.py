@@ -153,6 +153,31 @@ def test_a_wrong_command_is_found(line, said, captured):
         check_commands(block)
 
 
+def settings_of_papers() -> Iterator[tuple[str, str]]:
+    """Every `--set …` in a paper's section of the guide, with the recipe that the section begins with."""
+    text = (DOCS / "guide" / "papers.md").read_text(encoding="utf-8")
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        if re.match(r"[a-z]+20\d\d\n", section):
+            recipe = re.search(r"`([a-z]+20\d\d/[\w-]+)`", section)
+            assert recipe is not None
+            for code in re.findall(r"`(--set [^`]+)`", section):
+                yield recipe[1], code
+
+
+@pytest.mark.parametrize(("recipe", "code"), list(settings_of_papers()))
+def test_settings_that_select_another_choice_of_a_paper_exist(recipe, code):
+    from osler.tasks.catalogue import load_card
+
+    words = shlex.split(code)
+    sets = words[1::2]
+    assert words[::2] == ["--set"] * len(sets)
+    block = Block(DOCS / "guide" / "papers.md", 1, "bash", code)
+    check_settings(block, words, {"kind": StudyRecipe, "recipe": recipe, "sets": sets, "options": {}})
+    for key, value in (assignment.split("=", 1) for assignment in sets):
+        if key.startswith("protocols."):
+            load_card(key.removeprefix("protocols.")).protocol_named(value)
+
+
 def test_commands_are_in_blocks_that_are_checked():
     for block in blocks(""):
         assert not re.match(r"(\$ )?(osler|torchrun) ", block.text), (

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.clinic.distributions import DISTRIBUTIONS, TASKS, get_distribution
 from osler.clinic.distributions.base import labels_of
 from osler.clinic.distributions.i2b2_2012 import time_value
@@ -106,6 +107,59 @@ def test_the_task_can_be_prepared(task: str, archives: bool, made: Made, tmp_pat
     assert prepared == generated
 
 
+@pytest.mark.parametrize(
+    ("task", "release", "folder"),
+    [
+        ("i2b2-2010-concepts", "public", "concept_assertion_relation_training_data/partners"),
+        ("i2b2-2010-concepts", "full", "concept_assertion_relation_training_data/upmcd"),
+        ("i2b2-2010-relations", "full", "concept_assertion_relation_training_data/upmcp"),
+        ("clinicalsts-2018", "official", "ClinicalSTS"),
+        ("clinicalsts-2018", "blue", "clinicalSTS"),
+    ],
+)
+def test_every_release_can_be_made_and_is_recognised(task: str, release: str, folder: str, tmp_path: Path) -> None:
+    recipe = SynthesizeRecipe(task=task, n=20, release=release)
+    files = run(recipe, tmp_path / "files")
+    assert (files.path / folder).is_dir()
+    assert f"--release {release}" in (files.path / "README.txt").read_text()
+    made = prepare(PrepareRecipe(task=task, source=files.path), tmp_path / "task")
+    assert made.manifest.counts["release"] == release
+    card = TaskFolder.open(made.path).card
+    assert card.release == release
+    assert card.paper == load_card(task).at_release(release).paper
+
+
+def test_the_challenge_of_2018_has_750_pairs_of_which_75_are_dev(tmp_path: Path) -> None:
+    files = run(SynthesizeRecipe(task="clinicalsts-2018", n=750), tmp_path / "files")
+    made = [prepare(PrepareRecipe(task="clinicalsts-2018", source=files.path), tmp_path / name) for name in "ab"]
+    assert [made[0].manifest.counts[split] for split in ("train", "dev", "test")] == [675, 75, 318]
+    assert made[0].manifest.files == made[1].manifest.files
+    pairs = TaskFolder.open(made[0].path).read("test")
+    scores = (files.path / "ClinicalSTS" / "clinicalSTS.test.gs.sim.txt").read_text().split()
+    assert [pair.value for pair in pairs] == [float(score) for score in scores]
+
+
+def test_the_full_i2b2_2010_divides_its_records_between_four_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "files" / "concept_assertion_relation_training_data"
+    run(SynthesizeRecipe(task="i2b2-2010", n=349, release="full"), tmp_path / "files")
+    numbers = {site.name: len(list((site / "txt").iterdir())) for site in folder.iterdir()}
+    assert numbers == {"beth": 73, "partners": 97, "upmcd": 98, "upmcp": 81}
+
+
+def test_a_release_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"no release 'blu'.*official, blue"):
+        run(SynthesizeRecipe(task="clinicalsts-2018", release="blu"), tmp_path / "out")
+    with pytest.raises(UnknownNameError, match=r"mednli has no release 'x'.*Leave out --release"):
+        run(SynthesizeRecipe(task="mednli", release="x"), tmp_path / "out")
+
+
+def test_recipes_without_a_release_have_the_identity_they_always_had() -> None:
+    assert "release" not in SynthesizeRecipe(task="mednli").identity()
+    assert "release" not in PrepareRecipe(task="mednli").identity()
+    assert SynthesizeRecipe(task="i2b2-2010", release="full").identity()["release"] == "full"
+    assert PrepareRecipe(task="i2b2-2010", release="full").identity()["release"] == "full"
+
+
 def test_every_task_that_is_not_public_can_be_synthesized() -> None:
     assert set(TASKS.values()) <= set(NAMES)
     assert set(TASKS) <= card_paths().keys()
@@ -188,6 +242,9 @@ def test_official_names_and_lines(made: Made) -> None:
         for suffix in ("txt", "ann")
     }
     assert names("ictusnet") == {"ictusnet/99999.utf9.txt", "ictusnet/99999.utf9.ann"}
+    assert names("clinicalsts-2018") == {
+        f"ClinicalSTS/clinicalSTS.{part}.txt" for part in ("train", "test", "test.gs.sim")
+    }
     assert names("n2c2-2019-sts") == {
         f"clinicalSTS9999/clinicalSTS9999.{part}.txt" for part in ("train", "test", "test.gs.sim")
     }

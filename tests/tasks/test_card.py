@@ -38,6 +38,7 @@ def test_a_card_can_be_the_users_own_file_and_mistakes_are_named(tmp_path):
         ({"kind": "relation"}, "needs pairs"),
         ({"record": "pair"}, "needs documents"),
         ({"name": "Has Blanks"}, "lower-case letters, digits and hyphens"),
+        ({"releases": {"a": {"title": "t"}}}, "release must be one of: a"),
         ({"name": "mean"}, "'mean' cannot be the name of a task, because dev scores use it"),
     ],
 )

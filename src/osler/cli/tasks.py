@@ -74,7 +74,9 @@ def info(
 
 
 @app.command("prepare")
-@recipe_command(PrepareRecipe, out="runs/task", argument="task", options={"source": "--from", "fold": ""})
+@recipe_command(
+    PrepareRecipe, out="runs/task", argument="task", options={"source": "--from", "fold": "", "release": ""}
+)
 def prepare(
     call: Invocation,
     everything: Annotated[bool, typer.Option("--all", help="Every task whose files are in --from.")] = False,
@@ -83,10 +85,10 @@ def prepare(
     from osler.stages.prepare.run import plan, run
     from osler.tasks.catalogue import load_card
 
-    task, fold = call.options["task"], call.options["fold"]
+    task, fold, release = call.options["task"], call.options["fold"], call.options["release"]
     if everything:
-        if task is not None or call.recipe is not None or call.sets or fold is not None:
-            problem = "--all cannot be combined with a task, --recipe, --set or --fold"
+        if call.sets or any(given is not None for given in (task, call.recipe, fold, release)):
+            problem = "--all cannot be combined with a task, --recipe, --set, --fold or --release"
             raise RecipeError(problem, fix="Give only --from and --out")
         _prepare_many(call)
     elif task is not None and fold is None and call.recipe is None and not call.sets and load_card(task).folds:
@@ -98,12 +100,14 @@ def prepare(
 
 
 def _print_findings(counts: Mapping[str, Any]) -> None:
-    """Print what was found in the files: how mentions lie in their texts, defects, what the card leaves out."""
+    """Print what was found in the files: the release, how mentions lie in their texts, defects, what the card leaves out."""
     from osler.core.console import console
     from osler.tasks.records import OffsetCounts
 
+    lines = [f"release of the corpus: {counts['release']}"] if "release" in counts else []
     offsets = counts.get("offsets", {})
-    lines = [tasks_check.offsets_text(offsets)] if offsets.get("mentions") else []
+    if offsets.get("mentions"):
+        lines.append(tasks_check.offsets_text(offsets))
     lines += tasks_check.defects_text(counts.get("problems", {}))
     if counts.get("left_out"):
         lines.append(tasks_check.left_out_text(counts["left_out"]))
@@ -139,8 +143,10 @@ def _print_outcome(outcome: PrepareOutcome) -> None:
     from osler.core.console import console
 
     if outcome.status in ("made", "reused"):
-        sizes = " · ".join(f"{k} {v:,}" for k, v in outcome.counts.items() if isinstance(v, int))
-        console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}")
+        numbers = {k: v for k, v in outcome.counts.items() if isinstance(v, int) and not isinstance(v, bool)}
+        sizes = " · ".join(f"{name} {number:,}" for name, number in numbers.items())
+        made_up = " (synthetic files)" if outcome.counts.get("synthetic") else ""
+        console().print(f"[bold green]✓[/] {outcome.job.name} {outcome.status}: {sizes}{made_up}")
         _print_findings(outcome.counts)
     elif outcome.status != "not found":
         console().print(f"[bold red]✗[/] {outcome.job.name} {outcome.status}: ", end="")
@@ -229,7 +235,7 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     SynthesizeRecipe,
     out="runs/distribution",
     argument="task",
-    options={"n": "", "seed": "", "archives": "--archives/--folders"},
+    options={"n": "", "release": "", "seed": "", "archives": "--archives/--folders"},
 )
 def synthesize(call: Invocation) -> None:
     """Write a synthetic distribution of an access-controlled task, in its official format."""

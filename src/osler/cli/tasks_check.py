@@ -102,6 +102,11 @@ def _show(report: CheckReport, leakage: bool) -> None:
     unsound = [task.task for task in report.tasks if not task.sound]
     explained = any(line.verdict == "explained" for task in report.tasks for line in task.lines)
     good = "all counts are as stated or explained" if explained else "all counts are as stated"
+    made_up = sum(task.synthetic for task in report.tasks)
+    if made_up:
+        good += f"; {made_up} of {len(report.tasks)} tasks have synthetic files, whose counts are not compared"
+    if made_up == len(report.tasks):
+        good = "all files are synthetic: there is nothing to compare their counts with"
     verdict = f"unexplained differences or wrong offsets: {', '.join(unsound)}" if unsound else good
     console.print(verdict, style="bold red" if unsound else "bold green", markup=False)
 
@@ -110,7 +115,8 @@ def _table(task: TaskReport) -> Table:
     from rich.table import Table
 
     mark = "[bold green]✓[/]" if task.sound else "[bold red]✗[/]"
-    title = f"{mark} {task.task}" + (" (synthetic files)" if task.synthetic else "")
+    title = f"{mark} {task.task}" + (f", release {task.release}" if task.release else "")
+    title += " (synthetic files)" if task.synthetic else ""
     table = Table("split", "number", title=title, title_justify="left", box=None, header_style="bold")
     for column in ("here", "official files", "paper"):
         table.add_column(column, justify="right")

@@ -8,6 +8,7 @@ import tarfile
 import textwrap
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -34,14 +35,23 @@ class SynthesizeRecipe(Recipe):
     n: int = Field(50, ge=4)
     """Training records (documents, sentences or pairs); other splits keep their proportion in the real release. Fewer
     than four cannot fill every official folder."""
+    release: str | None = None
+    """Which release, of a corpus that has several; `osler tasks info` lists them."""
     seed: int = Field(0, description="another seed gives other records")
     archives: bool = False
     """Pack the files as they are officially shipped; otherwise leave plain folders."""
 
+    def identity(self) -> dict[str, Any]:
+        """Identity in which distributions of earlier versions are recognised: no `release` unless it is set."""
+        values = super().identity()
+        if self.release is None:
+            del values["release"]
+        return values
+
 
 def plan(recipe: SynthesizeRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
-    distribution = get_distribution(recipe.task)
+    distribution = get_distribution(recipe.task, recipe.release)
     shape = "official archives" if recipe.archives else "plain folders"
     return [
         f"make up {recipe.n} training records in the format of {distribution.title}, seed {recipe.seed}",
@@ -51,7 +61,7 @@ def plan(recipe: SynthesizeRecipe, out: Path) -> list[str]:
 
 def run(recipe: SynthesizeRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Write the distribution."""
-    distribution = get_distribution(recipe.task)
+    distribution = get_distribution(recipe.task, recipe.release)
 
     def build(work: Workspace) -> None:
         # The writers need empty folders: remove leftovers of a killed run.
@@ -70,7 +80,8 @@ def run(recipe: SynthesizeRecipe, out: Path, *, force: bool = False) -> Artifact
 
 
 def _readme(distribution: Distribution, recipe: SynthesizeRecipe, writer: DistributionWriter) -> str:
-    command = f"osler tasks synthesize {recipe.task} --n {recipe.n} --seed {recipe.seed}"
+    release = f" --release {recipe.release}" if recipe.release else ""
+    command = f"osler tasks synthesize {recipe.task}{release} --n {recipe.n} --seed {recipe.seed}"
     lines = [
         textwrap.fill(_NOTICE, 100),
         "",

@@ -153,6 +153,21 @@ class SourceLayout(Recipe):
         return self
 
 
+class Release(Recipe):
+    """One of several releases of a corpus. The one that `release` names has the splits and counts of the card itself."""
+
+    title: str
+    """What it is, in a few words."""
+    marks: tuple[str, ...] = ()
+    """Names of files that only this release has, as in the files of a split."""
+    splits: dict[str, Split] = Field(default_factory=dict)
+    """Its splits, if they are in other files than the card's."""
+    counts: dict[str, ExpectedCounts] = Field(default_factory=dict)
+    """Counts by split of its files as osler reads them."""
+    paper: PublishedCounts | None = None
+    """Published counts of this release."""
+
+
 class Kind(StrEnum):
     """What a task asks a model to predict."""
 
@@ -293,6 +308,10 @@ class TaskCard(Recipe):
     """Counts by split of the official files as osler reads them."""
     paper: PublishedCounts | None = None
     """Counts in the paper; `osler tasks check` compares them too."""
+    release: str | None = None
+    """The release that files and counts of the card belong to; in a prepared task, the one that was found."""
+    releases: dict[str, Release] = Field(default_factory=dict)
+    """By name: the releases of the corpus, if there are several. The one whose files are found is read, first the card's own."""
     protocol: str
     """Name of the default protocol."""
     protocols: dict[str, Protocol]
@@ -310,6 +329,8 @@ class TaskCard(Recipe):
             raise ValueError(f"a {self.kind} task needs documents, not pairs")
         if self.discover_labels and self.kind not in {Kind.TAGGING, Kind.CLASSIFICATION, Kind.MULTILABEL}:
             raise ValueError(f"the labels of a {self.kind} task cannot be discovered")
+        if self.releases and self.release not in self.releases:
+            raise ValueError(f"release must be one of: {', '.join(self.releases)}")
         return self
 
     def protocol_named(self, name: str | None = None) -> Protocol:
@@ -319,7 +340,9 @@ class TaskCard(Recipe):
             close = nearest(wanted, self.protocols)
             hint = f"Did you mean {close!r}? " if close else ""
             raise RecipeError(
-                f"task {self.name} has no protocol {wanted!r}", fix=f"{hint}Known: {', '.join(sorted(self.protocols))}"
+                f"task {self.name} has no protocol {wanted!r}",
+                fix=f"{hint}Known: {', '.join(sorted(self.protocols))}. A prepared task has the protocols of the osler that made it; "
+                "prepare it again for newer ones",
             )
         return self.protocols[wanted]
 
@@ -364,3 +387,15 @@ class TaskCard(Recipe):
         }
         source = self.source.model_copy(update={"splits": splits})
         return self.model_copy(update={"name": f"{self.name}-fold{fold}", "fold": fold, "source": source})
+
+    def at_release(self, name: str) -> TaskCard:
+        """Return the card of one release, with its files and counts."""
+        if name not in self.releases:
+            known = f"Use one of: {', '.join(self.releases)}" if self.releases else "Leave out --release"
+            raise RecipeError(f"task {self.name} has no release {name!r}", fix=known)
+        found = self.releases[name]
+        values: dict[str, Any] = {"release": name, "releases": {name: found}}
+        if name != self.release:
+            source = self.source.changed(splits=found.splits) if found.splits else self.source
+            values |= {"source": source, "counts": found.counts, "paper": found.paper}
+        return self.model_copy(update=values)

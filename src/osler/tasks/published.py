@@ -36,7 +36,7 @@ class PublishedTable(Recipe):
     """A table of the paper, or the part of it that shows one quantity."""
 
     table: str
-    """Its number."""
+    """Its number, or a name if it has none."""
     page: int | None = None
     """Its page, counted from the first page of the paper."""
     source: str = ""

@@ -232,3 +232,55 @@ def test_files_that_osler_made_up_are_said_to_be_and_not_held_against_the_paper(
     assert report.sound
     assert {line.verdict for line in report.lines} == {"synthetic"}
     assert load_card("mednli").paper is not None
+
+
+def test_two_folders_of_one_task_are_told_apart(tmp_path):
+    first = prepared(tmp_path / "a", "mine", [note(1), note(2)], [note(3)])
+    second = prepared(tmp_path / "b", "mine", [note(3), note(4)], [note(5)])
+    report = check([first, second])
+    assert [task.task for task in report.tasks] == [f"mine ({folder.artifact.path})" for folder in (first, second)]
+    assert report.within == []
+    (shared,) = (item for item in report.across if item.texts)
+    assert (shared.of, shared.within) == (
+        f"mine ({second.artifact.path})/train",
+        f"mine ({first.artifact.path})/test",
+    )
+
+
+RELEASED = """
+[paper]
+source = "p"
+splits.train = { documents = 9 }
+[releases.small]
+title = "one hospital"
+[releases.large]
+title = "two hospitals"
+[releases.large.paper]
+source = "p"
+splits.train = { documents = 3 }
+"""
+
+
+def test_counts_are_compared_with_those_of_the_release_that_was_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.CARD", 'release = "small"\n' + CARD)
+    task = prepared(tmp_path, "mine", [note(n) for n in range(3)], [note(9)], RELEASED)
+    (report,) = check([task], leakage=False).tasks
+    (line,) = (line for line in report.lines if (line.split, line.number) == ("train", "documents"))
+    assert (report.release, line.paper, line.verdict) == ("large", 3, "equal")
+    shown = CliRunner().invoke(app, ["tasks", "check", str(task.artifact.path)])
+    assert "mine, release large" in shown.output
+
+
+def test_a_check_of_synthetic_files_does_not_claim_that_their_counts_are_right(tmp_path):
+    from osler.clinic.synthesize import SynthesizeRecipe
+    from osler.clinic.synthesize import run as synthesize
+
+    synthesize(SynthesizeRecipe(task="mednli", n=10), tmp_path / "files")
+    command = ["tasks", "prepare", "--all", "--from", str(tmp_path / "files"), "--out", str(tmp_path / "tasks")]
+    shown = CliRunner().invoke(app, command)
+    assert "mednli made: train 10 · dev 1 · test 1 (synthetic files)\n" in shown.output
+    shown = CliRunner().invoke(app, ["tasks", "check", str(tmp_path / "tasks")])
+    assert "all files are synthetic: there is nothing to compare their counts with" in shown.output
+    prepared(tmp_path, "mine", [note(1)], [note(9)])
+    shown = CliRunner().invoke(app, ["tasks", "check", str(tmp_path / "tasks"), str(tmp_path / "mine" / "task")])
+    assert "1 of 2 tasks have synthetic files, whose counts are not compared" in shown.output

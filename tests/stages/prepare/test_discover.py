@@ -315,7 +315,7 @@ def test_columns_of_a_table_without_a_header_are_given_with_commas(tmp_path: Pat
         (notes(0, 40), "tagging", ["ncbi-disease"]),
         (pairs(40, value=0.5), "regression", ["biosses"]),
         (notes(0, 40), "relation", ["ddi2013"]),
-        (plain(40, "ab"), "classification", ["pubmedqa", "mednli"]),
+        (plain(40, "ab"), "classification", ["pubmedqa", "medrqe"]),
         (plain(40, "ab"), "multilabel", ["codiesp"]),
     ],
 )
@@ -327,7 +327,9 @@ def test_a_card_has_the_protocols_of_shipped_tasks(
     made = osler("new", "mine", "--from", source, "--format", "jsonl", "--kind", kind, "--out", card)
     assert made.exit_code == 0, made.output
     own = load_card(card)
-    expected = {name: p for task in shipped for name, p in load_card(task).protocols.items()}
+    shipped_protocols = {name: p for task in shipped for name, p in load_card(task).protocols.items()}
+    # A paper's order of the two texts of a pair is nothing for single texts.
+    expected = {name: p for name, p in shipped_protocols.items() if kind != "classification" or not p.swapped}
     assert {name: (p.metric, p.train_on, p.decoding, p.repair, p.subwords) for name, p in own.protocols.items()} == {
         name: (p.metric, p.train_on, p.decoding, p.repair, p.subwords) for name, p in expected.items()
     }

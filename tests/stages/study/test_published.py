@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import OslerError
 from osler.report.tables import Table, csv_table, shown_rows
 from osler.report.terminal import table_rich
@@ -19,16 +20,22 @@ from osler.stages.study.page import LAYOUTS, study_summary, write_report
 from osler.stages.study.published import compact_table, published_tables
 from osler.stages.study.results import Results, collect, read_results
 from osler.stages.study.verdict import verdict
+from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
 from osler.text.document import Document, Span, TextPair
 
 
+def card_of(name: str) -> TaskCard:
+    """The card of a task without its counts: 20 records are all there is."""
+    return load_card(name).model_copy(update={"counts": {}, "paper": None})
+
+
 def pairs(bench: Any, name: str, label: str = "entailment") -> None:
-    bench.task(name, load_card(name), [TextPair(str(i), "a", "b", labels=(label,)) for i in range(20)])
+    bench.task(name, card_of(name), [TextPair(str(i), "a", "b", labels=(label,)) for i in range(20)])
 
 
 def mentions(bench: Any, name: str) -> None:
-    card = load_card(name)
+    card = card_of(name)
     spans = (Span.at(0, 2, card.labels[0], id="T1"),)
     bench.task(name, card, [Document(str(i), "aa bb cc", spans) for i in range(20)])
 
@@ -106,10 +113,7 @@ def test_why_numbers_are_not_comparable(bench) -> None:
         "linnaeus": "no: conlleval or seqeval there, strict here; another split",
         "mednli": "yes",
     }
-    beside = replace(results.published, synthetic=("mednli",))
-    assert (
-        reasons(replace(results, published=beside, split="dev"))["mednli"] == "no: synthetic data here; dev split here"
-    )
+    assert reasons(replace(results, split="dev"))["mednli"] == "no: dev split here"
     cells = {key: replace(cell, protocol=f"{key.column}/conlleval@v1") for key, cell in results.cells.items()}
     assert reasons(replace(results, cells=cells))["bc5cdr-chem"] == "nearly: gold from token files"
 
@@ -125,9 +129,11 @@ def test_quoted_rows_and_remarks_are_said(bench) -> None:
     ]
 
 
-def test_synthetic_data_is_known_from_the_task_folder(bench, monkeypatch) -> None:
-    pairs(bench, "mednli")
-    from osler.artifacts.task_folder import TaskFolder
+def test_data_that_is_not_the_official_one_is_known_from_the_task_folder(bench, monkeypatch) -> None:
+    bench.task("mednli", load_card("mednli"), [TextPair(str(i), "a", "b", labels=("entailment",)) for i in range(20)])
+    results = study(bench, {("SciBERT", "mednli"): 10}, published="lewis2020")
+    reason = "no: 20 of 1,422 test documents here"
+    assert lines(published_tables(results)["published"])[0]["same protocol and data"] == reason
 
     opened = TaskFolder.open
 
@@ -136,7 +142,7 @@ def test_synthetic_data_is_known_from_the_task_folder(bench, monkeypatch) -> Non
         task.artifact.manifest.counts["synthetic"] = True
         return task
 
-    monkeypatch.setattr("osler.stages.study.results.TaskFolder.open", marked)
+    monkeypatch.setattr(TaskFolder, "open", marked)
     results = study(bench, {("SciBERT", "mednli"): 10}, published="lewis2020")
     assert lines(published_tables(results)["published"])[0]["same protocol and data"] == "no: synthetic data here"
 

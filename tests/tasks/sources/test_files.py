@@ -225,6 +225,60 @@ def test_ids_and_digest_do_not_depend_on_where_the_files_lie(tmp_path):
     assert [record.id for split, record in results[0] if split == "dev"] == ["English/train-19", "English/train-20"]
 
 
+RELEASED = """
+splits.train.files = ["train/**/*.txt", "train/**/*.ann"]
+[paper]
+source = "p"
+splits.train = { documents = 3 }
+[releases.small]
+title = "one hospital"
+[releases.large]
+title = "two hospitals"
+marks = ["train/B/*.txt"]
+[releases.large.paper]
+source = "p"
+splits.train = { documents = 7 }
+[releases.table]
+title = "as one file"
+splits.train.files = ["train.ann", "train.txt"]
+"""
+
+
+def release(tmp_path: Path, source: Path, **more: str) -> str:
+    card = brat_card(tmp_path, RELEASED, 'release = "small"\n')
+    facts = read(card.at_release(more["chosen"]) if more else card, source)[1]
+    return str(facts["release"])
+
+
+def test_a_release_is_recognised_by_its_files_then_by_the_number_of_records(tmp_path):
+    brat(tmp_path / "few" / "train" / "A", 3)
+    assert release(tmp_path, tmp_path / "few") == "small"
+    brat(tmp_path / "many" / "train" / "A", 7)
+    assert release(tmp_path, tmp_path / "many") == "large"
+    brat(tmp_path / "marked" / "train" / "A", 2)
+    brat(tmp_path / "marked" / "train" / "B", 1, 10)
+    assert release(tmp_path, tmp_path / "marked") == "large"
+    # Neither number: the card's own release.
+    brat(tmp_path / "other" / "train" / "A", 5)
+    assert release(tmp_path, tmp_path / "other") == "small"
+    assert release(tmp_path, tmp_path / "other", chosen="large") == "large"
+
+
+def test_a_release_in_other_files_is_read_where_the_first_is_not_there(tmp_path):
+    brat(tmp_path / "both", 1)
+    for suffix in ("txt", "ann"):
+        (tmp_path / "both" / f"1.{suffix}").rename(tmp_path / "both" / f"train.{suffix}")
+    assert release(tmp_path, tmp_path / "both") == "table"
+    brat(tmp_path / "both" / "train" / "A", 3)
+    assert release(tmp_path, tmp_path / "both") == "small"
+    assert release(tmp_path, tmp_path / "both", chosen="table") == "table"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FilesMissingError, match=r"train/\*\*/\*\.txt"):
+        release(tmp_path, tmp_path / "empty")
+    with pytest.raises(RecipeError, match=r"no release 'big'.*small, large, table"):
+        release(tmp_path, tmp_path / "both", chosen="big")
+
+
 CARVED = 'splits.train.files = ["train/*.txt", "train/*.ann"]\nsplits.dev.carve = {{ of = "train", share = {share}{more} }}\n'
 
 

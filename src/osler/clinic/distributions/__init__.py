@@ -6,6 +6,9 @@ the releases; each family has one module here, imported when it is needed.
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
+
 from osler.clinic.distributions.base import Distribution
 from osler.clinic.lexicon import table
 from osler.core.errors import UnknownNameError
@@ -20,8 +23,8 @@ TASKS = {task: name for name, entry in table("distributions").items() for task i
 """Tasks whose name differs from that of their distribution."""
 
 
-def get_distribution(name: str) -> Distribution:
-    """Return the distribution of this name, or the one that this task is read from."""
+def get_distribution(name: str, release: str | None = None) -> Distribution:
+    """Return the distribution of this name, or the one that this task is read from; `release` is one of several."""
     name = TASKS.get(name, name)
     if name in card_paths() and name not in DISTRIBUTIONS:
         card = load_card(name)
@@ -31,6 +34,19 @@ def get_distribution(name: str) -> Distribution:
         )
     found = DISTRIBUTIONS.get(name)
     # A plug-in provides a Distribution, a module of this package only the function that writes it.
-    if isinstance(found, Distribution):
-        return found
-    return Distribution(**table("distributions")[name] | {"name": name, "make": found})
+    if not isinstance(found, Distribution):
+        found = Distribution(**table("distributions")[name] | {"name": name, "make": found})
+    return found if release is None else _released(found, release)
+
+
+def _released(distribution: Distribution, release: str) -> Distribution:
+    """Return the distribution with what is different in one of its releases."""
+    if release not in distribution.releases:
+        known = ", ".join(distribution.releases)
+        fix = f"Use one of: {known}" if known else "Leave out --release"
+        raise UnknownNameError(f"distribution {distribution.name} has no release {release!r}", fix=fix)
+    changes = dict(distribution.releases[release])
+    if "make" in changes:
+        module, _, function = changes["make"].partition(":")
+        changes["make"] = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    return replace(distribution, **changes)

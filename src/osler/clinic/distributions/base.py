@@ -30,6 +30,8 @@ class Distribution:
     make: Callable[[DistributionWriter], None]
     options: Mapping[str, Any] = field(default_factory=dict)
     tasks: Sequence[str] = ()
+    releases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By name: what is different in each release, if there are several. The first is made unless another is asked for."""
 
 
 class DistributionWriter:

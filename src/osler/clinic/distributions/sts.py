@@ -1,4 +1,4 @@
-"""Sentence similarity: ClinicalSTS of n2c2 2019 (no header, test scores in their own file) and MedSTS of 2018 (with a header)."""
+"""Sentence similarity: ClinicalSTS of 2018 and 2019 (no header, test scores in a file of their own), and the first as tables of BLUE."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ def _pairs(writer: DistributionWriter, split: Split) -> Iterator[TextPair]:
         yield TextPair(pair.id, pair.first, pair.second, value=pair.value)
 
 
-def make_2019(writer: DistributionWriter) -> None:
+def _challenge(writer: DistributionWriter, stem: str) -> None:
     """Write the training table, the test table and its scores."""
-    stem = "clinicalSTS2019/clinicalSTS2019"
     writer.save("train", _pairs(writer, "train"), f"{stem}.train.txt")
     test = list(_pairs(writer, "test"))
     writer.save("test", (pair.with_(value=None) for pair in test), f"{stem}.test.txt")
@@ -29,7 +28,17 @@ def make_2019(writer: DistributionWriter) -> None:
 
 
 def make_2018(writer: DistributionWriter) -> None:
-    """Write one table per split."""
+    """Write the files of the challenge of 2018."""
+    _challenge(writer, "ClinicalSTS/clinicalSTS")
+
+
+def make_2019(writer: DistributionWriter) -> None:
+    """Write the files of the challenge of 2019."""
+    _challenge(writer, "clinicalSTS2019/clinicalSTS2019")
+
+
+def make_blue(writer: DistributionWriter) -> None:
+    """Write one table per split, as in the BLUE benchmark."""
     for split in SPLITS:
         with output_file(writer.folder / "clinicalSTS" / f"{split}.tsv") as stream:
             stream.write(("\t".join(_HEADER) + "\n").encode())

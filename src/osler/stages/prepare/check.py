@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -40,6 +40,8 @@ class TaskReport:
     left_out: dict[str, int] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
+    release: str | None = None
+    """Which release the files are, if the corpus has several."""
     synthetic: bool = False
     """Whether osler generated the files: their counts then differ from the published ones."""
 
@@ -79,24 +81,34 @@ def check(tasks: Sequence[TaskFolder], *, leakage: bool = True) -> CheckReport:
     """Check each task, and with `leakage` compare all of them with each other."""
     prints: dict[str, list[Fingerprint]] = {}
     reports = []
-    for task in tasks:
+    names = _names(tasks)
+    for name, task in zip(names, tasks, strict=True):
         task.artifact.verify()
-        reports.append(_check_task(task, prints if leakage else None))
+        reports.append(_check_task(task, name, prints if leakage else None))
     reports += _fold_totals([task.card for task in tasks], reports)
     if not leakage:
         return CheckReport(reports, [], [])
-    shared = overlaps(prints, _pairs(tasks))
-    own = [item for item in shared if item.of.split("/")[0] == item.within.split("/")[0]]
+    shared = overlaps(prints, _pairs(tasks, names))
+    own = [item for item in shared if item.of.rpartition("/")[0] == item.within.rpartition("/")[0]]
     return CheckReport(reports, own, [item for item in shared if item not in own])
 
 
-def _check_task(task: TaskFolder, prints: dict[str, list[Fingerprint]] | None) -> TaskReport:
+def _names(tasks: Sequence[TaskFolder]) -> list[str]:
+    """Name each task, with its folder where several folders have the same one, such as two releases of a corpus."""
+    times = Counter(task.card.name for task in tasks)
+    return [
+        task.card.name if times[task.card.name] == 1 else f"{task.card.name} ({task.artifact.path})" for task in tasks
+    ]
+
+
+def _check_task(task: TaskFolder, name: str, prints: dict[str, list[Fingerprint]] | None) -> TaskReport:
     card, counts = task.card, task.artifact.manifest.counts
     report = TaskReport(
-        card.name,
+        name,
         problems=counts.get("problems", {}),
         left_out=counts.get("left_out", {}),
         absent=counts.get("absent", []),
+        release=card.release if card.releases else None,
         synthetic=bool(counts.get("synthetic")),
     )
     offsets = OffsetCounts()
@@ -106,7 +118,7 @@ def _check_task(task: TaskFolder, prints: dict[str, list[Fingerprint]] | None) -
             found.add(record)
             offsets.add(record)
             if prints is not None:
-                prints.setdefault(f"{card.name}/{split}", []).append(fingerprint(record))
+                prints.setdefault(f"{name}/{split}", []).append(fingerprint(record))
         report.splits[split] = found.as_dict()
     report.offsets = offsets.as_dict(report.problems)
     for line in _lines(card, report.splits):
@@ -228,14 +240,14 @@ def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> li
     return totals
 
 
-def _pairs(tasks: Sequence[TaskFolder]) -> Iterator[tuple[str, str]]:
+def _pairs(tasks: Sequence[TaskFolder], names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield which splits to compare: those of one task, and each training split with what other tasks hold out."""
-    for task in tasks:
-        names = [f"{task.card.name}/{split}" for split in task.splits]
-        yield from itertools.combinations(names, 2)
-    for one, other in itertools.permutations(tasks, 2):
+    named = list(zip(names, tasks, strict=True))
+    for name, task in named:
+        yield from itertools.combinations([f"{name}/{split}" for split in task.splits], 2)
+    for (one_name, one), (other_name, other) in itertools.permutations(named, 2):
         same_corpus_folds = one.card.fold is not None and other.card.fold is not None
         if "train" in one.splits and not same_corpus_folds:
             for split in other.splits:
                 if split != "train":
-                    yield f"{one.card.name}/train", f"{other.card.name}/{split}"
+                    yield f"{one_name}/train", f"{other_name}/{split}"

@@ -20,8 +20,17 @@ class PrepareRecipe(Recipe):
     """Folder or archive with the official files; not needed for tasks of the synthetic clinic."""
     fold: int | None = Field(None, ge=1)
     """Which fold, for a task with folds."""
+    release: str | None = None
+    """Which release, for a task with several; found by its files if not set."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the card's source, on top of those in the card, such as the number of synthetic notes."""
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which tasks of earlier versions are recognised: no `release` unless it is set."""
+        values = super().identity()
+        if self.release is None:
+            del values["release"]
+        return values
 
 
 class DiscoverRecipe(Recipe):

@@ -38,6 +38,11 @@ _PROTOCOLS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
     Kind.RELATION: {
         "micro": {"metric": "f1", "description": "Between gold mentions, micro-averaged over relation labels."},
         "macro": {"metric": "macro_f1", "description": "As micro, with the mean of the labels' F1."},
+        "micro-train+dev": {
+            "metric": "f1",
+            "train_on": ["train", "dev"],
+            "description": "As micro, trained on train and dev together.",
+        },
     },
     Kind.CLASSIFICATION: {
         "accuracy": {"metric": "accuracy", "description": "Accuracy; long texts in windows, outputs averaged."},

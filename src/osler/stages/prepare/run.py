@@ -41,7 +41,9 @@ def run(recipe: PrepareRecipe, out: Path, *, force: bool = False) -> Artifact:
 def _prepare(recipe: PrepareRecipe, given: Source | None, out: Path, *, anywhere: bool, force: bool) -> Artifact:
     card = _resolved_card(recipe)
     with open_source(card, given, anywhere=anywhere) as source:
-        parents = {"card": hashlib.sha256(card.model_dump_json().encode()).hexdigest(), "files": source.digest}
+        # A card without releases has the hash that it had before there were any.
+        described = card.model_dump_json(exclude=None if card.releases else {"release", "releases"})
+        parents = {"card": hashlib.sha256(described.encode()).hexdigest(), "files": source.digest}
 
         def build(work: Workspace) -> None:
             _write(card, source, work, recipe.source)
@@ -50,8 +52,10 @@ def _prepare(recipe: PrepareRecipe, given: Source | None, out: Path, *, anywhere
 
 
 def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
-    """Load the card and apply the recipe's options and fold."""
+    """Load the card and apply the recipe's release, options and fold."""
     card = load_card(recipe.task)
+    if recipe.release is not None:
+        card = card.at_release(recipe.release)
     if recipe.options:
         source = card.source.model_copy(update={"options": {**card.source.options, **recipe.options}})
         card = card.model_copy(update={"source": source})
@@ -73,6 +77,9 @@ def _write(card: TaskCard, source: TaskSource, work: Workspace, given: Path | No
             counts[split].add(narrowed)
             offsets.add(narrowed)
             writer.add(split, narrowed)
+    facts = source.facts()
+    if "release" in facts:
+        card = card.at_release(facts["release"])
     for name, layout in card.source.splits.items():
         if name not in counts and not layout.optional:
             problem = f"the split {name!r} of task {card.name} is empty"
@@ -85,7 +92,7 @@ def _write(card: TaskCard, source: TaskSource, work: Workspace, given: Path | No
     work.counts["splits"] = splits
     if narrow.left_out:
         work.counts["left_out"] = dict(sorted(narrow.left_out.items()))
-    work.counts |= source.facts()
+    work.counts |= facts
     work.counts["offsets"] = offsets.as_dict(work.counts.get("problems", {}))
     writer.write_card(card)
 

@@ -13,7 +13,7 @@ from osler.stages.study.results import Beside, Results
 from osler.tasks.published import PublishedNumber, PublishedPaper, PublishedTable
 
 SAME = "same protocol and data"
-_STATISTICS = {"mean": "mean", "median": "median", "all": "mean of all configurations"}
+_STATISTICS = {"mean": "mean over seeds", "median": "median over seeds", "all": "mean over all configurations"}
 
 
 def published_tables(results: Results) -> dict[str, Table]:
@@ -87,10 +87,10 @@ def same_text(results: Results, beside: Beside, cell: StudyCell, row: str = "") 
     task = beside.paper.tasks[cell.key.column]
     protocol = cell.protocol.rpartition("/")[2].partition("@")[0]
     differences = [f"quoted from {beside.paper.quoted[row]} there"] if row in beside.paper.quoted else []
-    if cell.key.column in beside.synthetic:
-        differences.append("synthetic data here")
     if results.split != "test":
         differences.append(f"{results.split} split here")
+    elif cell.key.column in beside.data:
+        differences.append(beside.data[cell.key.column])
     if protocol not in task.protocols:
         differences.append(f"{' or '.join(task.protocols)} there, {protocol} here")
     differences += [task.data] if task.data else []
@@ -143,9 +143,10 @@ def _comparison_table(
         same = _same(results, beside, found)
         rows.append([found.name, found.row, number.table.place, published, ours, gap, same])
     statistics = "; ".join(dict.fromkeys(found.number.table.statistic for found in compared))
-    own = " or ".join(dict.fromkeys(_STATISTICS[found.number.table.ours or "mean"] for found in compared))
+    own = " and ".join(dict.fromkeys(_STATISTICS[found.number.table.ours or "mean"] for found in compared))
+    seeds = seeds_text(cell for found in compared for cell in found.cells)
     text = (
-        f"Published: {statistics}. Ours: {own}, {seeds_text(cell for found in compared for cell in found.cells)}{_factor(results)}. "
+        f"Published: {statistics}. Ours: {own} ({seeds}){_factor(results)}. "
         "Difference: ours minus published. The pretrained model and the settings of fine-tuning may differ as well. "
         "Published numbers are in no mean and no test of the study."
     )
@@ -180,16 +181,16 @@ def _paper_table(results: Results, beside: Beside, table: PublishedTable, hint: 
     heads: list[Column | str] = ["task", Column("metric", align="left")]
     heads += [_score_column(results, paper)(row, quoted=True) for row in table.rows]
     rows: list[Row] = []
-    for name in _shown_names(results, table, paper):
-        metric = paper.tasks[name].metric if name in paper.tasks else f"{len(paper.groups[name])} tasks"
-        spread = table.spread.get(name, (None,) * len(table.rows))
+    for task in _shown_names(results, table, paper):
+        metric = paper.tasks[task].metric if task in paper.tasks else f"{len(paper.groups[task])} tasks"
+        spread = table.spread.get(task, (None,) * len(table.rows))
         numbers: Row = [
             None if (number := paper.fraction(value)) is None else Value(number, std=paper.fraction(std))
-            for value, std in zip(table.values[name], spread, strict=True)
+            for value, std in zip(table.values[task], spread, strict=True)
         ]
-        rows.append([name, metric, *numbers])
-    where = table.source or f"page {table.page}"
-    caption = f"{paper.title}, table {table.table}: {table.quantity}"
+        rows.append([task, metric, *numbers])
+    name, where = (f"table {table.table}", f"page {table.page}") if table.page else (table.table, table.source)
+    caption = f"{paper.title}, {name}: {table.quantity}"
     text = (
         f"As published ({where}): {table.statistic}{_factor(results)}. None of these numbers was measured here.{hint}"
     )

@@ -83,16 +83,16 @@ class Beside:
     paper: PublishedPaper
     rows: Mapping[str, tuple[str, ...]]
     """The paper's rows that each model is compared with."""
-    synthetic: tuple[str, ...] = ()
-    """Tasks that were prepared from synthetic files."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Tasks whose data is not the official one, and why: synthetic files, or only some of the documents."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"paper": self.paper.resolved(), "rows": self.rows, "synthetic": self.synthetic}
+        return {"paper": self.paper.resolved(), "rows": self.rows, "data": self.data}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Beside:
         rows = {model: tuple(rows) for model, rows in values["rows"].items()}
-        return cls(PublishedPaper.model_validate(values["paper"]), rows, tuple(values["synthetic"]))
+        return cls(PublishedPaper.model_validate(values["paper"]), rows, values["data"])
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0) -> R
         choose=recipe.choose,
         missing=missing,
         work=_work(finished),
-        published=_beside(recipe, finished),
+        published=_beside(recipe, finished, cells),
         timings=_timings(finished),
     )
 
@@ -323,16 +323,28 @@ def _settings(finished: Sequence[Run]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _beside(recipe: StudyRecipe, finished: Sequence[Run]) -> Beside | None:
+def _beside(recipe: StudyRecipe, finished: Sequence[Run], cells: Mapping[CellKey, StudyCell]) -> Beside | None:
     if recipe.published is None:
         return None
     paper = load_published(recipe.published)
-    folders = {column: path for run in finished for column, path in zip(run.spec.columns, run.spec.tasks, strict=True)}
-    synthetic = [
-        name for name, path in folders.items() if TaskFolder.open(path).artifact.manifest.counts.get("synthetic")
-    ]
     rows = rows_of_models(paper, {row: model.published for row, model in recipe.models.items()})
-    return Beside(paper, rows, tuple(synthetic))
+    folders = {column: path for run in finished for column, path in zip(run.spec.columns, run.spec.tasks, strict=True)}
+    of_column = {key.column: cell for key, cell in cells.items()}
+    data = {column: _not_official(TaskFolder.open(folders[column]), cell) for column, cell in of_column.items()}
+    return Beside(paper, rows, {column: why for column, why in data.items() if why})
+
+
+def _not_official(task: TaskFolder, cell: StudyCell) -> str:
+    """How the data of a task differs from the official files; empty as far as is known if it does not."""
+    card = task.card
+    if task.artifact.manifest.counts.get("synthetic"):
+        return "synthetic data here"
+    stated = card.counts.get("test") or (card.paper and card.paper.splits.get("test"))
+    number = stated.documents if stated else None
+    # Folds are of different sizes, and some protocols leave out records on purpose.
+    if number is None or cell.folds or card.protocol_behind(cell.protocol).records != "all" or cell.documents >= number:
+        return ""
+    return f"{cell.documents:,} of {number:,} test documents here"
 
 
 def _work(finished: Sequence[Run]) -> Work:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -45,6 +45,7 @@ class FileSource:
         self._anywhere = anywhere
         self._stack = ExitStack()
         self._problems: dict[str, Problems] = {}
+        self._read: Counter[str] = Counter()
         if isinstance(given, Path) and not given.exists():
             raise InputError("no such file or folder", where=given, fix="Check --from")
         self._format = configure(get_format(str(card.source.format)), card.source.options)
@@ -54,12 +55,12 @@ class FileSource:
         try:
             where = self._given if isinstance(self._given, Path) else self._tree.root
             try:
-                self._located = _locate(self.card, self._tree, where, anywhere=self._anywhere)
+                self.card, self._located = _locate_release(self.card, self._tree, where, anywhere=self._anywhere)
             except FilesMissingError as missing:
                 # The patterns of a card may begin with the name of the folder that was given.
                 self._tree = self._tree.seen_from_above()
                 try:
-                    self._located = _locate(self.card, self._tree, where, anywhere=self._anywhere)
+                    self.card, self._located = _locate_release(self.card, self._tree, where, anywhere=self._anywhere)
                 except FilesMissingError:
                     raise missing from None
         except InputError:
@@ -81,13 +82,16 @@ class FileSource:
 
     def records(self) -> Iterator[tuple[str, Record]]:
         """Yield every record with its split."""
+        self._read.clear()
         for name, found in self._located.items():
             self._problems[name] = Problems()
-            yield from self._split(name, found)
+            for split, record in self._split(name, found):
+                self._read[split] += 1
+                yield split, record
             self._check(name)
 
     def facts(self) -> dict[str, Any]:
-        """Files, hashes and defects by split, and the optional splits that are missing."""
+        """The release, files, hashes and defects by split, and the optional splits that are missing."""
         facts: dict[str, Any] = {
             "files": {
                 name: {"files": len(found.files), "sha256": self.digests[name]} for name, found in self._located.items()
@@ -96,6 +100,8 @@ class FileSource:
         problems = {name: dict(sorted(found.counts.items())) for name, found in self._problems.items() if found.counts}
         if problems:
             facts["problems"] = problems
+        if self.card.releases:
+            facts["release"] = self._release()
         if self._synthetic():
             facts["synthetic"] = True
         absent = [name for name in _with_files(self.card) if name not in self._located]
@@ -155,6 +161,23 @@ class FileSource:
                 fix=fix,
             )
 
+    def _release(self) -> str:
+        """Tell releases in the same files apart: by a file that only one of them has, else by the number of records."""
+        same = [name for name, release in self.card.releases.items() if name == self.card.release or not release.splits]
+        names = [name.lower() for found in self._located.values() for name in found.files.values()]
+        for release in same:
+            marks = [_expression(mark) for mark in self.card.releases[release].marks]
+            if any(mark.fullmatch(name) for mark in marks for name in names):
+                return release
+        # Of several with the same number, `max` takes the first: the card's own.
+        return max(sorted(same, key=lambda name: name != self.card.release), key=self._agreeing)
+
+    def _agreeing(self, release: str) -> int:
+        """How many of the numbers of records stated for a release are those that were read."""
+        card = self.card.at_release(release)
+        stated = [*card.counts.items(), *(card.paper.splits.items() if card.paper else ())]
+        return sum(counts.documents == sum(self._read[s] for s in key.split("+")) for key, counts in stated)
+
     def _synthetic(self) -> bool:
         """Whether the files come from `osler tasks synthesize`, which leaves its manifest above them."""
         for found in self._located.values():
@@ -188,6 +211,23 @@ class _Located:
         for short, name in sorted(self.files.items()):
             total.update(f"{short}\0{_content(tree, name)}\n".encode())
         return total.hexdigest()
+
+
+def _locate_release(
+    card: TaskCard, tree: SourceTree, where: Path, *, anywhere: bool
+) -> tuple[TaskCard, dict[str, _Located]]:
+    """Find the files of the card, else those of the first release in other files; return the card of that release."""
+    others = [
+        card.at_release(name) for name, release in card.releases.items() if release.splits and name != card.release
+    ]
+    errors: list[FilesMissingError] = []
+    for each in (card, *others):
+        try:
+            return each, _locate(each, tree, where, anywhere=anywhere)
+        except FilesMissingError as error:
+            errors.append(error)
+    # The most useful message is about a release of which something is there.
+    raise next((error for error in errors if error.found), errors[0])
 
 
 def _locate(card: TaskCard, tree: SourceTree, where: Path, *, anywhere: bool) -> dict[str, _Located]:
