@@ -9,6 +9,7 @@ import torch
 
 from osler.nn.encoder import PackedEncoder
 from osler.nn.heads import HEADS
+from osler.nn.heads.tagging import _by_halves, _one_by_one
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.packing import pack
 from osler.text.tags import Scheme, label_set, transitions
@@ -59,6 +60,14 @@ def test_likelihood_is_that_of_all_legal_paths_enumerated(labels, gold):
     loss, count = head.loss(logits, torch.tensor(gold))
     torch.testing.assert_close(loss, brute_force(head, logits, gold, labels))
     assert count.item() == len(gold)
+
+
+@pytest.mark.parametrize("words", [0, 1, 2, 7, 64])
+def test_joining_steps_by_halves_is_going_word_by_word(words):
+    torch.manual_seed(words)
+    first, onward = torch.randn(3, 5), torch.randn(3, words, 5, 5)
+    real = torch.arange(words) < torch.tensor([[words], [words // 2], [0]])
+    torch.testing.assert_close(_by_halves(first, onward, real), _one_by_one(first, onward, real))
 
 
 def test_the_probabilities_of_all_legal_paths_add_up_to_one():

@@ -48,14 +48,23 @@ def test_the_best_path_and_the_probability_of_each_tag_are_those_of_all_paths_en
     expected = np.zeros((4, 5))
     for path, share in zip(paths, shares / shares.sum(), strict=True):
         expected[range(4), path] += share
-    np.testing.assert_allclose(marginals(scores, *RULES, steps), expected, atol=1e-12)
+    np.testing.assert_allclose(marginals([scores], *RULES, steps)[0], expected, atol=1e-12)
 
 
 def test_long_chains_neither_overflow_nor_vanish():
     rng = np.random.default_rng(0)
-    found = marginals(rng.normal(size=(3000, 5)).astype(np.float32) * 60, *RULES, rng.normal(size=(5, 5)) * 30)
+    [found] = marginals([rng.normal(size=(3000, 5)).astype(np.float32) * 60], *RULES, rng.normal(size=(5, 5)) * 30)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
-    assert marginals(np.zeros((0, 5)), *RULES, np.zeros((5, 5))).shape == (0, 5)
+    assert marginals([np.zeros((0, 5))], *RULES, np.zeros((5, 5)))[0].shape == (0, 5)
+
+
+def test_sequences_of_other_lengths_change_nothing():
+    rng = np.random.default_rng(0)
+    sequences = [rng.normal(size=(length, 5)) for length in (3, 0, 7, 1, 7)]
+    steps = rng.normal(size=(5, 5))
+    together = marginals(sequences, *RULES, steps)
+    for scores, likely in zip(sequences, together, strict=True):
+        np.testing.assert_allclose(likely, marginals([scores], *RULES, steps)[0], atol=1e-15)
 
 
 def tagger(tokens, protocol="conlleval", **options):

@@ -100,12 +100,33 @@ class LinearChain(Tagging):
         taken = torch.where(real[:, 1:], steps[gold[:, :-1], gold[:, 1:]], 0.0)
         path = torch.where(real, of_gold, 0.0).sum(dim=1) + taken.sum(dim=1)
 
-        total = scores[:, 0] + _unless(self.may_start, gold[:, 0])
-        for place in range(1, scores.shape[1]):
-            weights = torch.where(lifted[:, place - 1, None, None], steps, legal)
-            onward = torch.logsumexp(total[:, :, None] + weights, dim=1) + scores[:, place]
-            total = torch.where(real[:, place, None], onward, total)
-        return path - torch.logsumexp(total + _unless(self.may_end, last), dim=1)
+        first = scores[:, 0] + _unless(self.may_start, gold[:, 0])
+        onward = torch.where(lifted[:, :, None, None], steps, legal) + scores[:, 1:, None, :]
+        advance = _by_halves if scores.shape[2] <= _FEW_TAGS else _one_by_one
+        return path - torch.logsumexp(advance(first, onward, real[:, 1:]) + _unless(self.may_end, last), dim=1)
+
+
+_FEW_TAGS = 9
+"""Up to this many tags, products of whole transition matrices cost less than one short step for each word."""
+
+
+def _one_by_one(total: Tensor, onward: Tensor, real: Tensor) -> Tensor:
+    """Scores of all paths by their last tag [N, L], word by word; `onward` [N, W, L, L] scores each step, `real` [N, W] marks words."""
+    for place in range(onward.shape[1]):
+        reached = torch.logsumexp(total[:, :, None] + onward[:, place], dim=1)
+        total = torch.where(real[:, place, None], reached, total)
+    return total
+
+
+def _by_halves(total: Tensor, onward: Tensor, real: Tensor) -> Tensor:
+    """The same as `_one_by_one`, joining neighbouring steps until one is left: a few large operations instead of hundreds of small ones."""
+    stay = _FORBIDDEN * (1.0 - torch.eye(onward.shape[2], device=onward.device))
+    steps = torch.where(real[:, :, None, None], onward, stay)
+    while steps.shape[1] > 1:
+        if steps.shape[1] % 2:
+            steps = torch.cat([steps, stay.expand(len(steps), 1, -1, -1)], dim=1)
+        steps = torch.logsumexp(steps[:, 0::2, :, :, None] + steps[:, 1::2, None, :, :], dim=3)
+    return torch.logsumexp(total[:, :, None] + steps[:, 0], dim=1) if steps.shape[1] else total
 
 
 def _unless(allowed: Tensor, gold: Tensor) -> Tensor:

@@ -150,7 +150,7 @@ class TaggingBuilder(Builder):
         if self.head == "crf":
             if transitions is None:
                 raise ValueError("a CRF cannot be decoded without its transition scores")
-            likely = [marginals(logits, *self._legal, transitions) for logits in documents]
+            likely = marginals(documents, *self._legal, transitions)
             return best_paths(documents, *self._legal, transitions), likely
         likely = [softmax(logits) if len(logits) else logits for logits in documents]
         if self.constrained:
@@ -264,20 +264,46 @@ def _search(
 
 
 def marginals(
-    scores: np.ndarray, allowed: np.ndarray, starts: np.ndarray, ends: np.ndarray, transitions: np.ndarray
-) -> np.ndarray:
-    """Probability of each tag at each position over all legal paths [n, tags], by the scaled forward-backward algorithm."""
-    length = len(scores)
-    local = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True)) if length else scores
+    sequences: Sequence[np.ndarray], allowed: np.ndarray, starts: np.ndarray, ends: np.ndarray, transitions: np.ndarray
+) -> list[np.ndarray]:
+    """Probability of each tag at each position over all legal paths [n, tags], by the scaled forward-backward algorithm.
+
+    Like `best_paths`, it goes through all sequences together.
+    """
+    found = [np.zeros(scores.shape) for scores in sequences]
+    waiting = sorted((n for n, scores in enumerate(sequences) if len(scores)), key=lambda n: -len(sequences[n]))
     weights = np.where(allowed, np.exp(transitions.astype(np.float64) - transitions.max()), 0.0)
-    forward, backward = np.zeros(scores.shape), np.zeros(scores.shape)
-    for position in range(length):
-        before = np.where(starts, 1.0, 0.0) if position == 0 else forward[position - 1] @ weights
-        here = before * local[position]
-        forward[position] = here / max(here.sum(), _LEAST)
-    for position in range(length - 1, -1, -1):
-        following = position + 1
-        after = np.where(ends, 1.0, 0.0) if following == length else weights @ (local[following] * backward[following])
-        backward[position] = after / max(after.sum(), _LEAST)
-    joint = forward * backward
-    return np.asarray(joint / np.maximum(joint.sum(axis=1, keepdims=True), _LEAST))
+    while waiting:
+        size = max(1, _CELLS // sequences[waiting[0]].size)
+        group, waiting = waiting[:size], waiting[size:]
+        together = _forward_backward([sequences[n] for n in group], weights, starts, ends)
+        for number, likely in zip(group, together, strict=True):
+            found[number] = likely
+    return found
+
+
+def _forward_backward(
+    sequences: Sequence[np.ndarray], weights: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> list[np.ndarray]:
+    """Marginals of sequences sorted by length, longest first."""
+    lengths = np.array([len(scores) for scores in sequences])
+    local = np.zeros((len(sequences), lengths[0], weights.shape[0]))
+    for row, scores in zip(local, sequences, strict=True):
+        row[: len(scores)] = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+    forward, backward = np.zeros(local.shape), np.zeros(local.shape)
+    reach = [int((lengths > position).sum()) for position in range(lengths[0])]
+    for position in range(lengths[0]):
+        here = slice(reach[position])
+        before = np.where(starts, 1.0, 0.0) if position == 0 else forward[here, position - 1] @ weights
+        forward[here, position] = _scaled(before * local[here, position])
+    for position in range(lengths[0] - 1, -1, -1):
+        going_on = reach[position + 1] if position + 1 < lengths[0] else 0
+        after = local[:going_on, position + 1 : position + 2, :] * backward[:going_on, position + 1 : position + 2, :]
+        backward[:going_on, position] = _scaled(after.reshape(going_on, weights.shape[0]) @ weights.T)
+        backward[going_on : reach[position], position] = np.where(ends, 1.0, 0.0)
+    joint = _scaled(forward * backward)
+    return [likely[:length] for likely, length in zip(joint, lengths, strict=True)]
+
+
+def _scaled(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(rows / np.maximum(rows.sum(axis=-1, keepdims=True), _LEAST))
