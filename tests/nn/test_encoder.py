@@ -253,7 +253,7 @@ def broken(folder, how):
         ("no config", "no config.json"),
         ("config is not JSON", "cannot be loaded"),
         ("no weights", "no model.safetensors"),
-        ("pickle", "pickle .*pytorch_model.bin.*Convert them to model.safetensors"),
+        ("pickle", "pickle .*pytorch_model.bin.*osler convert-model"),
         ("cut short", "cannot be loaded"),
         ("other shapes", "cannot be loaded"),
         ("layers missing", "16 weights of RobertaModel are missing"),

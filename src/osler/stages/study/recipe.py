@@ -175,7 +175,9 @@ class StudyRecipe(Recipe):
 
 def _with_likeness(values: Mapping[str, Any]) -> dict[str, Any]:
     """Replace `like` by the refinement and the settings of the row it names."""
-    models: Mapping[str, Any] = values.get("models", {})
+    models = values.get("models")
+    if not isinstance(models, Mapping):
+        return dict(values)
     found: dict[str, Any] = {}
 
     def resolve(row: str, *below: str) -> Any:
@@ -197,7 +199,7 @@ def _with_likeness(values: Mapping[str, Any]) -> dict[str, Any]:
         found[row] = own
         return own
 
-    return {**values, "models": {row: resolve(row) for row in models}} if models else dict(values)
+    return {**values, "models": {row: resolve(row) for row in models}}
 
 
 def _leave_out(values: Mapping[str, Any]) -> dict[str, Any]:
