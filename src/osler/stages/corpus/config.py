@@ -40,7 +40,7 @@ _resolve_filters = _resolver("filters", FILTERS)
 _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
-_NEW = ("rewrite", "boilerplate")
+_NEW = ("rewrite", "boilerplate", "decontaminate")
 """Settings of a cleaning that earlier versions did not have. They are part of an identity only where they are on."""
 
 
@@ -65,6 +65,28 @@ class Boilerplate(Recipe):
     """Documents of the source that must have the line."""
     min_share: float = Field(0.05, gt=0.0, le=1.0)
     """Share of the source's documents that must have the line."""
+
+
+class Decontaminate(Recipe):
+    """Which held-out documents must not be in a corpus, and how much of one is too much."""
+
+    tasks: tuple[str, ...] = runtime(min_length=1)
+    """Prepared tasks (`osler tasks prepare`): their folders, folders that hold them, or glob patterns."""
+    splits: tuple[str, ...] = Field(("test",), min_length=1)
+    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection."""
+    words: int = Field(9, ge=3)
+    """Length of the runs of words that are compared."""
+    min_shared: int = Field(4, ge=1)
+    """Fewer shared runs are chance."""
+    min_share: float = Field(0.3, gt=0.0, le=1.0)
+    """Share of the runs of the shorter text, document or held-out text, from which on the document is removed."""
+    max_shared: int = Field(32, ge=1)
+    """From this number of shared runs on, the document is removed whatever their share."""
+
+    @field_validator("tasks", "splits", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [str(value)] if isinstance(value, str | Path) else value
 
 
 Preset = Literal["carrino2022", "clinical", "none"]
@@ -95,6 +117,8 @@ class SourceCleaning(Recipe):
     """Remove whitespace before and after each document."""
     boilerplate: Boilerplate | Literal[False] | None = None
     """Which lines that many documents of this source share are removed; false: none."""
+    decontaminate: bool | None = None
+    """Whether documents of this source that share text with held-out documents of tasks are removed."""
 
     _preset = model_validator(mode="before")(_expand_preset)
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
@@ -206,7 +230,9 @@ class Cleaning:
     filters: Mapping[str, Filter]
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
-    boilerplate: Boilerplate | None
+    boilerplate: Boilerplate | Literal[False]
+    decontaminate: bool
+    """Whether documents may be removed, if the corpus says which."""
 
 
 class CorpusRecipe(Recipe):
@@ -226,8 +252,10 @@ class CorpusRecipe(Recipe):
     """Whether later copies of the same text are removed."""
     strip: bool = True
     """Remove whitespace before and after each document."""
-    boilerplate: Boilerplate | None = None
-    """Remove lines that many documents of a source share, such as menus and disclaimers. By default, none."""
+    boilerplate: Boilerplate | Literal[False] = False
+    """Remove lines that many documents of a source share, such as menus and disclaimers."""
+    decontaminate: Decontaminate | Literal[False] = False
+    """Remove documents that share text with held-out documents of prepared tasks."""
     licences: tuple[str, ...] = ()
     """Keep only documents with one of these licences; `*` stands for any characters, and case does not count. By default, all."""
     priority: tuple[str, ...] = ()
@@ -253,7 +281,7 @@ class CorpusRecipe(Recipe):
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
-        values = _without(super().identity(), (*_NEW, "licences", "priority"), None, {}, [])
+        values = _without(super().identity(), (*_NEW, "licences", "priority"), False, {}, [])
         # A source that turns off what the corpus does not do is cleaned as ever.
         off = [name for name in _NEW if name not in values]
         for source, own in zip(values["sources"], self.sources, strict=True):
@@ -270,5 +298,6 @@ class CorpusRecipe(Recipe):
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
             strip=self.strip if own.strip is None else own.strip,
-            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate or None,
+            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate,
+            decontaminate=own.decontaminate is not False,
         )

@@ -51,5 +51,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "filters": {},
         "exact_duplicates": "keep",
         "strip": False,
+        "boilerplate": False,
+        "decontaminate": False,
     },
 }
