@@ -42,7 +42,6 @@ PARTS = {
     "osler.stages.corpus.assemble": "run",
     "osler.stages.corpus.documents": "readers",
     "osler.stages.corpus.parts": "clean",
-    "osler.stages.corpus.presets": "config",
     "osler.stages.evaluate.error_tables": "error_page",
     "osler.stages.finetune.report": "run",
     "osler.stages.prepare.convert": "cli/convert",
