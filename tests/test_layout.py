@@ -23,6 +23,7 @@ SIBLINGS = (
     "osler.nn.heads.",
     "osler.stages.corpus.filters.",
     "osler.stages.corpus.readers.",
+    "osler.stages.corpus.rewriters.",
     "osler.stages.vocab.algorithms.",
     "osler.stages.study.layouts.",
     "osler.clinic.distributions.",
@@ -86,7 +87,7 @@ def test_no_file_is_too_long():
 
 
 def test_there_are_not_too_many_modules():
-    assert len(FILES) <= 275
+    assert len(FILES) <= 320
 
 
 def test_public_class_names_are_unique():

@@ -22,16 +22,41 @@ pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet",
 
 ROW_GROUP_BYTES = 8 << 20
 """Text per row group; a reader holds one row group in memory."""
-SHARD_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "text", "source", "language")])
+FACT_COLUMNS = ("title", "section", "date", "licence", "patient")
+"""Columns that are null where nothing is known. Corpora of earlier versions do not have them."""
+SHARD_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "text", "source", "language", *FACT_COLUMNS)])
 LEDGER_SCHEMA = pa.schema(
     [
         ("source", pa.string()),
         ("file", pa.string()),
         ("row", pa.int64()),
         ("id", pa.string()),
+        ("step", pa.string()),
         ("reason", pa.string()),
+        ("unit", pa.string()),
+        ("characters", pa.int64()),
+        ("kept_id", pa.string()),
+        ("kept_source", pa.string()),
+        ("jaccard", pa.float64()),
     ]
 )
+"""A removed document, a removed passage, or a changed document (`unit`); never its text.
+
+`step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of what
+was removed, or of a changed document afterwards. A duplicate names the document that was kept.
+"""
+STEPS = (
+    "read",
+    "licence",
+    "rewrite",
+    "filter",
+    "exact-duplicates",
+    "boilerplate",
+    "near-duplicates",
+    "decontaminate",
+)
+"""Steps that remove something, in the order in which a document passes them."""
+UNITS = ("document", "passage", "document changed")
 _LEDGER_ROWS = 65_536
 _BATCH_ROWS = 512
 _SHARDS, _LEDGER, _CARD, _README = "shards", "ledger.parquet", "card.json", "README.md"

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime, validate
+from osler.core.registry import Registry
 from osler.stages.corpus.filters import FILTERS, Filter
+from osler.stages.corpus.readers import READERS
+from osler.stages.corpus.rewriters import REWRITERS, Rewriter
 
 
-def _resolve_filters(value: Any) -> Any:
-    """Turn options by filter name into filters."""
-    if not isinstance(value, Mapping):
-        return value
-    resolved = {}
-    for name, options in value.items():
-        kind = FILTERS.get(name)
-        if isinstance(options, Mapping):
-            options = validate(kind, options, where=f"filters.{name}")
-        resolved[name] = options
-    return resolved
+def _resolver(section: str, registry: Registry) -> Callable[[Any], Any]:
+    """A function that turns options by name into objects of a registry."""
+
+    def resolve(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        resolved = {}
+        for name, options in value.items():
+            kind = registry.get(name)
+            if isinstance(options, Mapping):
+                options = validate(kind, options, where=f"{section}.{name}")
+            resolved[name] = options
+        return resolved
+
+    return resolve
+
+
+_resolve_filters = _resolver("filters", FILTERS)
+_resolve_rewriters = _resolver("rewrite", REWRITERS)
+
+
+def _without_unset(identity: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Leave out settings that earlier versions did not have, where they are off."""
+    return {name: value for name, value in identity.items() if name not in names or value not in (None, {}, [])}
 
 
 class Unicode(Recipe):
@@ -41,6 +57,8 @@ class SourceCleaning(Recipe):
 
     unicode: Unicode | None = None
     """Repair of the text."""
+    rewrite: Mapping[str, SerializeAsAny[Rewriter]] | None = None
+    """Rewriters by name, applied in this order, instead of the corpus's."""
     filters: Mapping[str, SerializeAsAny[Filter]] | None = None
     """Filters by name, applied in this order, instead of the corpus's."""
     exact_duplicates: Literal["remove", "keep"] | None = None
@@ -48,11 +66,16 @@ class SourceCleaning(Recipe):
     strip: bool = True
     """Remove whitespace before and after each document."""
 
+    _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which corpora of earlier versions are recognised."""
+        return _without_unset(super().identity(), "rewrite")
 
 
 _CLEANINGS: Mapping[str, Mapping[str, Any]] = {
-    "none": {"unicode": {"repair": False}, "filters": {}, "exact_duplicates": "keep", "strip": False},
+    "none": {"unicode": {"repair": False}, "rewrite": {}, "filters": {}, "exact_duplicates": "keep", "strip": False},
 }
 
 
@@ -72,6 +95,8 @@ class CorpusSource(Recipe):
     """Files, folders (read recursively in sorted order) and glob patterns."""
     reader: str | None = None
     """Name of a reader; by default chosen by file ending."""
+    options: SerializeAsAny[Recipe] | None = None
+    """Settings that only this reader has; `reader` must be given too."""
     unit: Literal["file", "line", "block"] = "file"
     """One document of plain text: a file, a line, or a block between blank lines."""
     text_field: str = "text"
@@ -90,11 +115,28 @@ class CorpusSource(Recipe):
     """How to clean its documents: "none" or false keeps them exactly as they are; a table changes single settings."""
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which corpora of earlier versions are recognised: no `clean` where the source has none."""
-        values = super().identity()
-        if self.clean is None:
-            del values["clean"]
-        return values
+        """Identity in which corpora of earlier versions are recognised."""
+        return _without_unset(super().identity(), "clean", "options")
+
+    def read_by(self, reader: str) -> CorpusSource:
+        """The source with the default options of a reader where it gives none itself."""
+        kind = getattr(READERS.get(reader), "options", None)
+        if kind is None or self.options is not None:
+            return self
+        return self.model_copy(update={"options": validate(kind, {}, where=f"options of the reader {reader}")})
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _options_of_the_reader(cls, value: Any, info: ValidationInfo) -> Any:
+        reader = info.data.get("reader")
+        if not isinstance(value, Mapping):
+            return value
+        if reader is None:
+            raise ValueError("options belong to a reader; name it: reader = ...")
+        kind = getattr(READERS.get(reader), "options", None)
+        if kind is None:
+            raise ValueError(f"the reader {reader!r} has no options")
+        return validate(kind, value, where="sources.options")
 
     @field_validator("clean", mode="before")
     @classmethod
@@ -129,6 +171,7 @@ class Cleaning:
     """How the documents of a source are cleaned, with nothing left open."""
 
     unicode: Unicode
+    rewrite: Mapping[str, Rewriter]
     filters: Mapping[str, Filter]
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
@@ -140,6 +183,8 @@ class CorpusRecipe(Recipe):
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
     unicode: Unicode = Unicode()
+    rewrite: Mapping[str, SerializeAsAny[Rewriter]] = {}
+    """Rewriters by name, applied in this order after the repair. The ledger lists what they removed."""
     filters: Mapping[str, SerializeAsAny[Filter]] = {"length": {}}  # type: ignore[dict-item]
     """Filters by name, applied in this order. The ledger gives the reason for each removal."""
     exact_duplicates: Literal["remove", "keep"] = "remove"
@@ -157,13 +202,19 @@ class CorpusRecipe(Recipe):
             return many
         return [{"files": [item]} if isinstance(item, str | Path) else item for item in many]
 
+    _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which corpora of earlier versions are recognised."""
+        return _without_unset(super().identity(), "rewrite")
 
     def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
         """Return a source's own settings, and those of the corpus where it has none."""
         own = own or SourceCleaning()
         return Cleaning(
             unicode=own.unicode or self.unicode,
+            rewrite=self.rewrite if own.rewrite is None else own.rewrite,
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
             strip=own.strip,

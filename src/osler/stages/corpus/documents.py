@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+FACTS = ("title", "section", "date", "licence", "patient", "language")
+"""What a reader may know about a document besides its text and id. Each is a column of the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +34,24 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as the reader found it. Rows count from 1."""
+    """A document as the reader found it. Rows count from 1. `facts` has keys of FACTS only; unknown ones are left out."""
 
     row: int
     text: str
     id: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that cannot be read, in place of its document. The reason never quotes the text.
+
+    `row` is the row or line where it begins and `byte` its first byte in the (decompressed) file, as far as they are known.
+    """
+
+    row: int | None
+    byte: int | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,20 @@
 """Readers: each turns one file type into documents.
 
-To add one, write a module here with a `READER` object and register it below. A reader never repairs or drops documents.
-Its errors name the file and the row, never the text.
+To add one, write a module here with a `READER` object and register it below. A reader never repairs or drops documents. Where it
+cannot read a record it yields a `BadRecord` and goes on; it raises an InputError where it cannot go on. Neither quotes the text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from osler.core.config import Recipe
 from osler.core.registry import Registry
-from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument
+
+if TYPE_CHECKING:
+    from osler.stages.corpus.config import CorpusSource
 
 READERS = Registry(
     "readers",
@@ -24,14 +27,19 @@ READERS = Registry(
 
 
 class Reader(Protocol):
-    """Interface of a reader. `endings` are the file endings it reads by default."""
+    """Interface of a reader.
+
+    `endings` are the file endings it reads by default. `options` is the class of its own settings, the table `options` of a source;
+    `source.options` is then always an object of it.
+    """
 
     endings: tuple[str, ...]
+    options: type[Recipe] | None
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         """Cut a file into ranges of about `size` bytes that can be read independently; one range if it cannot be cut."""
         ...
 
-    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord]:
         """Yield the documents of a range, in file order."""
         ...

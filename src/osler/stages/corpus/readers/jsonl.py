@@ -15,6 +15,7 @@ class JsonlReader:
     """Reads `.jsonl` files; empty lines are skipped."""
 
     endings = (".jsonl", ".ndjson")
+    options = None
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return cut_lines(file, size)

@@ -20,6 +20,7 @@ class ParquetReader:
     """Reads `.parquet` files. A range is a range of row groups; a null text is an empty document."""
 
     endings = (".parquet",)
+    options = None
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         with _opened(file.path) as table:

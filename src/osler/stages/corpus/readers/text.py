@@ -13,6 +13,7 @@ class TextReader:
     """Reads `.txt` files. A document's row is its first line; a file that is one document has its name as id."""
 
     endings = (".txt", ".text")
+    options = None
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return cut_lines(file, size) if source.unit == "line" else [FileRange(file, 0, file.size)]
