@@ -22,7 +22,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
                 "max_code": 0.25,
                 "max_digits": 0.1,
                 "repeated": True,
-                "own_language": True,
                 "min_confidence": 0.3,
             },
         },
@@ -52,6 +51,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "exact_duplicates": "keep",
         "strip": False,
         "boilerplate": False,
+        "near_duplicates": False,
         "decontaminate": False,
     },
 }
