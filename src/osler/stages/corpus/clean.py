@@ -189,7 +189,7 @@ class Cleaner:
             if rewritten.text != text:
                 text = self._strip(rewritten.text)
                 losses.append(Loss("rewrite", name, "document changed", len(text)))
-        document = RepairedDocument(text, len(text.split()), language)
+        document = RepairedDocument(text, len(text.split()), language, raw.facts.get("title"))
         if reason := _removal_reason(document, self.cleaning.filters):
             losses.append(Loss("filter", reason, "document", len(text)))
         return document, losses

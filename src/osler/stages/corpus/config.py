@@ -14,6 +14,7 @@ from osler.core.config import Recipe, runtime, validate
 from osler.core.registry import Registry
 from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
+from osler.stages.corpus.presets import PRESETS
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
 
@@ -90,16 +91,11 @@ class SourceCleaning(Recipe):
         return _without(super().identity(), _NEW, None)
 
 
-_CLEANINGS: Mapping[str, Mapping[str, Any]] = {
-    "none": {"unicode": {"repair": False}, "rewrite": {}, "filters": {}, "exact_duplicates": "keep", "strip": False},
-}
-
-
 def named_cleaning(name: str) -> SourceCleaning:
     """Return a cleaning by name. `none` keeps documents exactly as they are; only those without any text are left out."""
-    if name not in _CLEANINGS:
-        raise ValueError(f"must be a table, false or one of {', '.join(_CLEANINGS)}, not {name!r}")
-    return SourceCleaning(**_CLEANINGS[name])
+    if name not in PRESETS:
+        raise ValueError(f"must be a table, false or one of {', '.join(PRESETS)}, not {name!r}")
+    return SourceCleaning(**PRESETS[name])
 
 
 class CorpusSource(Recipe):
@@ -130,7 +126,8 @@ class CorpusSource(Recipe):
     weight: float = Field(1.0, gt=0.0)
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
-    """How to clean its documents: "none" or false keeps them exactly as they are; a table changes single settings."""
+    """How to clean its documents: "carrino2022", "clinical" or "none" by name; false is "none" and keeps them exactly as they are; a
+    table changes single settings."""
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
