@@ -166,7 +166,7 @@ class Cleaner:
             if rewritten.text != text:
                 text = self._strip(rewritten.text)
                 effects.append(StepEffect("rewrite", name, "document changed", len(text)))
-        document = RepairedDocument(text, len(text.split()), language)
+        document = RepairedDocument(text, len(text.split()), language, raw.facts.get("title"))
         if reason := _removal_reason(document, self.cleaning.filters):
             effects.append(StepEffect("filter", reason, "document", len(text)))
         return document, effects
