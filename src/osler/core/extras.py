@@ -24,6 +24,7 @@ _EXTRA_OF = {
     "tensorboard": "train",
     "torch": "train",
     "transformers": "train",
+    "zstandard": "zstd",
 }
 
 

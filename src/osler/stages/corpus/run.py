@@ -23,7 +23,7 @@ from osler.core.processes import run_all
 from osler.stages.corpus.clean import REMOVED_SCHEMA, Part, clean_part, plan_parts
 from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning, named_cleaning
 from osler.stages.corpus.documents import InputFile
-from osler.stages.corpus.inputs import find_inputs, names_digest
+from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 log = get_logger("osler.corpus")
@@ -51,7 +51,7 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
 def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
     """Build the corpus at `out`; resume an interrupted build, reuse a finished one."""
     files = _find_inputs(recipe)
-    parents = {"inputs": fingerprint(file.path for file in files), "names": names_digest(files)}
+    parents = {"inputs": fingerprint(on_disk(files)), "names": names_digest(files)}
     build = partial(_build, recipe, files)
     made = produce(out, kind="corpus", recipe=recipe, parents=parents, build=build, force=force)
     return Corpus(made.path, made.manifest, made.reused)
