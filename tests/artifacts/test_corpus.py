@@ -19,13 +19,14 @@ COUNT = 60
 
 def rows(first: int, last: int) -> pa.Table:
     numbers = range(first, last)
-    columns = [
-        [f"d{n}" for n in numbers],
-        [f"document {n}" for n in numbers],
-        ["a" if n < 40 else "b" for n in numbers],
-        [None if n % 2 else "es" for n in numbers],
-    ]
-    return pa.Table.from_arrays([pa.array(column, pa.string()) for column in columns], schema=artifact.SHARD_SCHEMA)
+    columns = {
+        "id": [f"d{n}" for n in numbers],
+        "text": [f"document {n}" for n in numbers],
+        "source": ["a" if n < 40 else "b" for n in numbers],
+        "language": [None if n % 2 else "es" for n in numbers],
+    }
+    nothing = [None] * len(numbers)
+    return pa.table({name: columns.get(name, nothing) for name in artifact.SHARD_SCHEMA.names}, artifact.SHARD_SCHEMA)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ LEDGER_SCHEMA = pa.schema(
         ("source", pa.string()),
         ("file", pa.string()),
         ("row", pa.int64()),
+        ("byte", pa.int64()),
         ("id", pa.string()),
         ("step", pa.string()),
         ("reason", pa.string()),
@@ -43,11 +44,13 @@ LEDGER_SCHEMA = pa.schema(
 """A removed document, a removed passage, or a changed document (`unit`); never its text.
 
 `step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of what
-was removed, or of a changed document afterwards. A duplicate names the document that was kept.
+was removed, or of a changed document afterwards. A duplicate names the document that was kept. In a row of the step `read` the reason
+is a sentence that says why a record could not be read, and `byte` where it begins, if that is known.
 """
 STEPS = (
     "read",
     "licence",
+    "repair",
     "rewrite",
     "filter",
     "exact-duplicates",
@@ -55,7 +58,7 @@ STEPS = (
     "near-duplicates",
     "decontaminate",
 )
-"""Steps that remove something, in the order in which a document passes them."""
+"""Steps that remove or change something, in the order in which a document passes them."""
 UNITS = ("document", "passage", "document changed")
 _LEDGER_ROWS = 65_536
 _BATCH_ROWS = 512
@@ -83,6 +86,12 @@ class CorpusCounts(BaseModel):
     repaired: int = 0
     removed: dict[str, int] = {}
     """Documents removed, by reason."""
+    unreadable: int = 0
+    """Records that could not be read; they are not among `read`."""
+    languages: dict[str, int] = {}
+    """Kept documents by language."""
+    licences: dict[str, int] = {}
+    """Kept documents by licence."""
 
 
 class SourceCard(CorpusCounts):
@@ -96,6 +105,24 @@ class SourceCard(CorpusCounts):
     """How often pretraining reads a document per epoch, on average."""
 
 
+class SkippedRecord(BaseModel):
+    """A record that could not be read: where it is and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    file: str
+    row: int | None
+    byte: int | None
+    reason: str
+    fix: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.row is None else f"{self.file}:{self.row}"
+        byte = "" if self.byte is None else f", byte {self.byte:,}"
+        return f"{place}{byte} ({self.source}): {self.reason}"
+
+
 class CorpusCard(CorpusCounts):
     """Counts of a corpus, in total and by source."""
 
@@ -103,6 +130,8 @@ class CorpusCard(CorpusCounts):
     words_per_document: dict[str, int] = {}
     """Documents by length: from each power of two to below the next."""
     sources: dict[str, SourceCard]
+    skipped: list[SkippedRecord] = []
+    """The first records that could not be read; the ledger has all of them."""
 
 
 @dataclass(frozen=True)

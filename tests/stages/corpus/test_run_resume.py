@@ -94,7 +94,7 @@ def test_repeated_kills_give_the_same_bytes(tmp_path: Path, raw: Path) -> None:
 
 def test_finished_work_is_not_repeated(tmp_path: Path, raw: Path) -> None:
     run = {"raw": str(raw), "out": str(tmp_path / "out")}
-    parts = tmp_path / "out.partial" / "parts"
+    parts = tmp_path / "out.partial" / "parts-2"
     assert _exit_codes(tmp_path, [{**run, "die": "kept-000003.parquet"}]) == [-signal.SIGKILL]
     done = {path: path.stat().st_mtime_ns for path in sorted(parts.glob("kept-*.parquet"))}
     assert [path.name for path in done] == [f"kept-{number:06d}.parquet" for number in range(3)]
@@ -108,7 +108,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path, raw: Path) -> N
     run = {"raw": str(raw), "out": str(tmp_path / "out")}
     process = subprocess.Popen(_command(tmp_path, [{**run, "workers": 2}]), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 100
-    while not list((tmp_path / "out.partial").glob("parts/kept-*.parquet")) and time.monotonic() < deadline:
+    while not list((tmp_path / "out.partial").glob("parts-*/kept-*.parquet")) and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.002)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
