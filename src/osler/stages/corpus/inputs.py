@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import bz2
 import fnmatch
 import glob
-import gzip
 import hashlib
-import io
 import json
-import lzma
 import os
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from osler.core.errors import InputError
-from osler.core.extras import require
-from osler.formats.archives import files_below, member_name, shown_name
+from osler.formats.archives import files_below, shown_name
 from osler.formats.xml import root_tag
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile
+from osler.stages.corpus.opening import OPENERS, in_zip, is_packed, open_bytes, reading, zip_members
 from osler.stages.corpus.readers import READERS
 
 _BLOCK = 1 << 22
-_DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -44,7 +35,7 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
             READERS.get(source.reader)  # an unknown name is an error even if no file is found
         for given in source.files:
             for path, name, explicit in _expand(given):
-                plain = path.with_suffix("") if path.suffix.lower() in _OPENERS else path
+                plain = path.with_suffix("") if path.suffix.lower() in OPENERS else path
                 reader = source.reader or endings.get(plain.suffix.lower())
                 if reader is None and plain.suffix.lower() == ".xml":
                     reader = roots.get(_root(path))
@@ -68,7 +59,7 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
 
 def on_disk(files: Sequence[InputFile]) -> list[Path]:
     """The files that have to be there to read the input, in input order; a zip archive counts once."""
-    return list(dict.fromkeys(inside[0] if (inside := _in_zip(file.path)) else file.path for file in files))
+    return list(dict.fromkeys(inside[0] if (inside := in_zip(file.path)) else file.path for file in files))
 
 
 def names_digest(files: Sequence[InputFile]) -> str:
@@ -82,17 +73,17 @@ def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
 
     The members of a zip archive are files below it: `notes.zip` stands for all of them, `notes.zip/*.txt` for some.
     """
-    archive = _in_zip(Path(given).expanduser())
+    archive = in_zip(Path(given).expanduser())
     if archive:
         path, pattern = archive
-        found = [member for member in _members(path) if fnmatch.fnmatchcase(member, pattern)]
+        found = [member for member in zip_members(path) if fnmatch.fnmatchcase(member, pattern)]
         if not found:
             raise InputError("no file in the archive matches", where=given, fix="Check the pattern")
         yield from ((path / member, shown_name(f"{path.name}/{member}"), True) for member in found)
         return
     for path, name, explicit in _expand_on_disk(given):
         if path.suffix.lower() == ".zip":
-            yield from ((path / member, f"{name}/{member}", False) for member in _members(path))
+            yield from ((path / member, f"{name}/{member}", False) for member in zip_members(path))
         else:
             yield path, name, explicit
 
@@ -121,11 +112,12 @@ def _name(path: Path, root: Path) -> str:
 
 
 def _source_name(source: CorpusSource, path: Path, reader: str) -> str:
-    """Name the source after a file with many documents, or after the folder of files with one document each."""
+    """Name the source after a file with many documents, or after the folder of files that belong together."""
     if source.name is not None:
         return source.name
     one_document = reader == "text" and source.unit == "file"
-    name = path.resolve().parent.name if one_document else path.name.split(".")[0]
+    one_of_many = one_document or hasattr(READERS.get(reader), "roots")  # XML is published in many files
+    name = path.resolve().parent.name if one_of_many else path.name.split(".")[0]
     return "".join(character if character.isalnum() or character in "._+-" else "-" for character in name) or "source"
 
 
@@ -137,123 +129,9 @@ def _root(path: Path) -> str:
 
 
 def _size(path: Path) -> int:
-    inside = _in_zip(path)
+    inside = in_zip(path)
     with reading(path):
-        return _members(inside[0])[inside[1]].compress_size if inside else path.stat().st_size
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn a file that cannot be read, or is damaged, into an InputError."""
-    try:
-        yield
-    except _DAMAGE:
-        raise InputError(
-            "the compressed file is damaged or truncated", where=path, fix="Copy or download it again"
-        ) from None
-    except FileNotFoundError:
-        raise InputError("no such file", where=path, fix="Check the path") from None
-    except OSError as error:
-        # bz2 reports damaged data as a bare OSError.
-        problem = error.strerror or "the data is damaged"
-        raise InputError(f"cannot be read: {problem}", where=path, fix="Check the file and its permissions") from None
-
-
-class _ZstdFile(io.RawIOBase):
-    """The decompressed bytes of a Zstandard file, frame after frame. A truncated frame is an EOFError, as with gzip."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._zstandard: Any = require("zstandard", "zstd")
-        self._frame: Any = None
-        self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            packed = (self._frame.unused_data if self._frame and self._frame.eof else b"") or self._stream.read(1 << 16)
-            if self._frame is None or self._frame.eof:
-                self._frame = self._zstandard.ZstdDecompressor().decompressobj() if packed else None
-            if not packed:
-                if self._frame:
-                    raise EOFError
-                return 0
-            try:
-                self._ready = self._frame.decompress(packed)
-            except self._zstandard.ZstdError:
-                raise zlib.error from None
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
-# Each takes an open file and returns its decompressed bytes.
-_OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".bz2": bz2.BZ2File,
-    ".gz": lambda stream: gzip.GzipFile(fileobj=stream),
-    ".xz": lzma.LZMAFile,
-    ".zst": lambda stream: io.BufferedReader(_ZstdFile(stream), 1 << 16),
-}
-
-
-def _packed(path: Path) -> bool:
-    """Whether a file has to be read from its beginning, because it is compressed or in an archive."""
-    return path.suffix.lower() in _OPENERS or _in_zip(path) is not None
-
-
-def _in_zip(path: Path) -> tuple[Path, str] | None:
-    """The zip archive that a path leads into, and the member it names."""
-    if ".zip" not in str(path).lower():
-        return None
-    archives = [parent for parent in path.parents if parent.suffix.lower() == ".zip" and parent.is_file()]
-    return (archives[0], path.relative_to(archives[0]).as_posix()) if archives else None
-
-
-@lru_cache(maxsize=8)
-def _zip(path: Path) -> zipfile.ZipFile:
-    with reading(path):
-        return zipfile.ZipFile(path)
-
-
-@lru_cache(maxsize=8)
-def _members(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """The files in a zip archive by name, sorted; hidden ones are left out."""
-    infos = (info for info in _zip(path).infolist() if not info.is_dir())
-    named = {name: info for info in infos if (name := member_name(info.filename, str(path)))}
-    return dict(sorted(named.items()))
-
-
-@contextmanager
-def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or a member of a zip archive, for reading; decompress it by its ending."""
-    inside = _in_zip(path)
-    with _open_member(*inside) if inside else open(path, "rb") as stream:
-        opener = _OPENERS.get(path.suffix.lower())
-        if opener is None:
-            yield stream
-            return
-        with opener(stream) as unpacked:
-            yield unpacked
-
-
-def _open_member(archive: Path, name: str) -> IO[bytes]:
-    info = _members(archive).get(name)
-    if info is None:
-        raise FileNotFoundError
-    try:
-        return _zip(archive).open(info)
-    except (RuntimeError, NotImplementedError):  # a password, or an unknown compression
-        raise InputError(
-            "this file in the archive is encrypted, or its compression is not supported",
-            where=archive / name,
-            fix="Unpack the archive yourself and give the folder",
-        ) from None
+        return zip_members(inside[0])[inside[1]].compress_size if inside else path.stat().st_size
 
 
 def read_bytes(path: Path) -> bytes:
@@ -264,7 +142,7 @@ def read_bytes(path: Path) -> bytes:
 
 def cut_lines(file: InputFile, size: int) -> list[FileRange]:
     """Cut a file into ranges of about `size` bytes that begin and end at line breaks."""
-    if _packed(file.path) or file.size <= size:
+    if is_packed(file.path) or file.size <= size:
         return [FileRange(file, 0, file.size)]
     ranges = []
     start = rows = 0
@@ -292,7 +170,7 @@ def lines(file_range: FileRange) -> Iterator[tuple[int, bytes]]:
     path = file_range.file.path
     with reading(path), open_bytes(path) as handle:
         # A compressed file is one range, and its size says nothing about the text in it.
-        to_the_end = _packed(path)
+        to_the_end = is_packed(path)
         if file_range.start:
             handle.seek(file_range.start)
         left = file_range.stop - file_range.start

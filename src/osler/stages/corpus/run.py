@@ -22,6 +22,7 @@ from osler.stages.corpus.config import Boilerplate, Cleaning, CorpusRecipe, Sour
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
+from osler.stages.corpus.revisions import remove_outdated
 
 log = get_logger("osler.corpus")
 
@@ -117,6 +118,7 @@ def _compare_documents(
 ) -> Remaining:
     """The steps that compare documents with each other."""
     remaining = Remaining.of(parts)
+    remove_outdated(remaining)
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
     keeping = [name for name, cleaning in cleanings.items() if cleaning.exact_duplicates == "keep"]
     remove_exact_duplicates(remaining, keeping, _ranks(recipe, list(cleanings)))

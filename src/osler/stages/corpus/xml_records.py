@@ -16,11 +16,12 @@ from typing import Any
 from osler.core.errors import InputError
 from osler.formats import xml
 from osler.stages.corpus.documents import BadRecord
-from osler.stages.corpus.inputs import open_bytes, reading
+from osler.stages.corpus.opening import open_bytes, reading
 
 _BLOCK = 1 << 18
 _LARGEST = 64 << 20
 _HEAD = 1 << 16
+_TAIL = 1 << 12
 _NAMESPACE = re.compile(rb"""\sxmlns(?::[\w.-]+)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 _DECLARATION = re.compile(rb"\s*(<\?xml\s[^>]*\?>)")
 _REFERENCE = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
@@ -79,9 +80,11 @@ def xml_records(blocks: Iterable[bytes], *tags: str, without: Sequence[str] = ()
         # A record that was cut off has the next one inside it.
         inner = begin.search(window.data, 1, stop or len(window.data))
         window.drop(inner.start() if inner else stop or len(window.data))
+    complete = head.root in tags or f"</{head.root}".encode() in window.data
+    window.drop(len(window.data))
     if window.damage:
         yield BadRecord(None, window.byte, f"{window.damage}, after line {window.line}")
-    elif head.root not in tags and f"</{head.root}".encode() not in window.data:
+    elif not complete:
         yield BadRecord(None, window.byte, f"the file ends before </{head.root}>, line {window.line}")
     if not row:
         yield BadRecord(None, 0, f"there is no <{'> or <'.join(tags)}> in the file; its root element is <{head.root}>")
@@ -133,9 +136,6 @@ class _Window:
             seen = max(0, len(self.data) - _TAIL)
             if len(self.data) > _LARGEST or not self.more():
                 return None
-
-
-_TAIL = 256
 
 
 class _Head:

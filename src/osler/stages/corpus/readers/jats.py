@@ -18,7 +18,7 @@ from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, Revision, Withdrawn
-from osler.stages.corpus.inputs import open_bytes, reading
+from osler.stages.corpus.opening import open_bytes, reading
 from osler.stages.corpus.xml_records import (
     XmlRecord,
     inner_text,
@@ -129,14 +129,18 @@ def _articles(path: Path) -> Iterator[XmlRecord | BadRecord]:
                 archive.members.clear()  # type: ignore[attr-defined]  # the list would only grow
                 if not member.isreg() or not member.name.lower().endswith((".nxml", ".xml")):
                     continue
-                file: Any = archive.extractfile(member)
-                for record in xml_records(iter(lambda file=file: file.read(1 << 18), b""), "article"):
+                for record in xml_records(_blocks(archive.extractfile(member)), "article"):
                     row += 1
                     if isinstance(record, BadRecord):
                         record = replace(record, reason=f"{record.reason}, of the file {member.name}")
                     yield replace(record, row=row)
     except (tarfile.TarError, InputError):
         yield BadRecord(None, None, f"the archive is damaged or truncated after {row} articles")
+
+
+def _blocks(file: Any) -> Iterator[bytes]:
+    while block := file.read(1 << 18):
+        yield block
 
 
 def _documents(

@@ -11,7 +11,7 @@ from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile, RawDocument, named_facts
-from osler.stages.corpus.inputs import open_bytes, reading
+from osler.stages.corpus.opening import open_bytes, reading
 
 _ROWS = 256
 

@@ -24,7 +24,7 @@ _PUBLISHED = re.compile(r"(\d{4})(?:\s+([A-Z][a-z]{2}))?")
 _NO_TITLE = ("[Not Available].", "[Not Available]")
 _NO_LABEL = ("", "UNLABELLED", "UNASSIGNED")
 # The three-letter codes of MEDLINE that have a two-letter code.
-_LANGUAGES = dict(
+_LANGUAGES: dict[str, str] = dict(
     re.findall(
         r"(\w{3}):(\w\w)",
         "afr:af alb:sq ara:ar arm:hy aze:az bos:bs bul:bg cat:ca chi:zh cze:cs dan:da dut:nl eng:en epo:eo est:et fin:fi fre:fr "
@@ -76,7 +76,9 @@ class PubmedReader:
                 yield BadRecord(record.row, None, "the record has no PMID")
                 continue
             found = list(_documents(element, record.row, revision, options))
-            yield from found or [Withdrawn(record.row, revision)]
+            yield from found
+            if not found:
+                yield Withdrawn(record.row, revision)
 
 
 def _release(file: str) -> int:
@@ -140,8 +142,8 @@ def _sections(abstract: Any, labels: bool) -> str:
 
 
 def _two_letters(code: str | None) -> str:
-    known = (code or "eng").strip().lower()
-    return _LANGUAGES.get(known, known)
+    stated = (code or "eng").strip().lower()
+    return _LANGUAGES.get(stated, stated)
 
 
 def _date(article: Any) -> str | None:
