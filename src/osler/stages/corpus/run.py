@@ -24,9 +24,10 @@ from osler.stages.corpus.clean import Part, bad_record_error, clean_part, plan_p
 from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning
 from osler.stages.corpus.decontaminate import contaminated, task_folders, tasks_digest
 from osler.stages.corpus.documents import InputFile
-from osler.stages.corpus.inputs import find_inputs, names_digest
+from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
 from osler.stages.corpus.near_duplicates import find_near_duplicates
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
+from osler.stages.corpus.revisions import remove_outdated
 
 log = get_logger("osler.corpus")
 
@@ -54,7 +55,7 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
 def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
     """Build the corpus at `out`; resume an interrupted build, reuse a finished one."""
     files = _find_inputs(recipe)
-    parents = {"inputs": fingerprint(file.path for file in files), "names": names_digest(files)}
+    parents = {"inputs": fingerprint(on_disk(files)), "names": names_digest(files)}
     if recipe.decontaminate:
         parents["held_out"] = tasks_digest(recipe.decontaminate)
     build = partial(_build, recipe, files)
@@ -124,6 +125,7 @@ def _compare_documents(
 ) -> Remaining:
     """The steps that compare documents with each other."""
     remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
+    remove_outdated(remaining, [part.revisions for part in parts])
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
     ranks = _ranks(recipe, list(cleanings))
     keeping = [name for name, cleaning in cleanings.items() if cleaning.exact_duplicates == "keep"]
