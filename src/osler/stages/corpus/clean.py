@@ -20,7 +20,7 @@ from osler.artifacts.corpus import FACT_COLUMNS, LEDGER_SCHEMA, ROW_GROUP_BYTES,
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, RepairedDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, RepairedDocument
 from osler.stages.corpus.filters import Filter
 from osler.stages.corpus.readers import READERS
 
@@ -103,6 +103,8 @@ def clean_part(part: Part) -> None:
             for record in cleaner.records(file_range):
                 if isinstance(record, BadRecord):
                     removed.add(_bad_row(position, file, record), ROW_BYTES)
+                elif isinstance(record, LeftOut):
+                    removed.add(_left_out_row(position, file, record), ROW_BYTES)
                 else:
                     _add_document(position, file, record, cleaner, kept, removed)
                 position += 1
@@ -138,6 +140,12 @@ def _bad_row(position: int, file: InputFile, bad: BadRecord) -> tuple[Any, ...]:
     return (position, file.source_name, file.name, bad.row, bad.byte, name, *loss, None, None, None, bad.fix)
 
 
+def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any, ...]:
+    name = _storable(record.id or f"{file.name}:{record.row}")
+    loss = Loss("select", record.reason, "document", None)
+    return (position, file.source_name, file.name, record.row, None, name, *loss, None, None, None, None)
+
+
 class Loss(NamedTuple):
     """What one step did to a document; the middle of a row of the ledger."""
 
@@ -159,7 +167,7 @@ class Cleaner:
         unicode = self.cleaning.unicode
         self._repair = repairer(unicode.html_entities) if unicode.repair else str
 
-    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord]:
+    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord | LeftOut]:
         """Read a range. What makes the rest of it unreadable is its last record; with `strict` it is an error."""
         try:
             for record in READERS.get(self._file.reader).read(file_range, self.source):
