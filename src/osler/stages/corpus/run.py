@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from osler.artifacts.corpus import LEDGER_SCHEMA, SHARD_SCHEMA, Corpus, CorpusCard, CorpusWriter, SourceCard
+from osler.artifacts.corpus import LEDGER_SCHEMA, SHARD_SCHEMA, Corpus, CorpusWriter
+from osler.artifacts.corpus_card import CorpusCard, SourceCard
 from osler.core.artifact import Workspace, produce
 from osler.core.errors import InputError, RecipeError
 from osler.core.extras import require
