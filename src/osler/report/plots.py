@@ -241,14 +241,21 @@ def bars_with_intervals(bars: Sequence[Bar], *, xlabel: str, title: str = "", fr
 
 
 def stacked_bars(
-    rows: Mapping[str, Mapping[str, float]], *, xlabel: str, title: str = "", neutral: str = "", percent: bool = False
+    rows: Mapping[str, Mapping[str, float]],
+    *,
+    xlabel: str,
+    title: str = "",
+    neutral: str = "",
+    colours: Sequence[str] = (),
+    percent: bool = False,
 ) -> str:
     """One horizontal bar per row, made of segments in the order in which they first appear.
 
-    Segments called `neutral` are grey: what is left over. With `percent`, values are shares of 100.
+    Segments called `neutral` are light grey. `colours` lists segments in the order of their colours, so that several plots use the
+    same ones. With `percent`, values are shares of 100.
     """
     names = list(dict.fromkeys(name for segments in rows.values() for name in segments))
-    coloured = [name for name in names if name != neutral]
+    coloured = [*colours, *(name for name in names if name not in colours and name != neutral)]
 
     def draw(axes: Any) -> None:
         left = dict.fromkeys(rows, 0.0)

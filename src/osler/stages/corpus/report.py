@@ -14,8 +14,19 @@ from osler.report.tables import Column, Row, Table
 
 _KEPT = "kept"
 _REST = "other sources"
+_COLOURS = (
+    "filter",
+    "near-duplicates",
+    "rewrite",
+    "exact-duplicates",
+    "boilerplate",
+    "decontaminate",
+    "read",
+    "licence",
+)
+"""Steps in the order of their colours: those that remove most are told apart best."""
 _SOURCES = 24  # most rows of a plot; the smallest sources share the last one
-_LINES = 6  # most lines of a histogram
+_LINES = 4  # most lines of a histogram
 _PAIRS = 12  # most sources of the matrix of near-duplicates
 
 
@@ -45,7 +56,8 @@ def report_page(card: CorpusCard, ledger: Ledger, preparation: Sequence[str]) ->
             name: {_KEPT: float(counts.words), "removed": float(max(0, counts.read_words - counts.words))}
             for name, counts in _grouped(card).items()
         }
-        page.figure(stacked_bars(sizes, xlabel="tokens", title="Tokens before and after"), "All tokens that were read.")
+        plot = stacked_bars(sizes, xlabel="tokens", title="Tokens before and after", neutral="removed")
+        page.figure(plot, "All tokens that were read.")
     _removals(page, card, totals)
     _near_duplicates(page, ledger)
     _lengths(page, card)
@@ -66,11 +78,15 @@ def _removals(page: Page, card: CorpusCard, totals: Sequence[LedgerTotal]) -> No
     groups = _grouped(card)
     documents = _segments(groups, [total for total in gone if total.unit == "document"], "entries")
     if any(len(segments) > 1 for segments in documents.values()):
-        plot = stacked_bars(documents, xlabel="% of the documents", title="Documents", neutral=_KEPT, percent=True)
+        plot = stacked_bars(
+            documents, xlabel="% of the documents", title="Documents", neutral=_KEPT, colours=_COLOURS, percent=True
+        )
         page.figure(plot, "The step that removed a document. Each bar is all documents of a source that were read.")
     text = _segments(groups, gone, "characters")
     if any(len(segments) > 1 for segments in text.values()):
-        plot = stacked_bars(text, xlabel="% of the characters", title="Text", neutral=_KEPT, percent=True)
+        plot = stacked_bars(
+            text, xlabel="% of the characters", title="Text", neutral=_KEPT, colours=_COLOURS, percent=True
+        )
         page.figure(plot, "Removed documents, and passages removed from documents that were kept.")
     rows: list[Row] = []
     by_reason: dict[tuple[str, str, str], list[LedgerTotal]] = {}
@@ -81,9 +97,8 @@ def _removals(page: Page, card: CorpusCard, totals: Sequence[LedgerTotal]) -> No
         most = max(several, key=lambda total: (total.entries, total.source)).source
         rows.append([step, reason, unit, count, None if unit == "document changed" else size, most])
     columns = ["step", "reason", "unit", "number", "characters", "most from"]
-    page.table(
-        Table(columns, rows, note="`osler corpus audit CORPUS --step STEP` shows a sample of what a step removed.")
-    )
+    page.table(Table(columns, rows))
+    page.text("`osler corpus audit CORPUS --step STEP` shows a sample of what a step removed.")
 
 
 def _order(step: str, reason: str, unit: str) -> tuple[int, str, str]:
@@ -106,25 +121,21 @@ def _near_duplicates(page: Page, ledger: Ledger) -> None:
             {"pairs": counts}, names, xlabel="Jaccard", ylabel="removed documents", title="Similarity of the pairs"
         )
         page.figure(plot, f"Jaccard similarity of the removed and the kept document, in steps of {width / 100:g}.")
-    largest = Counter[str]()
-    for (source, kept), count in pairs.items():
-        largest.update({source: count, kept or source: count})
-    names = [name for name, _ in sorted(largest.items(), key=lambda item: (-item[1], item[0]))[:_PAIRS]]
-    if len(names) > 1:
-        values = [[float(pairs[row, column]) if pairs[row, column] else None for column in names] for row in names]
-        if any(value is not None for line in values for value in line):
-            plot = heatmap(
-                values,
-                rows=names,
-                columns=names,
-                digits=0,
-                xlabel="kept",
-                ylabel="removed",
-                title="Between which sources",
-            )
-            page.figure(
-                plot, "Documents of the source on the left that were removed because of one in the source below."
-            )
+    removed, kept = (_largest(pairs, side) for side in (0, 1))
+    if len({*removed, *kept}) > 1:
+        values = [[float(pairs[row, column]) if pairs[row, column] else None for column in kept] for row in removed]
+        plot = heatmap(
+            values, rows=removed, columns=kept, digits=0, xlabel="kept", ylabel="removed", title="Between which sources"
+        )
+        page.figure(plot, "Documents of the source on the left that were removed because of one in the source below.")
+
+
+def _largest(pairs: Counter[tuple[str, str]], side: int) -> list[str]:
+    """Sources with most removed (0) or kept (1) documents of near-duplicate pairs."""
+    counts: Counter[str] = Counter()
+    for pair, count in pairs.items():
+        counts[pair[side]] += count
+    return sorted(counts, key=lambda name: (-counts[name], name))[:_PAIRS]
 
 
 def _lengths(page: Page, card: CorpusCard) -> None:
