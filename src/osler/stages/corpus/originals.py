@@ -1,0 +1,103 @@
+"""Read documents again from the raw files of a corpus, by file and row, and clean them as the build did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from osler.artifacts.corpus import Corpus
+from osler.core.config import validate
+from osler.core.errors import InputError
+from osler.stages.corpus.clean import PART_BYTES, Cleaner, document_id
+from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile
+from osler.stages.corpus.inputs import find_inputs
+from osler.stages.corpus.readers import READERS
+
+_ELSEWHERE = "Run this in the folder in which the corpus was built, with its raw files where they were"
+
+
+class Origin(NamedTuple):
+    """Where a document was read: its source, file, row and id."""
+
+    source: str
+    file: str
+    row: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The text of a document as it was read, and as the repair and the rewriters left it."""
+
+    text: str
+    cleaned: str
+
+
+class Originals:
+    """The raw files of a corpus."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.recipe = validate(CorpusRecipe, corpus.manifest.recipe, where=str(corpus.path))
+
+    def read(self, origins: Iterable[Origin]) -> dict[Origin, Original]:
+        """Read documents again. Each file is read once, up to the last document that is wanted from it."""
+        wanted: dict[tuple[str, str], set[Origin]] = {}
+        for origin in origins:
+            wanted.setdefault((origin.source, origin.file), set()).add(origin)
+        found: dict[Origin, Original] = {}
+        for (source, name), several in wanted.items():
+            file, recipe = self._file(source, name)
+            found |= self._read(file, recipe, several)
+        return found
+
+    def _file(self, source_name: str, name: str) -> tuple[InputFile, CorpusRecipe]:
+        """A raw file, and the recipe with only its source."""
+        missing: InputError | None = None
+        for source in self.recipe.sources:
+            if source.name not in (None, source_name):
+                continue
+            try:
+                files = find_inputs([source])
+            except InputError as error:
+                missing = error
+                continue
+            for file in files:
+                if (file.source_name, file.name) == (source_name, name):
+                    return file, self.recipe.model_copy(update={"sources": (source,)})
+        problem = missing.problem if missing else "the raw file is not there"
+        raise InputError(problem, where=(missing.where if missing else None) or name, fix=_ELSEWHERE)
+
+    def _read(self, file: InputFile, recipe: CorpusRecipe, wanted: set[Origin]) -> dict[Origin, Original]:
+        cleaner = Cleaner(recipe, file)
+        left = set(wanted)
+        found: dict[Origin, Original] = {}
+        for file_range in self._ranges(file, recipe, {origin.row for origin in wanted}):
+            for record in cleaner.records(file_range):
+                if isinstance(record, BadRecord):
+                    continue
+                origin = Origin(file.source_name, file.name, record.row, document_id(file, record))
+                if origin in left:
+                    left.remove(origin)
+                    document, _ = cleaner.clean(record)
+                    found[origin] = Original(record.text, document.text)
+                if not left:
+                    return found
+        raise InputError(
+            f"row {min(origin.row for origin in left):,} of this file is not what it was when the corpus was built",
+            where=file.path,
+            fix="Use the same raw files, or build the corpus again",
+        )
+
+    @staticmethod
+    def _ranges(file: InputFile, recipe: CorpusRecipe, rows: set[int]) -> Iterator[FileRange]:
+        """The stretches of a file that can hold these rows."""
+        source = recipe.sources[file.source].read_by(file.reader)
+        ranges: list[FileRange] = READERS.get(file.reader).cut(file, source, PART_BYTES)
+        for file_range, after in pairwise([*ranges, None]):
+            # Readers that do not count rows before they read give every range the same first row.
+            counted = after is not None and after.first_row > file_range.first_row
+            if not counted or any(file_range.first_row <= row < after.first_row for row in rows):
+                yield file_range
