@@ -37,6 +37,7 @@ LEDGER_SCHEMA = pa.schema(
         ("source", pa.string()),
         ("file", pa.string()),
         ("row", pa.int64()),
+        ("byte", pa.int64()),
         ("id", pa.string()),
         ("step", pa.string()),
         ("reason", pa.string()),
@@ -50,11 +51,13 @@ LEDGER_SCHEMA = pa.schema(
 """A removed document, a removed passage, or a changed document (`unit`); never its text.
 
 `step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of what
-was removed, or of a changed document afterwards. A duplicate names the document that was kept.
+was removed, or of a changed document afterwards. A duplicate names the document that was kept. In a row of the step `read` the reason
+is a sentence that says why a record could not be read, and `byte` where it begins, if that is known.
 """
 STEPS = (
     "read",
     "licence",
+    "repair",
     "rewrite",
     "filter",
     "exact-duplicates",
@@ -62,7 +65,7 @@ STEPS = (
     "near-duplicates",
     "decontaminate",
 )
-"""Steps that remove something, in the order in which a document passes them."""
+"""Steps that remove or change something, in the order in which a document passes them."""
 UNITS = ("document", "passage", "document changed")
 _REPEATED = ("source", "language", "section", "licence", "file")
 _LEDGER_ROWS = 65_536

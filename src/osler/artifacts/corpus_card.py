@@ -40,6 +40,8 @@ class CorpusCounts(BaseModel):
     repaired: int = 0
     removed: dict[str, int] = {}
     """Documents removed, by reason."""
+    unreadable: int = 0
+    """Records that could not be read; they are not among `read`."""
     passages: dict[str, int] = {}
     """Passages removed from documents, by reason."""
     languages: dict[str, int] = {}
@@ -61,6 +63,24 @@ class SourceCard(CorpusCounts):
     """How often pretraining reads a document per epoch, on average."""
 
 
+class SkippedRecord(BaseModel):
+    """A record that could not be read: where it is and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    file: str
+    row: int | None
+    byte: int | None
+    reason: str
+    fix: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.row is None else f"{self.file}:{self.row}"
+        byte = "" if self.byte is None else f", byte {self.byte:,}"
+        return f"{place}{byte} ({self.source}): {self.reason}"
+
+
 class CorpusCard(CorpusCounts):
     """Counts of a corpus, in total and by source."""
 
@@ -70,6 +90,8 @@ class CorpusCard(CorpusCounts):
     sha256: str | None = None
     """One hash over the shards: the same for every number of workers."""
     sources: dict[str, SourceCard]
+    skipped: list[SkippedRecord] = []
+    """The first records that could not be read; the ledger has all of them."""
 
 
 def counts_table(card: CorpusCard) -> Table:
@@ -106,7 +128,7 @@ def facts_table(card: CorpusCard) -> Table:
         ]
         for name, source in card.sources.items()
     ]
-    numbers = [Column("% of the tokens", 1), "tokens per document", "documents repaired"]
+    numbers: list[Column | str] = [Column("% of the tokens", 1), "tokens per document", "documents repaired"]
     return Table(["source", "language", "licence", *numbers], rows)
 
 

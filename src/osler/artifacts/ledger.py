@@ -71,13 +71,13 @@ class Ledger:
 
     def totals(self) -> list[LedgerTotal]:
         """Entries and characters by source, step, reason and unit; steps in the order in which documents pass them."""
-        entries: Counter[tuple[Any, ...]] = Counter()
-        characters: Counter[tuple[Any, ...]] = Counter()
+        entries: Counter[tuple[str, str, str, Unit]] = Counter()
+        characters: Counter[tuple[str, str, str, Unit]] = Counter()
         keys = ["source", "step", "reason", "unit"]
         for group in self._groups([*keys, "characters"]):
             counted = group.group_by(keys).aggregate([([], "count_all"), ("characters", "sum")])
             for row in counted.to_pylist():
-                key = tuple(row[name] for name in keys)
+                key = (row["source"], row["step"], row["reason"], row["unit"])
                 entries[key] += row["count_all"]
                 characters[key] += row["characters_sum"] or 0
         totals = [LedgerTotal(*key, count, characters[key]) for key, count in entries.items()]

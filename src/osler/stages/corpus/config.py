@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -12,6 +12,7 @@ from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, mod
 
 from osler.core.config import Recipe, runtime, validate
 from osler.core.registry import Registry
+from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
@@ -38,9 +39,13 @@ _resolve_filters = _resolver("filters", FILTERS)
 _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
-def _without_unset(identity: dict[str, Any], *names: str) -> dict[str, Any]:
+_NEW = ("rewrite", "boilerplate")
+"""Settings of a cleaning that earlier versions did not have. They are part of an identity only where they are on."""
+
+
+def _without(identity: dict[str, Any], names: Sequence[str], *off: Any) -> dict[str, Any]:
     """Leave out settings that earlier versions did not have, where they are off."""
-    return {name: value for name, value in identity.items() if name not in names or value not in (None, {}, [])}
+    return {name: value for name, value in identity.items() if name not in names or value not in off}
 
 
 class Unicode(Recipe):
@@ -50,6 +55,15 @@ class Unicode(Recipe):
     """Fix mojibake, remove control characters, unify line ends, normalise to NFC."""
     html_entities: bool = True
     """Also resolve HTML entities such as `&lt;`."""
+
+
+class Boilerplate(Recipe):
+    """Which lines are boilerplate: those in at least so many documents of a source, and in at least such a share of them."""
+
+    min_documents: int = Field(10, ge=2)
+    """Documents of the source that must have the line."""
+    min_share: float = Field(0.05, gt=0.0, le=1.0)
+    """Share of the source's documents that must have the line."""
 
 
 class SourceCleaning(Recipe):
@@ -65,13 +79,15 @@ class SourceCleaning(Recipe):
     """keep: no document of this source is removed as a copy. Copies of them in sources that remove theirs still are."""
     strip: bool = True
     """Remove whitespace before and after each document."""
+    boilerplate: Boilerplate | Literal[False] | None = None
+    """Which lines that many documents of this source share are removed; false: none."""
 
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
-        return _without_unset(super().identity(), "rewrite")
+        return _without(super().identity(), _NEW, None)
 
 
 _CLEANINGS: Mapping[str, Mapping[str, Any]] = {
@@ -103,12 +119,14 @@ class CorpusSource(Recipe):
     """Field or column with the text, in JSON Lines and Parquet."""
     id_field: str = "id"
     """Field or column with the document id. A document without one gets an id from its file and row."""
+    facts: Mapping[str, str] = {}
+    """Fields or columns with facts about each document, by fact: title, section, date, licence, patient, language."""
     encoding: str = "utf-8"
     """Encoding of plain text and JSON Lines."""
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
-    """Language of the documents, if known."""
+    """Language of the documents that state none themselves, if known."""
     licence: str | None = None
-    """Licence, for the card."""
+    """Licence of the documents that state none themselves."""
     weight: float = Field(1.0, gt=0.0)
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
@@ -116,7 +134,7 @@ class CorpusSource(Recipe):
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
-        return _without_unset(super().identity(), "clean", "options")
+        return _without(super().identity(), ("clean", "options", "facts"), None, {})
 
     def read_by(self, reader: str) -> CorpusSource:
         """The source with the default options of a reader where it gives none itself."""
@@ -137,6 +155,14 @@ class CorpusSource(Recipe):
         if kind is None:
             raise ValueError(f"the reader {reader!r} has no options")
         return validate(kind, value, where="sources.options")
+
+    @field_validator("facts")
+    @classmethod
+    def _known_facts(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        unknown = next((name for name in value if name not in FACTS), None)
+        if unknown is not None:
+            raise ValueError(f"{unknown!r} is not one of the facts: {', '.join(FACTS)}")
+        return value
 
     @field_validator("clean", mode="before")
     @classmethod
@@ -175,6 +201,7 @@ class Cleaning:
     filters: Mapping[str, Filter]
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
+    boilerplate: Boilerplate | None
 
 
 class CorpusRecipe(Recipe):
@@ -189,10 +216,18 @@ class CorpusRecipe(Recipe):
     """Filters by name, applied in this order. The ledger gives the reason for each removal."""
     exact_duplicates: Literal["remove", "keep"] = "remove"
     """Whether later copies of the same text are removed."""
+    boilerplate: Boilerplate | None = None
+    """Remove lines that many documents of a source share, such as menus and disclaimers. By default, none."""
+    licences: tuple[str, ...] = ()
+    """Keep only documents with one of these licences; `*` stands for any characters, and case does not count. By default, all."""
+    priority: tuple[str, ...] = ()
+    """Names of sources: of several copies, the one from the source named first is kept. The others follow in their own order."""
     shard_megabytes: int = Field(128, ge=1)
     """Text per shard, before compression."""
     workers: int = runtime(0, ge=0)
     """Worker processes; 0 means one per core."""
+    strict: bool = runtime(False)
+    """Stop at the first record that cannot be read, and where a source gives no documents, instead of leaving it out."""
 
     @field_validator("sources", mode="before")
     @classmethod
@@ -207,7 +242,13 @@ class CorpusRecipe(Recipe):
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
-        return _without_unset(super().identity(), "rewrite")
+        values = _without(super().identity(), (*_NEW, "licences", "priority"), None, {}, [])
+        # A source that turns off what the corpus does not do is cleaned as ever.
+        off = [name for name in _NEW if name not in values]
+        for source in values["sources"]:
+            if "clean" in source:
+                source["clean"] = _without(source["clean"], off, {}, False)
+        return values
 
     def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
         """Return a source's own settings, and those of the corpus where it has none."""
@@ -218,4 +259,5 @@ class CorpusRecipe(Recipe):
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
             strip=own.strip,
+            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate or None,
         )

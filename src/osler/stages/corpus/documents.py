@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 FACTS = ("title", "section", "date", "licence", "patient", "language")
 """What a reader may know about a document besides its text and id. Each is a column of the corpus."""
@@ -42,9 +43,19 @@ class RawDocument:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
+def named_facts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, str]:
+    """Facts in fields of a record, by the names that a source gives them. Empty values and tables are left out."""
+    found = {fact: record.get(field) for fact, field in fields.items()}
+    return {
+        fact: str(value)
+        for fact, value in found.items()
+        if value not in (None, "") and not isinstance(value, dict | list)
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that cannot be read, in place of its document. The reason never quotes the text.
+    """A record that cannot be read, in place of its document. Reason and fix never quote the text.
 
     `row` is the row or line where it begins and `byte` its first byte in the (decompressed) file, as far as they are known.
     """
@@ -52,6 +63,7 @@ class BadRecord:
     row: int | None
     byte: int | None
     reason: str
+    fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

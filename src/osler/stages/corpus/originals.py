@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
 from typing import NamedTuple
 
 from osler.artifacts.corpus import Corpus
@@ -12,7 +12,7 @@ from osler.core.config import validate
 from osler.core.errors import InputError
 from osler.stages.corpus.clean import PART_BYTES, Cleaner, document_id
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
 from osler.stages.corpus.inputs import find_inputs
 from osler.stages.corpus.readers import READERS
 
@@ -76,7 +76,7 @@ class Originals:
         found: dict[Origin, Original] = {}
         for file_range in self._ranges(file, recipe, {origin.row for origin in wanted}):
             for record in cleaner.records(file_range):
-                if isinstance(record, BadRecord):
+                if not isinstance(record, RawDocument):
                     continue
                 origin = Origin(file.source_name, file.name, record.row, document_id(file, record))
                 if origin in left:
@@ -96,8 +96,9 @@ class Originals:
         """The stretches of a file that can hold these rows."""
         source = recipe.sources[file.source].read_by(file.reader)
         ranges: list[FileRange] = READERS.get(file.reader).cut(file, source, PART_BYTES)
-        for file_range, after in pairwise([*ranges, None]):
+        ends = [after.first_row for after in ranges[1:]]
+        for file_range, end in zip_longest(ranges, ends):
             # Readers that do not count rows before they read give every range the same first row.
-            counted = after is not None and after.first_row > file_range.first_row
-            if not counted or any(file_range.first_row <= row < after.first_row for row in rows):
+            counted = end is not None and end > file_range.first_row
+            if not counted or any(file_range.first_row <= row < end for row in rows):
                 yield file_range

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from osler.core.errors import InputError
 from osler.core.parsing import json_kind, parse_json
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, named_facts
 from osler.stages.corpus.inputs import cut_lines, decode, lines
 
 
@@ -20,12 +20,15 @@ class JsonlReader:
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return cut_lines(file, size)
 
-    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord]:
         path = file_range.file.path
         for row, line in lines(file_range):
-            text = decode(line, source.encoding, path=path, row=row).strip()
-            if text:
-                yield _document(text, row, source, where=f"{path}:{row}")
+            try:
+                text = decode(line, source.encoding, path=path, row=row).strip()
+                if text:
+                    yield _document(text, row, source, where=f"{path}:{row}")
+            except InputError as error:
+                yield BadRecord(row, None, error.problem, error.fix)
 
 
 def _document(line: str, row: int, source: CorpusSource, *, where: str) -> RawDocument:
@@ -49,7 +52,7 @@ def _document(line: str, row: int, source: CorpusSource, *, where: str) -> RawDo
     if key is not None and (isinstance(key, bool) or not isinstance(key, str | int)):
         problem = f"field {source.id_field!r} holds {json_kind(key)}, not a string or an integer"
         raise invalid(problem, "Set the source's id_field to another name")
-    return RawDocument(row, text or "", None if key is None else str(key))
+    return RawDocument(row, text or "", None if key is None else str(key), named_facts(record, source.facts))
 
 
 READER = JsonlReader()

@@ -10,7 +10,7 @@ from typing import Any
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument, named_facts
 from osler.stages.corpus.inputs import reading
 
 _ROWS = 256
@@ -38,23 +38,25 @@ class ParquetReader:
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
         path = file_range.file.path
         with _opened(path) as table:
-            _check_text_column(table.schema_arrow, source, path)
-            has_ids = source.id_field in table.schema_arrow.names
+            names = table.schema_arrow.names
+            _check_columns(table.schema_arrow, source, path)
             groups = range(file_range.start, file_range.stop)
-            columns = [source.text_field, source.id_field] if has_ids else [source.text_field]
+            wanted = dict.fromkeys([source.text_field, source.id_field, *source.facts.values()])
+            columns = [name for name in wanted if name in names]
             row = file_range.first_row
             for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns, use_threads=False):
                 try:
-                    texts = batch.column(source.text_field).to_pylist()
-                    ids = batch.column(source.id_field).to_pylist() if has_ids else [None] * len(texts)
+                    records = batch.to_pylist()
                 except UnicodeDecodeError:
                     raise InputError(
                         f"a text or an id in rows {row} to {row + batch.num_rows - 1} is not valid UTF-8",
                         where=path,
                         fix="Write the file again as UTF-8",
                     ) from None
-                for text, key in zip(texts, ids, strict=True):
-                    yield RawDocument(row, text or "", None if key is None else str(key))
+                for record in records:
+                    text, key = record[source.text_field], record.get(source.id_field)
+                    facts = named_facts(record, source.facts)
+                    yield RawDocument(row, text or "", None if key is None else str(key), facts)
                     row += 1
 
 
@@ -70,8 +72,13 @@ def _opened(path: Path) -> Iterator[Any]:
             raise InputError("not a valid Parquet file", where=path, fix="Write the file again") from None
 
 
-def _check_text_column(schema: Any, source: CorpusSource, path: Path) -> None:
+def _check_columns(schema: Any, source: CorpusSource, path: Path) -> None:
     types = require("pyarrow", "corpus").types
+    lacking = next((f"{fact} = {name!r}" for fact, name in source.facts.items() if name not in schema.names), None)
+    if lacking is not None:
+        raise InputError(
+            f"the file has no such column: {lacking}", where=path, fix="Correct the table `facts` of the source"
+        )
     if source.text_field not in schema.names:
         problem = f"the file has no column {source.text_field!r}"
     else:
