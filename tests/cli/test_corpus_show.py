@@ -59,7 +59,7 @@ def test_a_document_is_explained_without_its_text(corpus: str) -> None:
 
 def test_differences_are_counted_and_only_with_text_printed(corpus: str) -> None:
     text = osler("explain", corpus, "near", "--diff")
-    assert "1 places: 11 words only in it, 0 only in the kept one; --text shows them" in text
+    assert "1 place: 11 words only in it, 0 only in the kept one; --text shows them" in text
     assert "daughter" not in text
     text = osler("explain", corpus, "near", "--diff", "--text")
     assert "and then went home with her daughter on the third day" in text

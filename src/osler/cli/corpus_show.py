@@ -141,7 +141,8 @@ def _passages(entries: list[LedgerEntry]) -> str:
 def _print_differences(corpus: Corpus, explanation: Explanation, *, text: bool) -> None:
     """Where a removed duplicate and the kept document differ; their words only if text was asked for."""
     from osler.report.tables import Row, Table
-    from osler.stages.corpus.explain import differing_words, kept_twin, original_of
+    from osler.stages.corpus.explain import kept_twin, original_of
+    from osler.stages.corpus.originals import differing_words
 
     removal = explanation.removal
     if removal is None or removal.kept_id is None:
@@ -153,12 +154,15 @@ def _print_differences(corpus: Corpus, explanation: Explanation, *, text: bool) 
         return
     changes = differing_words(original_of(corpus, explanation).cleaned, twin.text)
     words = sum(len(change.removed) for change in changes), sum(len(change.kept) for change in changes)
+    places = f"{len(changes):,} place{'' if len(changes) == 1 else 's'}"
     hint = "" if text or not changes else "; --text shows them"
+    if any(entry.step == "boilerplate" for entry in explanation.entries):
+        hint = f", boilerplate among them{hint}"
     _print_facts(
         [
             (
                 "differences",
-                f"{len(changes):,} places: {words[0]:,} words only in it, {words[1]:,} only in the kept one{hint}",
+                f"{places}: {words[0]:,} words only in it, {words[1]:,} only in the kept one{hint}",
             )
         ]
     )

@@ -27,3 +27,11 @@ def test_a_snippet_of_a_removed_passage_is_the_passage(noted: Corpus, rewrite_le
     [removal], _ = audit(noted, "rewrite", 5, text=True)
     assert removal.removed == "patientâ€™s"
     assert len(removal.removed) < SNIPPET
+
+
+def test_a_snippet_of_boilerplate_is_the_line(build, jsonl) -> None:
+    texts = [f"Note {number} about a patient who was seen in the ward.\nWritten by a machine." for number in range(4)]
+    corpus = Corpus.open(build(jsonl(texts), boilerplate={"min_documents": 3}).path)
+    removals, total = audit(corpus, "boilerplate", 2, text=True)
+    assert total == 4
+    assert [removal.removed for removal in removals] == ["Written by a machine."] * 2

@@ -7,7 +7,8 @@ from osler.artifacts.ledger import LedgerEntry
 from osler.core.config import load_recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.explain import WordChange, differing_words, explain, keeping, kept_twin, original_of
+from osler.stages.corpus.explain import explain, keeping, kept_twin, original_of
+from osler.stages.corpus.originals import WordChange, differing_words
 
 
 def test_a_kept_document_says_where_it_was_read_and_what_changed_it(noted: Corpus, notes) -> None:

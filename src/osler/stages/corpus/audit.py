@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from osler.artifacts.corpus import Corpus, KeptDocument
 from osler.artifacts.ledger import Ledger, LedgerEntry
 from osler.report.tables import Row, Table
-from osler.stages.corpus.explain import differing_words, kept_twins
-from osler.stages.corpus.originals import Origin, Original, Originals
+from osler.stages.corpus.originals import Origin, Original, Originals, differing_words, kept_documents
 
 SNIPPET = 240
 """Most characters of a document that are shown."""
@@ -37,12 +36,13 @@ def audit(
 def _with_snippets(corpus: Corpus, audited: Sequence[AuditedRemoval]) -> list[AuditedRemoval]:
     origins = {removal.entry: origin for removal in audited if (origin := _origin(removal.entry))}
     originals = Originals(corpus).read(origins.values())
-    twins = kept_twins(corpus, [removal.entry for removal in audited])
+    compared = {removal.entry: pair for removal in audited if (pair := _compared(removal.entry))}
+    twins = kept_documents(corpus, compared.values())
     result = []
     for removal in audited:
         entry = removal.entry
         original = originals[origins[entry]] if entry in origins else None
-        removed, kept = _snippets(entry, original, twins.get((entry.kept_source, entry.kept_id)))
+        removed, kept = _snippets(entry, original, twins.get(compared.get(entry, ("", ""))))
         result.append(replace(removal, removed=removed, kept=kept))
     return result
 
@@ -54,22 +54,30 @@ def _origin(entry: LedgerEntry) -> Origin | None:
     return Origin(entry.source, entry.file, entry.row, entry.id)
 
 
+def _compared(entry: LedgerEntry) -> tuple[str, str] | None:
+    """Source and id of the kept document to compare with: of a pair the other one; without its boilerplate, the same one."""
+    if entry.kept_source is not None and entry.kept_id is not None:
+        return entry.kept_source, entry.kept_id
+    return (entry.source, entry.id) if (entry.step, entry.unit) == ("boilerplate", "passage") else None
+
+
 def _snippets(
     entry: LedgerEntry, original: Original | None, twin: KeptDocument | None
 ) -> tuple[str | None, str | None]:
     if original is None:
         return None, None
     if entry.unit == "passage":
-        taken = [" ".join(change.removed) for change in differing_words(original.text, original.cleaned)]
+        before, after = (original.cleaned, twin.text) if twin else (original.text, original.cleaned)
+        taken = [" ".join(change.removed) for change in differing_words(before, after)]
         return _cut(" … ".join(filter(None, taken))), None
     if twin is None:
         return _cut(original.cleaned), None
     # Two texts that are nearly the same are best compared from where they first differ.
     changes = differing_words(original.cleaned, twin.text)
     first = max(0, changes[0].place - _CONTEXT) if changes else 0
-    before = "… " if first else ""
+    dots = "… " if first else ""
     removed, kept = (" ".join(text.split()[first:]) for text in (original.cleaned, twin.text))
-    return _cut(before + removed), _cut(before + kept)
+    return _cut(dots + removed), _cut(dots + kept)
 
 
 def _cut(text: str) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from osler.artifacts.corpus import Corpus, KeptDocument
 from osler.artifacts.ledger import Ledger, LedgerEntry
 from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import Cleaning, CorpusRecipe
-from osler.stages.corpus.originals import Origin, Original, Originals
+from osler.stages.corpus.originals import Origin, Original, Originals, kept_documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +34,6 @@ class Explanation:
     def origin(self) -> Origin | None:
         """Where to read it again; None if its row is not known."""
         return Origin(self.source, self.file, self.row, self.id) if self.file and self.row is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class WordChange:
-    """A place where two documents differ: words of the removed one, and the words that the kept one has instead."""
-
-    place: int
-    """Number of words of the removed document before it."""
-    removed: tuple[str, ...]
-    kept: tuple[str, ...]
 
 
 def explain(corpus: Corpus, key: str, source: str | None = None) -> list[Explanation]:
@@ -115,29 +103,12 @@ def _setting(name: str, owned: bool) -> str:
     return f"clean.{name}" if owned else name
 
 
-def differing_words(removed: str, kept: str) -> list[WordChange]:
-    """Where two texts differ, word by word."""
-    ours, theirs = removed.split(), kept.split()
-    matcher = SequenceMatcher(None, ours, theirs)
-    return [
-        WordChange(start, tuple(ours[start:stop]), tuple(theirs[other:end]))
-        for kind, start, stop, other, end in matcher.get_opcodes()
-        if kind != "equal"
-    ]
-
-
 def kept_twin(corpus: Corpus, entry: LedgerEntry) -> KeptDocument | None:
     """The document that was kept instead of a removed duplicate."""
-    return kept_twins(corpus, [entry]).get((entry.kept_source, entry.kept_id))
-
-
-def kept_twins(corpus: Corpus, entries: Sequence[LedgerEntry]) -> Mapping[tuple[str | None, str | None], KeptDocument]:
-    """The documents that were kept instead of removed duplicates, by source and id."""
-    ids = [entry.kept_id for entry in entries if entry.kept_id is not None]
-    found: dict[tuple[str | None, str | None], KeptDocument] = {}
-    for document in corpus.find(ids) if ids else ():
-        found.setdefault((document.source, document.id), document)
-    return found
+    if entry.kept_source is None or entry.kept_id is None:
+        return None
+    pair = (entry.kept_source, entry.kept_id)
+    return kept_documents(corpus, [pair]).get(pair)
 
 
 def original_of(corpus: Corpus, explanation: Explanation) -> Original:

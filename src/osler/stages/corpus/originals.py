@@ -1,13 +1,14 @@
-"""Read documents again from the raw files of a corpus, by file and row, and clean them as the build did."""
+"""Read documents again from the raw files of a corpus, by file and row, and compare them with those that were kept instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import NamedTuple
 
-from osler.artifacts.corpus import Corpus
+from osler.artifacts.corpus import Corpus, KeptDocument
 from osler.core.config import validate
 from osler.core.errors import InputError
 from osler.stages.corpus.clean import PART_BYTES, Cleaner, document_id
@@ -102,3 +103,34 @@ class Originals:
             counted = end is not None and end > file_range.first_row
             if not counted or any(file_range.first_row <= row < end for row in rows):
                 yield file_range
+
+
+@dataclass(frozen=True, slots=True)
+class WordChange:
+    """A place where two documents differ: words of the removed one, and the words that the kept one has instead."""
+
+    place: int
+    """Number of words of the removed document before it."""
+    removed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def differing_words(removed: str, kept: str) -> list[WordChange]:
+    """Where two texts differ, word by word."""
+    ours, theirs = removed.split(), kept.split()
+    matcher = SequenceMatcher(None, ours, theirs)
+    return [
+        WordChange(start, tuple(ours[start:stop]), tuple(theirs[other:end]))
+        for kind, start, stop, other, end in matcher.get_opcodes()
+        if kind != "equal"
+    ]
+
+
+def kept_documents(corpus: Corpus, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], KeptDocument]:
+    """Documents of the corpus by source and id, as far as they are there."""
+    wanted = set(pairs)
+    found: dict[tuple[str, str], KeptDocument] = {}
+    for document in corpus.find(key for _, key in wanted) if wanted else ():
+        if (document.source, document.id) in wanted:
+            found.setdefault((document.source, document.id), document)
+    return found
