@@ -149,6 +149,12 @@ class Corpus(Artifact):
         card = self.card
         return card.sources if card else {}
 
+    @property
+    def has_patients(self) -> bool:
+        """Whether the patient of some documents is known, in the column `patient`."""
+        card = self.card
+        return card is not None and card.of_patients > 0
+
     @cached_property
     def source_names(self) -> tuple[str, ...]:
         """Sources of all documents, in order of first appearance."""

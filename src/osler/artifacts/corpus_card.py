@@ -48,6 +48,8 @@ class CorpusCounts(BaseModel):
     """Kept documents by language."""
     licences: dict[str, int] = {}
     """Kept documents by licence."""
+    of_patients: int = 0
+    """Kept documents whose patient is known."""
     words_per_document: dict[str, int] = {}
     """Kept documents by length: from each power of two to below the next."""
 

@@ -53,22 +53,24 @@ def write_shards(remaining: Remaining, writer: CorpusWriter, recipe: CorpusRecip
 
 def write_ledger(remaining: Remaining, writer: CorpusWriter) -> None:
     """Write what every step removed or changed, in input order."""
-    tables = (remaining.ledger(part) for part in range(len(remaining.parts)))
+    tables = (remaining.ledger(part) for part in range(len(remaining.files)))
     writer.write_ledger(table.select(LEDGER_SCHEMA.names) for table in tables)
 
 
-def count(remaining: Remaining, files: Sequence[InputFile], recipe: CorpusRecipe) -> CorpusCard:
-    """The card of the corpus, except for the number of its shards."""
+def count(remaining: Remaining, before: Sequence[Path], files: Sequence[InputFile], recipe: CorpusRecipe) -> CorpusCard:
+    """The card of the corpus, except for the number of its shards. `before` are the counts of what each part read."""
     tallies = {file.source_name: _Tally() for file in files}
     skipped: list[SkippedRecord] = []
-    for part, mask in enumerate(remaining.keep):
-        for source, counts in json.loads(remaining.parts[part].before.read_text(encoding="utf-8")).items():
+    for path in before:
+        for source, counts in json.loads(path.read_text(encoding="utf-8")).items():
             tallies[source].sums.update({f"read_{name}": count for name, count in counts.items()})
-        kept = remaining.column(part, "source", "licence", "language", *_SUMS).filter(pa.array(mask))
-        totals = kept.group_by("source").aggregate([([], "count_all"), *((name, "sum") for name in _SUMS)])
-        for row in totals.to_pylist():
-            sums = {name: row[f"{name}_sum"] for name in _SUMS}
-            tallies[row["source"]].sums.update(documents=row["count_all"], **sums)
+    for part, mask in enumerate(remaining.keep):
+        columns = ("source", "licence", "language", "patient", *_SUMS)
+        kept = remaining.column(part, *columns).filter(pa.array(mask))
+        sizes = [([], "count_all"), ("patient", "count"), *((name, "sum") for name in _SUMS)]
+        for row in kept.group_by("source").aggregate(sizes).to_pylist():
+            counted = {"documents": row["count_all"], "of_patients": row["patient_count"]}
+            tallies[row["source"]].sums.update(counted | {name: row[f"{name}_sum"] for name in _SUMS})
         lengths = 2 ** np.log2(kept["words"].to_numpy()).astype(np.int64)
         kept = kept.append_column("length", pa.array(lengths))
         for name in ("licence", "language", "length"):
@@ -131,7 +133,7 @@ class _Tally:
             "languages": _most_common(self.language),
             "licences": _most_common(self.licence),
             "words_per_document": {str(low): number for low, number in sorted(self.length.items())},
-            **{name: self.sums[name] for name in ("documents", "unreadable", *_BEFORE, *_SUMS)},
+            **{name: self.sums[name] for name in ("documents", "unreadable", "of_patients", *_BEFORE, *_SUMS)},
         }
 
 

@@ -73,3 +73,4 @@ class RepairedDocument:
     text: str
     words: int
     language: str | None
+    title: str | None = None
