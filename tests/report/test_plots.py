@@ -38,7 +38,7 @@ def plots() -> list[str]:
         heatmap([[0.1, None], [-0.2, 0.0]], rows=["r1", "r2"], columns=["c1", "a long column"], diverging=True),
         heatmap([[1.0, 1.0]], rows=["r"], columns=["a", "b"], digits=0),
         learning_curves(LEARNING, xlabel="share", ylabel="f1"),
-        stacked_bars(STACKED, xlabel="%", neutral="kept", percent=True),
+        stacked_bars(STACKED, xlabel="%", neutral="kept"),
         stacked_bars({"a": {str(n): 1e6 for n in range(9)}}, xlabel="tokens", title="Nine"),
         histogram({"a": [1, 2000]}, ["1", "2"], xlabel="tokens", ylabel="documents"),
         histogram({"a": [1, 2], "b": [0, 1]}, ["1", "2"], xlabel="tokens", ylabel="documents"),

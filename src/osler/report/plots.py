@@ -247,12 +247,11 @@ def stacked_bars(
     title: str = "",
     neutral: str = "",
     colours: Sequence[str] = (),
-    percent: bool = False,
 ) -> str:
     """One horizontal bar per row, made of segments in the order in which they first appear.
 
     Segments called `neutral` are light grey. `colours` lists segments in the order of their colours, so that several plots use the
-    same ones. With `percent`, values are shares of 100.
+    same ones.
     """
     names = list(dict.fromkeys(name for segments in rows.values() for name in segments))
     coloured = [*colours, *(name for name in names if name not in colours and name != neutral)]
@@ -282,10 +281,8 @@ def stacked_bars(
         axes.invert_yaxis()
         axes.set_xlabel(xlabel)
         axes.tick_params(axis="y", length=0)
-        if percent:
-            axes.set_xlim(0, 100)
-        else:
-            axes.xaxis.set_major_formatter(lambda value, _: _short_number(value))
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter(lambda value, _: _short_number(value))
         _grid_and_legend(axes, max(2, len(names)), axis="x")
 
     described = "; ".join(

@@ -52,8 +52,8 @@ def test_the_page_shows_what_each_step_removed_from_each_source(ledger) -> None:
         card(notes=source(10, 7, removed=removed), web=source(5, 5)), ledger(*rows), ["Filters: none"]
     ).render()
     # Every value of a plot is in its description.
-    assert "notes: kept 70, filter 10, near-duplicates 20; web: kept 100, filter 0, near-duplicates 0." in html
-    assert "notes: kept 69.54, rewrite 0.6623, filter 9.934, near-duplicates 19.87" in html
+    assert "notes: filter 10, near-duplicates 20; web: filter 0, near-duplicates 0." in html
+    assert "notes: rewrite 0.6623, filter 9.934, near-duplicates 19.87" in html
     assert "notes, web: 2" in html
     assert "1 in 0.81" in html
     assert "tokens: notes: kept 700, removed 300; web: kept 500, removed 0." in html
@@ -72,8 +72,8 @@ def test_many_sources_share_the_last_bar(ledger) -> None:
     html = report_page(
         card(**many), ledger({"source": "s39", "step": "filter", "reason": "length.max_words"}), []
     ).render()
-    assert "other sources: kept 99.91" in html
-    assert "s39: kept" not in html
+    assert "other sources: filter 0.0" in html
+    assert "s39: filter" not in html
 
 
 def test_the_same_corpus_gives_the_same_bytes(ledger) -> None:

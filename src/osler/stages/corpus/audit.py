@@ -69,7 +69,8 @@ def _snippets(
     if entry.unit == "passage":
         before, after = (original.cleaned, twin.text) if twin else (original.text, original.cleaned)
         taken = [" ".join(change.removed) for change in differing_words(before, after)]
-        return _cut(" … ".join(filter(None, taken))), None
+        of_this_size = [passage for passage in taken if len(passage) == entry.characters]
+        return _cut(" … ".join(filter(None, of_this_size or taken))), None
     if twin is None:
         return _cut(original.cleaned), None
     # Two texts that are nearly the same are best compared from where they first differ.

@@ -77,16 +77,12 @@ def _removals(page: Page, card: CorpusCard, totals: Sequence[LedgerTotal]) -> No
         return
     groups = _grouped(card)
     documents = _segments(groups, [total for total in gone if total.unit == "document"], "entries")
-    if any(len(segments) > 1 for segments in documents.values()):
-        plot = stacked_bars(
-            documents, xlabel="% of the documents", title="Documents", neutral=_KEPT, colours=_COLOURS, percent=True
-        )
-        page.figure(plot, "The step that removed a document. Each bar is all documents of a source that were read.")
+    if any(map(any, (segments.values() for segments in documents.values()))):
+        plot = stacked_bars(documents, xlabel="% of the documents", title="Documents removed", colours=_COLOURS)
+        page.figure(plot, "The step that removed a document, in percent of the documents of the source that were read.")
     text = _segments(groups, gone, "characters")
-    if any(len(segments) > 1 for segments in text.values()):
-        plot = stacked_bars(
-            text, xlabel="% of the characters", title="Text", neutral=_KEPT, colours=_COLOURS, percent=True
-        )
+    if any(map(any, (segments.values() for segments in text.values()))):
+        plot = stacked_bars(text, xlabel="% of the characters", title="Text removed", colours=_COLOURS)
         page.figure(plot, "Removed documents, and passages removed from documents that were kept.")
     rows: list[Row] = []
     by_reason: dict[tuple[str, str, str], list[LedgerTotal]] = {}
@@ -179,7 +175,7 @@ def _grouped(card: CorpusCard) -> dict[str, CorpusCounts]:
 def _segments(
     groups: Mapping[str, CorpusCounts], totals: Sequence[LedgerTotal], what: str
 ) -> dict[str, dict[str, float]]:
-    """For each source, the share that is kept and the share that each step removed, in percent."""
+    """For each source, the share that each step removed, in percent."""
     lost: dict[str, Counter[str]] = {name: Counter() for name in groups}
     for total in totals:
         lost[total.source if total.source in groups else _REST][total.step] += getattr(total, what)
@@ -187,10 +183,8 @@ def _segments(
     for name, counts in groups.items():
         kept = counts.documents if what == "entries" else counts.characters
         everything = kept + lost[name].total()
-        steps = {
-            step: _percent(lost[name][step], everything) for step in STEPS if any(lost[other][step] for other in lost)
-        }
-        result[name] = {_KEPT: _percent(kept, everything), **steps}
+        steps = [step for step in STEPS if any(lost[other][step] for other in lost)]
+        result[name] = {step: _percent(lost[name][step], everything) for step in steps}
     return result
 
 
