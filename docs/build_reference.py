@@ -20,11 +20,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
+from osler.artifacts.corpus import LEDGER_SCHEMA, STEPS
 from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
 from osler.core.config import Recipe, attribute_docs, find_field, validate
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
 from osler.metrics.deid import MAPS
+from osler.stages.corpus.filters import FILTERS
+from osler.stages.corpus.readers import READERS
+from osler.stages.corpus.rewriters import REWRITERS
 from osler.stages.study.recipe import Refinement, StudyModel, StudyRecipe
 from osler.tasks import card as cards
 from osler.tasks.card import Kind, TaskCard
@@ -237,7 +241,7 @@ ANNOTATED = Document(
 
 def pages() -> dict[str, str]:
     """Every page by its file name in docs/reference/."""
-    made = {"cards.md": _cards(), "records.md": _records(), "study.md": _study()}
+    made = {"cards.md": _cards(), "corpus.md": _corpus(), "records.md": _records(), "study.md": _study()}
     return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
 
 
@@ -434,6 +438,60 @@ def _study() -> Iterator[str]:
     for kind, title in titles.items():
         yield from ("", f"## {title}", "", inspect.getdoc(kind) or "", "")
         yield from _table(kind, STUDY_EXAMPLES[kind.__name__], titles)
+
+
+def _corpus() -> Iterator[str]:
+    yield from ("# Corpus steps", "", MADE, "")
+    yield (
+        "Every reader, rewriter and filter of `osler corpus build`, with its options. [The guide](../guide/corpus.md) says what they "
+        "are for, and [the API page](../api.md#corpusrecipe) lists the keys of the recipe itself. The ledger gives a reason for "
+        "everything that is removed: `NAME.OPTION`, the rewriter or filter and the option that decided."
+    )
+    yield from ("", "Documents pass the steps in this order; `osler corpus audit --step` takes their names:", "")
+    yield from (f"{number}. `{step}`" for number, step in enumerate(STEPS, 1))
+    for title, registry, section, text in (
+        (
+            "Readers",
+            READERS,
+            "[sources.options]",
+            'A source names its reader (`reader = "NAME"`) if the file ending does not.',
+        ),
+        (
+            "Rewriters",
+            REWRITERS,
+            "[rewrite.NAME]",
+            "For one source: `[sources.clean.rewrite.NAME]`. Applied in the order of the recipe.",
+        ),
+        (
+            "Filters",
+            FILTERS,
+            "[filters.NAME]",
+            "For one source: `[sources.clean.filters.NAME]`. Applied in the order of the recipe.",
+        ),
+    ):
+        yield from ("", f"## {title}", "", f"{text} Options are in `{section}`.")
+        for name in registry.names():
+            yield from _step(name, registry.get(name))
+    yield from ("", "## The ledger", "", "Columns of `ledger.parquet`:", "", "| column | Parquet type |", "|---|---|")
+    yield from (f"| `{field.name}` | `{field.type}` |" for field in LEDGER_SCHEMA)
+
+
+def _step(name: str, step: Any) -> Iterator[str]:
+    """A reader, rewriter or filter with its options."""
+    kind = step if isinstance(step, type) else type(step)
+    options = step if isinstance(step, type) else step.options
+    yield from ("", f"### {name}", "", inspect.getdoc(kind) or "")
+    endings = getattr(step, "endings", ())
+    if endings:
+        yield from ("", f"File endings: {', '.join(f'`{ending}`' for ending in endings)}.")
+    if options is None or not options.model_fields:
+        return
+    yield from ("", "| option | type | default | meaning |", "|---|---|---|---|")
+    for key, field in options.model_fields.items():
+        annotation, text = find_field(options, key)
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        meaning = " ".join(filter(None, (text and _sentence(text), _limits(annotation, field.metadata))))
+        yield f"| `{key}` | {_type(annotation)} | {default} | {_cell(' '.join(meaning.split()))} |"
 
 
 def _table(kind: type[Recipe], examples: Mapping[str, str], links: Mapping[type, str]) -> Iterator[str]:

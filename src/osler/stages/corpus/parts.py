@@ -30,6 +30,7 @@ KEPT_SCHEMA = pa.schema(
         ("bytes", pa.int64()),
         ("characters", pa.int64()),
         ("words", pa.int64()),
+        ("sentences", pa.int64()),
         ("repaired", pa.bool_()),
     ]
 )
