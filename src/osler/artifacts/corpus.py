@@ -53,6 +53,7 @@ STEPS = (
     "repair",
     "rewrite",
     "filter",
+    "revisions",
     "exact-duplicates",
     "boilerplate",
     "near-duplicates",

