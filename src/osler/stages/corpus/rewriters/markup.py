@@ -13,7 +13,7 @@ from osler.stages.corpus.rewriters import Removal, Rewriter, Rewritten
 
 
 class Markup(Rewriter):
-    """Removes markup. Comparisons such as "<5 mg" or "p < 0.05" are not markup."""
+    """Words between marks stay. Comparisons such as "<5 mg" or "p < 0.05" are not markup."""
 
     html: bool = True
     """Tags of HTML and JATS; scripts, styles and comments with what is inside."""

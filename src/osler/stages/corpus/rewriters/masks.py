@@ -32,7 +32,7 @@ _Signs = tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
 
 
 class Masks(Rewriter):
-    """Replaces addresses. Everything around them stays."""
+    """Which addresses are masked."""
 
     emails: bool = True
     """Write [EMAIL] for e-mail addresses."""

@@ -32,7 +32,7 @@ _FIRST_HALF = re.compile(r"[^\W\d_]+\Z")
 
 
 class Normalise(Rewriter):
-    """Replaces variants. Nothing is removed but marks that nobody sees."""
+    """Which variants are replaced. Nothing is removed but marks that nobody sees."""
 
     quotes: bool = True
     """Write curly quotation marks and apostrophes straight. « and » stay."""

@@ -16,7 +16,7 @@ _BEFORE_FRENCH_MARK = re.compile(r" [,.](?=\s|\Z)")
 
 
 class Whitespace(Rewriter):
-    """Removes whitespace that says nothing."""
+    """Which whitespace is removed."""
 
     blanks: bool = True
     """Make one space of each run of spaces and tabs, and none of those at the start of a line. Off keeps the columns of tables."""
