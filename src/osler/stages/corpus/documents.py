@@ -94,3 +94,4 @@ class RepairedDocument:
     text: str
     words: int
     language: str | None
+    title: str | None = None

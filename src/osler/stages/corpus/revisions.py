@@ -6,7 +6,8 @@ is bounded whatever the number of records. The result depends on the input alone
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,11 @@ _COLUMNS = ("source", "record", "number", "sequence", "position")
 Numbers = NDArray[np.int64]
 
 
-def remove_outdated(remaining: Remaining) -> None:
-    """Remove documents that a later revision replaced or withdrew."""
-    total = sum(pq.read_metadata(part.revisions).num_rows for part in remaining.parts)
+def remove_outdated(remaining: Remaining, files: Sequence[Path]) -> None:
+    """Remove documents that a later revision replaced or withdrew, given the file of revisions of each part."""
+    total = sum(pq.read_metadata(path).num_rows for path in files)
     shares = -(-total // AT_ONCE)
-    found = [_outdated(_revisions(remaining, share, shares)) for share in range(shares)]
+    found = [_outdated(_revisions(files, share, shares)) for share in range(shares)]
     if not found:
         return
     old, new = (np.concatenate(side) for side in zip(*found, strict=True))
@@ -39,13 +40,13 @@ def remove_outdated(remaining: Remaining) -> None:
     remaining.remove("revisions", numbers[order], reasons, np.maximum(latest[order], -1))
 
 
-def _revisions(remaining: Remaining, share: int, shares: int) -> Numbers:
+def _revisions(files: Sequence[Path], share: int, shares: int) -> Numbers:
     """Rows of (source, record, number, part, sequence, position) for one share of the records, in input order."""
 
     def rows() -> Iterator[Numbers]:
         yield np.empty((0, 6), dtype=np.int64)
-        for index, part in enumerate(remaining.parts):
-            table = read_columns(part.revisions, *_COLUMNS)
+        for index, path in enumerate(files):
+            table = read_columns(path, *_COLUMNS)
             source, record, number, sequence, position = (table[name].to_numpy() for name in _COLUMNS)
             every = np.stack([source, record, number, np.full_like(record, index), sequence, position], axis=1)
             yield every[record % shares == share]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from osler.artifacts.corpus import Corpus, CorpusCard, CorpusWriter
 from osler.core.artifact import Workspace, produce
 from osler.core.console import console
@@ -18,7 +20,8 @@ from osler.core.processes import run_all
 from osler.stages.corpus.assemble import count, write_ledger, write_shards
 from osler.stages.corpus.boilerplate import remove_boilerplate
 from osler.stages.corpus.clean import Part, bad_record_error, clean_part, plan_parts
-from osler.stages.corpus.config import Boilerplate, Cleaning, CorpusRecipe, SourceCleaning, named_cleaning
+from osler.stages.corpus.config import Boilerplate, Cleaning, CorpusRecipe, SourceCleaning
+from osler.stages.corpus.decontaminate import contaminated, tasks_digest
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
@@ -51,6 +54,8 @@ def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
     """Build the corpus at `out`; resume an interrupted build, reuse a finished one."""
     files = _find_inputs(recipe)
     parents = {"inputs": fingerprint(on_disk(files)), "names": names_digest(files)}
+    if recipe.decontaminate:
+        parents["held_out"] = tasks_digest(recipe.decontaminate)
     build = partial(_build, recipe, files)
     made = produce(out, kind="corpus", recipe=recipe, parents=parents, build=build, force=force)
     corpus = Corpus(made.path, made.manifest, made.reused)
@@ -117,8 +122,8 @@ def _compare_documents(
     parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path
 ) -> Remaining:
     """The steps that compare documents with each other."""
-    remaining = Remaining.of(parts)
-    remove_outdated(remaining)
+    remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
+    remove_outdated(remaining, [part.revisions for part in parts])
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
     keeping = [name for name, cleaning in cleanings.items() if cleaning.exact_duplicates == "keep"]
     remove_exact_duplicates(remaining, keeping, _ranks(recipe, list(cleanings)))
@@ -126,6 +131,14 @@ def _compare_documents(
     if boilerplate:
         strip = frozenset(name for name, cleaning in cleanings.items() if cleaning.strip)
         remove_boilerplate(remaining, boilerplate, strip, folder / "boilerplate", recipe.workers)
+    if recipe.decontaminate:
+        searched = remaining.of_sources({name: int(cleaning.decontaminate) for name, cleaning in cleanings.items()})
+        keep = [mask & (wanted > 0) for mask, wanted in zip(remaining.keep, searched, strict=True)]
+        found = contaminated(remaining.files, keep, recipe.decontaminate, folder / "held-out", recipe.workers)
+        numbers = np.array([match.document for match in found], dtype=np.int64)
+        reasons = [f"contaminated.{match.task}.{match.split}" for match in found]
+        names = [(match.record, f"{match.task}.{match.split}") for match in found]
+        remaining.remove("decontaminate", numbers, reasons, names=names)
     return remaining
 
 
@@ -186,7 +199,7 @@ def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
     lines = [] if all(cleaned.values()) else _steps(recipe.cleaning())
     for name, clean in cleaned.items():
         if clean is not None:
-            steps = AS_IT_IS if clean == named_cleaning("none") else "; ".join(_steps(recipe.cleaning(clean)))
+            steps = AS_IT_IS if clean == SourceCleaning(preset="none") else "; ".join(_steps(recipe.cleaning(clean)))
             lines.append(f"Source {name}: {steps}")
     return lines
 
