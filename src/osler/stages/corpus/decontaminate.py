@@ -33,7 +33,7 @@ from osler.core.files import atomic
 from osler.core.logs import get_logger
 from osler.core.processes import run_all
 from osler.text.document import Document, Record
-from osler.text.ngrams import Hashes, ngrams
+from osler.text.ngrams import Hashes, HashTable, ngrams
 
 pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))
 log = get_logger("osler.corpus")
@@ -41,7 +41,6 @@ log = get_logger("osler.corpus")
 _BLOCK = 1 << 19
 """Characters that are compared in one go. A longer document is cut, which loses a few runs of words at each cut."""
 _BATCH = 256
-_FILTER_BITS = range(16, 27)
 _TEXTS_SCHEMA = pa.schema(
     [("task", pa.string()), ("split", pa.string()), ("record", pa.string()), ("runs", pa.int64())]
 )
@@ -199,28 +198,21 @@ class HeldOutIndex:
 
 
 class _Lookup:
-    """An index in memory, with a table of bits that rules out nearly all runs before the search in the sorted hashes."""
+    """An index in memory."""
 
     def __init__(self, index: HeldOutIndex) -> None:
         self.runs = pq.read_table(index._texts, columns=["runs"], use_threads=False)["runs"].to_numpy()
-        self._hashes = np.load(index._hashes, mmap_mode="r")
+        self._table = HashTable(np.load(index._hashes, mmap_mode="r"))
         self._first = np.load(index._first, mmap_mode="r")
         self._owners = np.load(index._owners, mmap_mode="r")
-        bits = min(max((16 * len(self._hashes)).bit_length(), _FILTER_BITS[0]), _FILTER_BITS[-1])
-        self._shift = np.uint64(64 - bits)
-        self._known = np.zeros(1 << bits, dtype=np.bool_)
-        self._known[self._hashes >> self._shift] = True
 
     def shared(
         self, hashes: Hashes, document: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Documents and texts that share runs, and how many different ones."""
-        likely = np.flatnonzero(self._known[hashes >> self._shift])
-        likely = likely[np.argsort(hashes[likely])]  # a search in order of the hashes is several times as fast
-        places = np.minimum(np.searchsorted(self._hashes, hashes[likely]), len(self._hashes) - 1)
-        true = self._hashes[places] == hashes[likely]
+        found, places = self._table.find(hashes)
         # A run counts once for a document.
-        rows, places = _distinct_pairs(document[likely[true]], places[true])[:2]
+        rows, places = _distinct_pairs(document[found], places)[:2]
         first, count = self._first[places], self._first[places + 1] - self._first[places]
         owners = self._owners[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())]
         return _distinct_pairs(np.repeat(rows, count), owners.astype(np.int64))

@@ -15,7 +15,13 @@ from osler.core.registry import Registry
 if TYPE_CHECKING:
     from osler.stages.corpus.documents import RepairedDocument
 
-FILTERS = Registry("filters", {"length": "osler.stages.corpus.filters.length:Length"})
+FILTERS = Registry(
+    "filters",
+    {
+        "length": "osler.stages.corpus.filters.length:Length",
+        "terms": "osler.stages.corpus.filters.terms:Terms",
+    },
+)
 
 
 class Filter(Recipe, ABC):
