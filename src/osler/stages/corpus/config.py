@@ -10,10 +10,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
-from osler.core.config import Recipe, runtime, validate
+from osler.core.config import Recipe, merged, runtime, validate
 from osler.core.registry import Registry
 from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
+from osler.stages.corpus.presets import PRESETS
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
 
@@ -66,9 +67,22 @@ class Boilerplate(Recipe):
     """Share of the source's documents that must have the line."""
 
 
+Preset = Literal["carrino2022", "clinical", "none"]
+
+
+def _expand_preset(cls: type[Recipe], values: Any) -> Any:
+    """Put the settings of a preset below those that are given."""
+    if not isinstance(values, Mapping) or values.get("preset") not in PRESETS:
+        return values
+    settings = PRESETS[values["preset"]]
+    return merged({name: value for name, value in settings.items() if name in cls.model_fields}, values)
+
+
 class SourceCleaning(Recipe):
     """How the documents of one source are cleaned. A setting that is left out is that of the corpus."""
 
+    preset: Preset | None = runtime(None)
+    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
     unicode: Unicode | None = None
     """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] | None = None
@@ -77,29 +91,18 @@ class SourceCleaning(Recipe):
     """Filters by name, applied in this order, instead of the corpus's."""
     exact_duplicates: Literal["remove", "keep"] | None = None
     """keep: no document of this source is removed as a copy. Copies of them in sources that remove theirs still are."""
-    strip: bool = True
+    strip: bool | None = None
     """Remove whitespace before and after each document."""
     boilerplate: Boilerplate | Literal[False] | None = None
     """Which lines that many documents of this source share are removed; false: none."""
 
+    _preset = model_validator(mode="before")(_expand_preset)
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
         return _without(super().identity(), _NEW, None)
-
-
-_CLEANINGS: Mapping[str, Mapping[str, Any]] = {
-    "none": {"unicode": {"repair": False}, "rewrite": {}, "filters": {}, "exact_duplicates": "keep", "strip": False},
-}
-
-
-def named_cleaning(name: str) -> SourceCleaning:
-    """Return a cleaning by name. `none` keeps documents exactly as they are; only those without any text are left out."""
-    if name not in _CLEANINGS:
-        raise ValueError(f"must be a table, false or one of {', '.join(_CLEANINGS)}, not {name!r}")
-    return SourceCleaning(**_CLEANINGS[name])
 
 
 class CorpusSource(Recipe):
@@ -130,7 +133,7 @@ class CorpusSource(Recipe):
     weight: float = Field(1.0, gt=0.0)
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
-    """How to clean its documents: "none" or false keeps them exactly as they are; a table changes single settings."""
+    """How to clean its documents: the name of a preset (`none` or false keeps them exactly as they are), or a table with settings."""
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
@@ -168,8 +171,10 @@ class CorpusSource(Recipe):
     @classmethod
     def _named_cleaning(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            return None if value else named_cleaning("none")
-        return named_cleaning(value) if isinstance(value, str) else value
+            return None if value else {"preset": "none"}
+        if isinstance(value, str) and value not in PRESETS:
+            raise ValueError(f"must be a table, false or one of {', '.join(PRESETS)}, not {value!r}")
+        return {"preset": value} if isinstance(value, str) else value
 
     @field_validator("files", mode="before")
     @classmethod
@@ -209,13 +214,18 @@ class CorpusRecipe(Recipe):
 
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
+    preset: Preset | None = runtime(None)
+    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
     unicode: Unicode = Unicode()
+    """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] = {}
     """Rewriters by name, applied in this order after the repair. The ledger lists what they removed."""
     filters: Mapping[str, SerializeAsAny[Filter]] = {"length": {}}  # type: ignore[dict-item]
     """Filters by name, applied in this order. The ledger gives the reason for each removal."""
     exact_duplicates: Literal["remove", "keep"] = "remove"
     """Whether later copies of the same text are removed."""
+    strip: bool = True
+    """Remove whitespace before and after each document."""
     boilerplate: Boilerplate | None = None
     """Remove lines that many documents of a source share, such as menus and disclaimers. By default, none."""
     licences: tuple[str, ...] = ()
@@ -237,6 +247,7 @@ class CorpusRecipe(Recipe):
             return many
         return [{"files": [item]} if isinstance(item, str | Path) else item for item in many]
 
+    _preset = model_validator(mode="before")(_expand_preset)
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
@@ -245,10 +256,10 @@ class CorpusRecipe(Recipe):
         values = _without(super().identity(), (*_NEW, "licences", "priority"), None, {}, [])
         # A source that turns off what the corpus does not do is cleaned as ever.
         off = [name for name in _NEW if name not in values]
-        for source in values["sources"]:
+        for source, own in zip(values["sources"], self.sources, strict=True):
             if "clean" in source:
-                source["clean"] = _without(source["clean"], off, {}, False)
-        return values
+                source["clean"] = _without(source["clean"], off, {}, False) | {"strip": self.cleaning(own.clean).strip}
+        return values if not self.strip else _without(values, ["strip"], True)
 
     def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
         """Return a source's own settings, and those of the corpus where it has none."""
@@ -258,6 +269,6 @@ class CorpusRecipe(Recipe):
             rewrite=self.rewrite if own.rewrite is None else own.rewrite,
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
-            strip=own.strip,
+            strip=self.strip if own.strip is None else own.strip,
             boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate or None,
         )

@@ -18,7 +18,7 @@ from osler.core.processes import run_all
 from osler.stages.corpus.assemble import count, write_ledger, write_shards
 from osler.stages.corpus.boilerplate import remove_boilerplate
 from osler.stages.corpus.clean import Part, bad_record_error, clean_part, plan_parts
-from osler.stages.corpus.config import Boilerplate, Cleaning, CorpusRecipe, SourceCleaning, named_cleaning
+from osler.stages.corpus.config import Boilerplate, Cleaning, CorpusRecipe, SourceCleaning
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.inputs import find_inputs, names_digest
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
@@ -184,7 +184,7 @@ def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
     lines = [] if all(cleaned.values()) else _steps(recipe.cleaning())
     for name, clean in cleaned.items():
         if clean is not None:
-            steps = AS_IT_IS if clean == named_cleaning("none") else "; ".join(_steps(recipe.cleaning(clean)))
+            steps = AS_IT_IS if clean == SourceCleaning(preset="none") else "; ".join(_steps(recipe.cleaning(clean)))
             lines.append(f"Source {name}: {steps}")
     return lines
 
