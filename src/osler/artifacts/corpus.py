@@ -24,7 +24,11 @@ ROW_GROUP_BYTES = 8 << 20
 """Text per row group; a reader holds one row group in memory."""
 FACT_COLUMNS = ("title", "section", "date", "licence", "patient")
 """Columns that are null where nothing is known. Corpora of earlier versions do not have them."""
-SHARD_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "text", "source", "language", *FACT_COLUMNS)])
+DENSITY = pa.field("density", pa.float32())
+"""Column with the share of a document's words that are in terms of a list; null if the corpus was made without one."""
+SHARD_SCHEMA = pa.schema(
+    [*((name, pa.string()) for name in ("id", "text", "source", "language", *FACT_COLUMNS)), DENSITY]
+)
 LEDGER_SCHEMA = pa.schema(
     [
         ("source", pa.string()),

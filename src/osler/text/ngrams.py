@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
+
+BLOCK = 1 << 19
+"""Characters to work on in one go: arrays of their values stay in the tens of megabytes."""
 
 _WORD = re.compile(r"\w+")
 # Diacritics, and characters inside words that nobody sees: soft hyphens, joiners.
@@ -70,6 +73,23 @@ def ngrams(texts: Sequence[str], length: int) -> tuple[Hashes, NDArray[np.int64]
     """Return hashes of all runs of `length` folded words, text by text, and the number of runs in each text."""
     words = FoldedWords(texts)
     return words.runs(length)[0], np.maximum(words.counts - length + 1, 0)
+
+
+def blocks(texts: Iterable[tuple[int, str]]) -> Iterator[tuple[list[int], list[str]]]:
+    """Group numbered texts into blocks of about BLOCK characters. A longer text is cut, and its parts have the same number."""
+    numbers: list[int] = []
+    block: list[str] = []
+    size = 0
+    for number, text in texts:
+        for start in range(0, len(text), BLOCK):
+            numbers.append(number)
+            block.append(text[start : start + BLOCK])
+            size += len(block[-1])
+            if size >= BLOCK:
+                yield numbers, block
+                numbers, block, size = [], [], 0
+    if numbers:
+        yield numbers, block
 
 
 class HashTable:

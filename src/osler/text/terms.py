@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osler.core.errors import InputError
-from osler.text.ngrams import FoldedWords, HashTable
+from osler.text.ngrams import FoldedWords, HashTable, blocks
 
 
 def read_terms(path: Path) -> list[str]:
@@ -47,10 +47,18 @@ class TermList:
 
     def density(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Share of the words of each text that are part of a term; 0 for a text without words."""
+        inside, words = np.zeros(len(texts)), np.zeros(len(texts))
+        for numbers, block in blocks(enumerate(texts)):
+            found, counts = self._count(block)
+            np.add.at(inside, numbers, found)
+            np.add.at(words, numbers, counts)
+        return inside / np.maximum(words, 1)
+
+    def _count(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Words of each text that are part of a term, and all its words."""
         words = FoldedWords(texts)
-        ends = np.cumsum(words.counts)
         edges = np.zeros(int(words.counts.sum()) + 1, dtype=np.int64)
-        hopeful = _found(self._beginnings, words, _SHORT) if self._beginnings else ends[:0]
+        hopeful = _found(self._beginnings, words, _SHORT) if self._beginnings else edges[:0]
         for length, table in self._tables.items():
             if length > _SHORT and not len(hopeful):
                 break
@@ -58,7 +66,8 @@ class TermList:
             edges[begins] += 1  # all different, so each is counted
             edges[begins + length] -= 1
         inside = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.cumsum(edges[:-1]) > 0)))
-        return (inside[ends] - inside[ends - words.counts]) / np.maximum(words.counts, 1)
+        ends = np.cumsum(words.counts)
+        return inside[ends] - inside[ends - words.counts], words.counts
 
 
 def _table(words: FoldedWords, length: int, places: NDArray[np.int64]) -> HashTable:

@@ -85,7 +85,7 @@ def test_the_card_adds_up(build, jsonl, tmp_path: Path) -> None:
 def test_columns_of_the_shards(build, jsonl, documents) -> None:
     corpus = build({"files": str(jsonl([{"id": "x", "text": TEXT}])), "language": "es"})
     row = {"id": "x", "text": TEXT.strip(), "source": "notes", "language": "es"}
-    assert documents(corpus) == [row | dict.fromkeys(("title", "section", "date", "licence", "patient"))]
+    assert documents(corpus) == [row | dict.fromkeys(("title", "section", "date", "licence", "patient", "density"))]
 
 
 def _varied(folder: Path, count: int = 240) -> list[Path]:

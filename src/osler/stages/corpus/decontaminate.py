@@ -33,13 +33,11 @@ from osler.core.files import atomic
 from osler.core.logs import get_logger
 from osler.core.processes import run_all
 from osler.text.document import Document, Record
-from osler.text.ngrams import Hashes, HashTable, ngrams
+from osler.text.ngrams import Hashes, HashTable, blocks, ngrams
 
 pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))
 log = get_logger("osler.corpus")
 
-_BLOCK = 1 << 19
-"""Characters that are compared in one go. A longer document is cut, which loses a few runs of words at each cut."""
 _BATCH = 256
 _TEXTS_SCHEMA = pa.schema(
     [("task", pa.string()), ("split", pa.string()), ("record", pa.string()), ("runs", pa.int64())]
@@ -245,31 +243,21 @@ def _scan(scan: _Scan) -> None:
     lookup = _Lookup(scan.index)
     matches = [
         np.zeros(0, dtype=_MATCH),
-        *(_matches(rows, texts, lookup, scan.options) for rows, texts in _blocks(scan)),
+        *(_matches(rows, texts, lookup, scan.options) for rows, texts in blocks(_documents(scan))),
     ]
     with atomic(scan.out) as handle:
         np.save(handle, np.concatenate(matches))
 
 
-def _blocks(scan: _Scan) -> Iterator[tuple[list[int], list[str]]]:
-    """Texts of the documents to search with their rows, in blocks of about _BLOCK characters."""
-    rows: list[int] = []
-    texts: list[str] = []
-    row = size = 0
+def _documents(scan: _Scan) -> Iterator[tuple[int, str]]:
+    """Row and text of each document to search."""
+    row = 0
     with pq.ParquetFile(scan.file) as file:
         for batch in file.iter_batches(_BATCH, columns=["text"], use_threads=False):
             for text in batch.column("text").to_pylist():
                 if scan.keep[row]:
-                    for start in range(0, len(text), _BLOCK):
-                        rows.append(row)
-                        texts.append(text[start : start + _BLOCK])
-                        size += len(texts[-1])
-                        if size >= _BLOCK:
-                            yield rows, texts
-                            rows, texts, size = [], [], 0
+                    yield row, text
                 row += 1
-    if rows:
-        yield rows, texts
 
 
 def _matches(rows: Sequence[int], texts: Sequence[str], lookup: _Lookup, options: Decontaminate) -> NDArray[Any]:
