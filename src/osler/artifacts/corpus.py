@@ -192,6 +192,16 @@ class Corpus(Artifact):
         return card is not None and card.of_patients > 0
 
     @cached_property
+    def has_density(self) -> bool:
+        """Whether the term density of the documents is known, in the column `density`."""
+        for path in self.shards[:1]:
+            with undamaged(path), pq.ParquetFile(path) as file:
+                if DENSITY.name in file.schema_arrow.names:
+                    first = next(file.iter_batches(1, columns=[DENSITY.name], use_threads=False), None)
+                    return first is not None and first.column(0).null_count == 0
+        return False
+
+    @cached_property
     def source_names(self) -> tuple[str, ...]:
         """Sources of all documents, in order of first appearance."""
         names: dict[str, None] = {}
