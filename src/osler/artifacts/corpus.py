@@ -57,6 +57,7 @@ STEPS = (
     "repair",
     "rewrite",
     "filter",
+    "revisions",
     "exact-duplicates",
     "boilerplate",
     "near-duplicates",

@@ -15,10 +15,11 @@ import pytest
 
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import validate
-from osler.core.errors import InputError
+from osler.core.errors import InputError, OutputError
 from osler.formats.registry import get_format
 from osler.stages.corpus import decontaminate
-from osler.stages.corpus.decontaminate import Contaminated, Decontaminate, contaminated
+from osler.stages.corpus.config import Decontaminate
+from osler.stages.corpus.decontaminate import Contaminated, contaminated, tasks_digest
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.text.document import Document
@@ -144,8 +145,8 @@ def test_workers_and_the_place_of_the_tasks_do_not_matter(make_task, search):
     assert [item.task for item in alone] == ["one", "one", "two"]
     assert search(*files, tasks=[str(second), str(first)], workers=2) == alone
     options = Decontaminate(tasks=[str(first.parent / "*")])
-    assert options.digest == Decontaminate(tasks=str(first.parent)).digest
-    assert options.digest != Decontaminate(tasks=str(first)).digest
+    assert tasks_digest(options) == tasks_digest(Decontaminate(tasks=str(first.parent)))
+    assert tasks_digest(options) != tasks_digest(Decontaminate(tasks=str(first)))
     assert "tasks" not in options.identity()
 
 
@@ -193,3 +194,24 @@ def test_abstracts_are_found_as_medline_has_them(name, folder, data_dir, tmp_pat
         [f"[{title.rstrip('.')}].\nABSTRACT: {abstract}" for title, _, abstract in titles] + others, tasks=task
     )
     assert [item.record for item in found] == [record.id for record in test]
+
+
+def test_a_corpus_loses_them_and_the_ledger_names_the_test_document(make_task, build, jsonl, documents, ledger):
+    task = make_task("deid", train=[note("train")], test=[note("a"), note("b")])
+    web, ehr = (jsonl([note("other"), note("b"), note(name)], f"{name}.jsonl") for name in ("web", "ehr"))
+    source = {"files": str(ehr), "clean": {"decontaminate": False, "exact_duplicates": "keep"}}
+    options = {"decontaminate": {"tasks": [str(task)]}}
+    corpus = build(web, source, exact_duplicates="keep", **options)
+    assert [(row["source"], row["id"]) for row in documents(corpus)] == [
+        ("web", "web.jsonl:1"),
+        ("web", "web.jsonl:3"),
+        *(("ehr", f"ehr.jsonl:{row}") for row in (1, 2, 3)),
+    ]
+    [row] = ledger(corpus)
+    assert (row["step"], row["reason"]) == ("decontaminate", "contaminated.deid.test")
+    assert (row["kept_source"], row["kept_id"]) == ("deid.test", "test-1")
+    assert build(web, source, exact_duplicates="keep", out=corpus.path, **options).reused
+    # Another test set makes another corpus.
+    other = make_task("other", train=[note("train")], test=[note("c")])
+    with pytest.raises(OutputError, match="other inputs"):
+        build(web, source, exact_duplicates="keep", out=corpus.path, decontaminate={"tasks": [str(other)]})

@@ -60,7 +60,7 @@ def write_shards(remaining: Remaining, writer: CorpusWriter, recipe: CorpusRecip
 
 def write_ledger(remaining: Remaining, writer: CorpusWriter) -> None:
     """Write what every step removed or changed, in input order."""
-    tables = (remaining.ledger(part) for part in range(len(remaining.parts)))
+    tables = (remaining.ledger(part) for part in range(len(remaining.files)))
     writer.write_ledger(table.select(LEDGER_SCHEMA.names) for table in tables)
 
 

@@ -15,7 +15,7 @@ from osler.core.registry import Registry
 from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
 from osler.stages.corpus.filters.terms import terms_digest
-from osler.stages.corpus.presets import PRESETS
+from osler.stages.corpus.presets import CORPUS_PRESETS, PRESETS
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
 
@@ -41,7 +41,7 @@ _resolve_filters = _resolver("filters", FILTERS)
 _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
-_NEW = ("rewrite", "boilerplate")
+_NEW = ("rewrite", "boilerplate", "near_duplicates", "decontaminate")
 """Settings of a cleaning that earlier versions did not have. They are part of an identity only where they are on."""
 
 
@@ -68,6 +68,49 @@ class Boilerplate(Recipe):
     """Share of the source's documents that must have the line."""
 
 
+class NearDuplicates(Recipe):
+    """Which documents count as near-duplicates.
+
+    Words are compared in lower case, without punctuation. With the defaults, of copies with 1, 5 and 20 % of their words
+    replaced, about 100, 82 and 0 % are found. A pair exactly at the threshold is found with a probability of 99 %.
+    """
+
+    threshold: float = Field(0.7, gt=0.0, le=1.0)
+    """Jaccard similarity of the two sets of shingles from which a document is removed."""
+    words: int = Field(3, ge=1, le=32)
+    """Words of a shingle. Shorter documents are left to the search for exact duplicates."""
+    bands: int = Field(25, ge=1, le=1024)
+    """Bands of the MinHash; documents that agree in one are compared. More bands find more pairs and take longer."""
+    rows: int = Field(5, ge=1, le=64)
+    """Minima of a band that must agree. Use more for a higher threshold: the search is then faster and as complete."""
+
+    def recall(self, jaccard: float) -> float:
+        """Probability that a pair of this similarity is compared."""
+        return float(1.0 - (1.0 - jaccard**self.rows) ** self.bands)
+
+
+class Decontaminate(Recipe):
+    """Which held-out documents must not be in a corpus, and how much of one is too much."""
+
+    tasks: tuple[str, ...] = runtime(min_length=1)
+    """Prepared tasks (`osler tasks prepare`): their folders, folders that hold them, or glob patterns."""
+    splits: tuple[str, ...] = Field(("test",), min_length=1)
+    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection."""
+    words: int = Field(9, ge=3)
+    """Length of the runs of words that are compared."""
+    min_shared: int = Field(4, ge=1)
+    """Fewer shared runs are chance."""
+    min_share: float = Field(0.3, gt=0.0, le=1.0)
+    """Share of the runs of the shorter text, document or held-out text, from which on the document is removed."""
+    max_shared: int = Field(32, ge=1)
+    """From this number of shared runs on, the document is removed whatever their share."""
+
+    @field_validator("tasks", "splits", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [str(value)] if isinstance(value, str | Path) else value
+
+
 Preset = Literal["carrino2022", "clinical", "none"]
 
 
@@ -76,6 +119,8 @@ def _expand_preset(cls: type[Recipe], values: Any) -> Any:
     if not isinstance(values, Mapping) or values.get("preset") not in PRESETS:
         return values
     settings = PRESETS[values["preset"]]
+    if "sources" in cls.model_fields:
+        settings = {**settings, **CORPUS_PRESETS.get(values["preset"], {})}
     return merged({name: value for name, value in settings.items() if name in cls.model_fields}, values)
 
 
@@ -96,6 +141,10 @@ class SourceCleaning(Recipe):
     """Remove whitespace before and after each document."""
     boilerplate: Boilerplate | Literal[False] | None = None
     """Which lines that many documents of this source share are removed; false: none."""
+    near_duplicates: bool | None = None
+    """Whether documents of this source that nearly repeat another are removed. Near-duplicates of them in other sources still are."""
+    decontaminate: bool | None = None
+    """Whether documents of this source that share text with held-out documents of tasks are removed."""
 
     _preset = model_validator(mode="before")(_expand_preset)
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
@@ -207,7 +256,9 @@ class Cleaning:
     filters: Mapping[str, Filter]
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
-    boilerplate: Boilerplate | None
+    boilerplate: Boilerplate | Literal[False]
+    near_duplicates: bool
+    decontaminate: bool
 
 
 class CorpusRecipe(Recipe):
@@ -227,8 +278,12 @@ class CorpusRecipe(Recipe):
     """Whether later copies of the same text are removed."""
     strip: bool = True
     """Remove whitespace before and after each document."""
-    boilerplate: Boilerplate | None = None
-    """Remove lines that many documents of a source share, such as menus and disclaimers. By default, none."""
+    boilerplate: Boilerplate | Literal[False] = False
+    """Remove lines that many documents of a source share, such as menus and disclaimers."""
+    near_duplicates: NearDuplicates | Literal[False] = False
+    """Remove documents that nearly repeat another one, within a source and over the whole corpus."""
+    decontaminate: Decontaminate | Literal[False] = False
+    """Remove documents that share text with held-out documents of prepared tasks."""
     licences: tuple[str, ...] = ()
     """Keep only documents with one of these licences; `*` stands for any characters, and case does not count. By default, all."""
     priority: tuple[str, ...] = ()
@@ -256,7 +311,7 @@ class CorpusRecipe(Recipe):
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised; with the terms themselves, wherever the file is."""
-        values = _without(super().identity(), (*_NEW, "licences", "priority"), None, {}, [])
+        values = _without(super().identity(), (*_NEW, "licences", "priority"), False, {}, [])
         if self.density_terms is not None:
             values["density_terms"] = terms_digest(self.density_terms)
         # A source that turns off what the corpus does not do is cleaned as ever.
@@ -275,5 +330,7 @@ class CorpusRecipe(Recipe):
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
             strip=self.strip if own.strip is None else own.strip,
-            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate or None,
+            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate,
+            near_duplicates=bool(self.near_duplicates) and own.near_duplicates is not False,
+            decontaminate=bool(self.decontaminate) and own.decontaminate is not False,
         )

@@ -21,17 +21,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
 
 from osler.artifacts.corpus import parquet_writer
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import MANIFEST, Manifest
-from osler.core.config import Recipe, runtime
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.core.files import atomic
 from osler.core.logs import get_logger
 from osler.core.processes import run_all
+from osler.stages.corpus.config import Decontaminate
 from osler.text.document import Document, Record
 from osler.text.ngrams import Hashes, HashTable, blocks, ngrams
 
@@ -45,39 +44,17 @@ _TEXTS_SCHEMA = pa.schema(
 _MATCH = np.dtype([("row", "<i8"), ("text", "<i8"), ("shared", "<i8"), ("share", "<f8")])
 
 
-class Decontaminate(Recipe):
-    """Which held-out documents must not be in a corpus, and how much of one is too much."""
+def task_folders(options: Decontaminate) -> list[TaskFolder]:
+    """The tasks, in an order that does not depend on where they are."""
+    found = {path.resolve(): None for given in options.tasks for path in _task_paths(given)}
+    folders = [TaskFolder.open(path) for path in found]
+    return sorted(folders, key=lambda folder: (folder.card.name, folder.artifact.manifest.digest))
 
-    tasks: tuple[str, ...] = runtime(min_length=1)
-    """Prepared tasks (`osler tasks prepare`): their folders, folders that hold them, or glob patterns."""
-    splits: tuple[str, ...] = Field(("test",), min_length=1)
-    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection."""
-    words: int = Field(9, ge=3)
-    """Length of the runs of words that are compared."""
-    min_shared: int = Field(4, ge=1)
-    """Fewer shared runs are chance."""
-    min_share: float = Field(0.3, gt=0.0, le=1.0)
-    """Share of the runs of the shorter text, document or held-out text, from which on the document is removed."""
-    max_shared: int = Field(32, ge=1)
-    """From this number of shared runs on, the document is removed whatever their share."""
 
-    @field_validator("tasks", "splits", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return [str(value)] if isinstance(value, str | Path) else value
-
-    @property
-    def folders(self) -> list[TaskFolder]:
-        """The tasks, in an order that does not depend on where they are."""
-        found = {path.resolve(): None for given in self.tasks for path in _task_paths(given)}
-        folders = [TaskFolder.open(path) for path in found]
-        return sorted(folders, key=lambda folder: (folder.card.name, folder.artifact.manifest.digest))
-
-    @property
-    def digest(self) -> str:
-        """Hash of the tasks, which a corpus records among its parents."""
-        digests = [folder.artifact.manifest.digest for folder in self.folders]
-        return hashlib.sha256("".join(digests).encode()).hexdigest()
+def tasks_digest(options: Decontaminate) -> str:
+    """Hash of the tasks, which a corpus records among its parents."""
+    digests = [folder.artifact.manifest.digest for folder in task_folders(options)]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +252,7 @@ def _matches(rows: Sequence[int], texts: Sequence[str], lookup: _Lookup, options
 
 def _held_out_texts(options: Decontaminate) -> Iterator[tuple[list[tuple[str, str, str]], list[str]]]:
     """Held-out texts, some at a time, with task, split and record id of each."""
-    for folder in options.folders:
+    for folder in task_folders(options):
         for split in folder.splits:
             if split not in options.splits:
                 continue

@@ -22,7 +22,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
                 "max_code": 0.25,
                 "max_digits": 0.1,
                 "repeated": True,
-                "own_language": True,
                 "min_confidence": 0.3,
             },
         },
@@ -51,5 +50,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "filters": {},
         "exact_duplicates": "keep",
         "strip": False,
+        "boilerplate": False,
+        "near_duplicates": False,
+        "decontaminate": False,
     },
 }
+
+CORPUS_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # ONION removes a document if half of its runs of five words were seen before; here it and one kept document share half of theirs.
+    "carrino2022": {"near_duplicates": {"threshold": 0.5, "words": 5, "rows": 3, "bands": 32}},
+}
+"""What a preset also sets for a whole corpus: steps that compare documents of all sources."""
