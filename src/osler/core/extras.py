@@ -15,14 +15,17 @@ _EXTRA_OF = {
     "lxml": "formats",
     "markupsafe": "report",
     "matplotlib": "report",
+    "mwparserfromhell": "web",
     "peft": "peft",
     "pyarrow": "train",
     "ray": "ray",
+    "resiliparse": "web",
     "safetensors": "train",
     "scipy": "study",
     "sentencepiece": "corpus",
     "tensorboard": "train",
     "torch": "train",
+    "trafilatura": "web",
     "transformers": "train",
 }
 

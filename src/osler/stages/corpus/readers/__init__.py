@@ -27,6 +27,8 @@ READERS = Registry(
         "patents": "osler.stages.corpus.readers.patents:READER",
         "table": "osler.stages.corpus.readers.table:READER",
         "text": "osler.stages.corpus.readers.text:READER",
+        "warc": "osler.stages.corpus.readers.warc:READER",
+        "wikipedia": "osler.stages.corpus.readers.wikipedia:READER",
     },
 )
 
