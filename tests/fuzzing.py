@@ -205,6 +205,17 @@ def _corpus_file(name: str) -> bytes:
         data = io.BytesIO()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data)
         return data.getvalue()
+    if name == "jats":
+        article = f"<front><article-meta><title-group><article-title>{SECRET}</article-title></title-group></article-meta></front>"
+        return f"<article>\n{article}\n<body><p>{_TEXT}</p></body>\n</article>\n".encode()
+    if name == "medlineplus":
+        topic = f'<health-topic id="1" title="{SECRET}" language="English">\n<full-summary>{_TEXT}</full-summary>\n'
+        return f"<health-topics>\n{topic}</health-topic>\n</health-topics>\n".encode()
+    if name == "pubmed":
+        article = f"<ArticleTitle>{SECRET}</ArticleTitle><Abstract><AbstractText>{_TEXT}</AbstractText></Abstract>"
+        citation = f'<MedlineCitation><PMID Version="1">7</PMID><Article>{article}</Article></MedlineCitation>'
+        records = f"<PubmedArticle>\n{citation}\n</PubmedArticle>\n" * 3
+        return f"<PubmedArticleSet>\n{records}</PubmedArticleSet>\n".encode()
     if name == "mimic":
         return HEADER + b"".join(line({"ROW_ID": row["id"], "TEXT": row["text"]}) for row in rows)
     if name == "patents":

@@ -55,6 +55,7 @@ STEPS = (
     "repair",
     "rewrite",
     "filter",
+    "revisions",
     "exact-duplicates",
     "boilerplate",
     "near-duplicates",
@@ -94,6 +95,8 @@ class CorpusCounts(BaseModel):
     """Kept documents by language."""
     licences: dict[str, int] = {}
     """Kept documents by licence."""
+    of_patients: int = 0
+    """Kept documents whose patient is known."""
 
 
 class SourceCard(CorpusCounts):
@@ -180,6 +183,12 @@ class Corpus(Artifact):
         """Sources on the card; empty if the corpus has no card."""
         card = self.card
         return card.sources if card else {}
+
+    @property
+    def has_patients(self) -> bool:
+        """Whether the patient of some documents is known, in the column `patient`."""
+        card = self.card
+        return card is not None and card.of_patients > 0
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:

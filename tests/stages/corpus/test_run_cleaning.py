@@ -67,7 +67,7 @@ def test_sources_of_one_name_are_cleaned_alike(tmp_path, build, jsonl):
 
 
 def test_an_unknown_cleaning_is_named(build, jsonl):
-    with pytest.raises(RecipeError, match="must be a table, false or one of none, not 'nun'"):
+    with pytest.raises(RecipeError, match="must be a table, false or one of carrino2022, clinical, none, not 'nun'"):
         build({"files": [str(jsonl([ABSTRACT]))], "clean": "nun"})
 
 

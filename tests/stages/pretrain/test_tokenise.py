@@ -159,6 +159,28 @@ def test_every_document_is_found_again_once_in_its_split(tmp_path, corpus, texts
         assert made.manifest.counts[f"{split}_tokens"] == sum(len(words) for _, words in wanted)
 
 
+def test_a_patient_is_never_on_both_sides(tmp_path, tokenizer):
+    rows = [{"text": f"w{n} w{n % 7} w{n % 11}", "who": f"p{n % 40}" if n % 3 else None} for n in range(240)]
+    raw = tmp_path / "notes.jsonl"
+    raw.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"files": [str(raw)], "facts": {"patient": "who"}}
+    built = build_corpus(CorpusRecipe(sources=[source], filters={}, workers=1), tmp_path / "corpus")
+    assert built.has_patients
+    made = tokenise(built, tokenizer, tmp_path / "tokens", SHARE, workers=1)
+    patients = {tuple(row["text"].split()): row["who"] for row in rows}
+    sides = {}
+    for split in ("train", "validation"):
+        found = [(words, patients[tuple(words)]) for _, words in documents_in(made.split(split))]
+        sides[split] = {patient for _, patient in found if patient}
+        for words, patient in found:
+            assert (hash_share(patient or " ".join(words)) < SHARE) == (split == "validation")
+    assert sides["train"]
+    assert sides["validation"]
+    assert not sides["train"] & sides["validation"]
+    stage.check_splits(built, SHARE)
+    assert stage.split_hash(built) == "blake2b-64-patient"
+
+
 def test_stretches_of_many_shards_are_gathered_in_the_order_asked_for(tmp_path, corpus, tokenizer):
     opened = tokenise(corpus, tokenizer, tmp_path / "t", SHARE, workers=1).split("train")
     order = np.random.default_rng(0).permutation(len(opened.starts))

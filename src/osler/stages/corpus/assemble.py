@@ -57,7 +57,7 @@ def write_shards(remaining: Remaining, writer: CorpusWriter, recipe: CorpusRecip
 
 def write_ledger(remaining: Remaining, writer: CorpusWriter) -> None:
     """Write what every step removed or changed, in input order."""
-    tables = (remaining.ledger(part) for part in range(len(remaining.parts)))
+    tables = (remaining.ledger(part) for part in range(len(remaining.files)))
     writer.write_ledger(table.select(LEDGER_SCHEMA.names) for table in tables)
 
 
@@ -70,10 +70,13 @@ def count(remaining: Remaining, files: Sequence[InputFile], recipe: CorpusRecipe
     lengths: Counter[int] = Counter()
     skipped: list[SkippedRecord] = []
     for part, mask in enumerate(remaining.keep):
-        kept = remaining.column(part, "source", "licence", "language", *_SUMS).filter(pa.array(mask))
-        totals = kept.group_by("source").aggregate([([], "count_all"), *((name, "sum") for name in _SUMS)])
+        columns = ("source", "licence", "language", "patient", *_SUMS)
+        kept = remaining.column(part, *columns).filter(pa.array(mask))
+        sizes = [([], "count_all"), ("patient", "count"), *((name, "sum") for name in _SUMS)]
+        totals = kept.group_by("source").aggregate(sizes)
         for row in totals.to_pylist():
-            sums[row["source"]].update(documents=row["count_all"], **{name: row[f"{name}_sum"] for name in _SUMS})
+            counted = {"documents": row["count_all"], "of_patients": row["patient_count"]}
+            sums[row["source"]].update(counted | {name: row[f"{name}_sum"] for name in _SUMS})
         for name, counters in (("licence", licences), ("language", languages)):
             for row in kept.group_by(["source", name]).aggregate([([], "count_all")]).to_pylist():
                 counters[row["source"]][row[name] or NOT_STATED] += row["count_all"]
@@ -81,8 +84,8 @@ def count(remaining: Remaining, files: Sequence[InputFile], recipe: CorpusRecipe
         losses = remaining.ledger(part)
         losses = losses.filter(pc.equal(losses["unit"], "document"))
         unreadable = pc.equal(losses["step"], "read")
-        counted = losses.filter(pc.invert(unreadable)).group_by(["source", "reason"]).aggregate([([], "count_all")])
-        for row in counted.to_pylist():
+        reasons = losses.filter(pc.invert(unreadable)).group_by(["source", "reason"]).aggregate([([], "count_all")])
+        for row in reasons.to_pylist():
             removed[row["source"]][row["reason"]] += row["count_all"]
         for row in losses.filter(unreadable).to_pylist():
             sums[row["source"]]["unreadable"] += 1
@@ -109,7 +112,7 @@ def count(remaining: Remaining, files: Sequence[InputFile], recipe: CorpusRecipe
 def _counts(
     sums: Counter[str], removed: Counter[str], languages: Counter[str], licences: Counter[str]
 ) -> dict[str, Any]:
-    counts = {name: sums[name] for name in ("documents", "unreadable", *_SUMS)}
+    counts = {name: sums[name] for name in ("documents", "unreadable", "of_patients", *_SUMS)}
     return {
         "read": sums["documents"] + removed.total(),
         "removed": dict(sorted(removed.items())),

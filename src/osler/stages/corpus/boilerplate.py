@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from osler.core.extras import require
 from osler.core.files import atomic
 from osler.core.processes import run_all
-from osler.stages.corpus.clean import KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer
 from osler.stages.corpus.config import Boilerplate
+from osler.stages.corpus.parts import KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer
 from osler.stages.corpus.remaining import Mask, Remaining
 
 pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))

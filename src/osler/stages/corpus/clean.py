@@ -1,6 +1,7 @@
 """Clean one part of the input: read its documents, repair and rewrite their text, filter them.
 
-Parts are the unit of parallel work and of resuming. Each part writes two Parquet files: kept documents, and rows of the ledger.
+Parts are the unit of parallel work and of resuming. Each part writes three Parquet files: kept documents, rows of the ledger, and
+the revisions it has read.
 """
 
 from __future__ import annotations
@@ -9,55 +10,49 @@ import fnmatch
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from osler.artifacts.corpus import FACT_COLUMNS, LEDGER_SCHEMA, ROW_GROUP_BYTES, parquet_writer
+from osler.artifacts.corpus import FACT_COLUMNS
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, RepairedDocument
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    RepairedDocument,
+    Withdrawn,
+)
 from osler.stages.corpus.filters import Filter
+from osler.stages.corpus.parts import (
+    DIGEST_BYTES,
+    KEPT_SCHEMA,
+    LOSS_SCHEMA,
+    REVISION_SCHEMA,
+    ROW_BYTES,
+    RowWriter,
+    part_writer,
+)
 from osler.stages.corpus.readers import READERS
 
-pa = require("pyarrow", "corpus")
-
 PART_BYTES = 16 << 20
-_DIGEST_BYTES = 16
-ROW_BYTES = 64
-"""Estimated size of a row without its text."""
-
-_POSITION = pa.field("position", pa.int64())  # of the document among all documents of the part
-LOSS_SCHEMA = pa.schema([_POSITION, *LEDGER_SCHEMA, ("fix", pa.string())])
-"""Rows of the ledger, with the position of the document and what could be done about a record that cannot be read."""
-ORIGIN = ("position", "source", "file", "row", "id")
-KEPT_SCHEMA = pa.schema(
-    [
-        *(LOSS_SCHEMA.field(name) for name in ORIGIN),
-        ("language", pa.string()),
-        *((name, pa.string()) for name in FACT_COLUMNS),
-        ("text", pa.string()),
-        ("digest", pa.binary(_DIGEST_BYTES)),
-        ("bytes", pa.int64()),
-        ("characters", pa.int64()),
-        ("words", pa.int64()),
-        ("repaired", pa.bool_()),
-    ]
-)
 
 
 @dataclass(frozen=True)
 class Part:
-    """File ranges that are cleaned together, and the two files they are written to."""
+    """File ranges that are cleaned together, and the files they are written to."""
 
     ranges: tuple[FileRange, ...]
     recipe: CorpusRecipe
     kept: Path
     removed: Path
+    revisions: Path
 
 
 def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -> list[Part]:
@@ -73,8 +68,9 @@ def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -
                 held = 0
             groups[-1].append(file_range)
             held += max(1, size)
+    kinds = ("kept", "removed", "revisions")
     return [
-        Part(tuple(group), recipe, folder / f"kept-{index:06d}.parquet", folder / f"removed-{index:06d}.parquet")
+        Part(tuple(group), recipe, *(folder / f"{kind}-{index:06d}.parquet" for kind in kinds))
         for index, group in enumerate(groups)
     ]
 
@@ -95,12 +91,25 @@ def clean_part(part: Part) -> None:
     if part.kept.exists():
         return
     # The file of kept documents is closed last: if it exists, the part is complete.
-    with part_writer(part.kept, KEPT_SCHEMA) as kept, part_writer(part.removed, LOSS_SCHEMA) as removed:
-        position = 0
+    with (
+        part_writer(part.kept, KEPT_SCHEMA) as kept,
+        part_writer(part.removed, LOSS_SCHEMA) as removed,
+        part_writer(part.revisions, REVISION_SCHEMA) as revisions,
+    ):
+        position = sequence = 0
         for file_range in part.ranges:
             file = file_range.file
             cleaner = Cleaner(part.recipe, file)
+            row = None
             for record in cleaner.records(file_range):
+                if isinstance(record, RawDocument | Withdrawn) and record.revision:
+                    sequence += record.row != row
+                    row = record.row
+                    place = -1 if isinstance(record, Withdrawn) else position
+                    revision = record.revision
+                    revisions.add((cleaner.group, revision.record, revision.number, sequence, place), ROW_BYTES)
+                if isinstance(record, Withdrawn):
+                    continue
                 if isinstance(record, BadRecord):
                     removed.add(_bad_row(position, file, record), ROW_BYTES)
                 elif isinstance(record, LeftOut):
@@ -113,12 +122,12 @@ def clean_part(part: Part) -> None:
 def _add_document(
     position: int, file: InputFile, raw: RawDocument, cleaner: Cleaner, kept: RowWriter, removed: RowWriter
 ) -> None:
-    document, losses = cleaner.clean(raw)
+    document, effects = cleaner.clean(raw)
     name = _storable(raw.id or f"{file.name}:{raw.row}")
-    for loss in losses:
-        row = (position, file.source_name, file.name, raw.row, None, name, *loss, None, None, None, None)
+    for effect in effects:
+        row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None)
         removed.add(row, ROW_BYTES)
-    if losses and losses[-1].unit == "document":
+    if effects and effects[-1].unit == "document":
         return
     try:
         data = encode(document.text)
@@ -127,26 +136,26 @@ def _add_document(
         return
     # Whitespace around a document does not make it another one.
     compared = data if cleaner.cleaning.strip else document.text.strip().encode()
-    digest = blake2b(compared, digest_size=_DIGEST_BYTES).digest()
+    digest = blake2b(compared, digest_size=DIGEST_BYTES).digest()
     facts = cleaner.facts(raw)
-    counts = (len(data), len(document.text), document.words, any(loss.step == "repair" for loss in losses))
+    counts = (len(data), len(document.text), document.words, any(effect.step == "repair" for effect in effects))
     origin = (position, file.source_name, file.name, raw.row, name)
     kept.add((*origin, document.language, *facts, data, digest, *counts), len(data) + ROW_BYTES)
 
 
 def _bad_row(position: int, file: InputFile, bad: BadRecord) -> tuple[Any, ...]:
     name = file.name if bad.row is None else f"{file.name}:{bad.row}"
-    loss = Loss("read", bad.reason, "document", None)
-    return (position, file.source_name, file.name, bad.row, bad.byte, name, *loss, None, None, None, bad.fix)
+    effect = StepEffect("read", bad.reason, "document", None)
+    return (position, file.source_name, file.name, bad.row, bad.byte, name, *effect, None, None, None, bad.fix)
 
 
 def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any, ...]:
     name = _storable(record.id or f"{file.name}:{record.row}")
-    loss = Loss("select", record.reason, "document", None)
-    return (position, file.source_name, file.name, record.row, None, name, *loss, None, None, None, None)
+    effect = StepEffect("select", record.reason, "document", None)
+    return (position, file.source_name, file.name, record.row, None, name, *effect, None, None, None, None)
 
 
-class Loss(NamedTuple):
+class StepEffect(NamedTuple):
     """What one step did to a document; the middle of a row of the ledger."""
 
     step: str
@@ -161,13 +170,16 @@ class Cleaner:
     def __init__(self, recipe: CorpusRecipe, file: InputFile) -> None:
         self.source = recipe.sources[file.source].read_by(file.reader)
         self.cleaning = recipe.cleaning(self.source.clean)
+        names = [source.name for source in recipe.sources]
+        self.group = file.source if self.source.name is None else names.index(self.source.name)
+        """Number of the source; sources of one name share it, so that baseline and updates may be listed apart."""
         self._file = file
         self._strict = recipe.strict
         self._licences = [re.compile(fnmatch.translate(pattern.casefold())) for pattern in recipe.licences]
         unicode = self.cleaning.unicode
         self._repair = repairer(unicode.html_entities) if unicode.repair else str
 
-    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord | LeftOut]:
+    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord | LeftOut | Withdrawn]:
         """Read a range. What makes the rest of it unreadable is its last record; with `strict` it is an error."""
         try:
             for record in READERS.get(self._file.reader).read(file_range, self.source):
@@ -180,27 +192,27 @@ class Cleaner:
             line = (error.where or "").removeprefix(f"{self._file.path}:")
             yield BadRecord(int(line) if line.isdigit() else None, None, error.problem, error.fix)
 
-    def clean(self, raw: RawDocument) -> tuple[RepairedDocument, list[Loss]]:
+    def clean(self, raw: RawDocument) -> tuple[RepairedDocument, list[StepEffect]]:
         """Return the document and what the steps did to it. It is removed if the last of them has the unit `document`."""
         language = raw.facts.get("language") or self.source.language
         if self._licences and (refused := self._refused_licence(raw)):
-            return RepairedDocument(raw.text, 0, language), [Loss("licence", refused, "document", len(raw.text))]
+            return RepairedDocument(raw.text, 0, language), [StepEffect("licence", refused, "document", len(raw.text))]
         text = self._repair(raw.text)
-        losses = [] if text == raw.text else [Loss("repair", "unicode", "document changed", len(text))]
+        effects = [] if text == raw.text else [StepEffect("repair", "unicode", "document changed", len(text))]
         text = self._strip(text)
         for name, rewriter in self.cleaning.rewrite.items():
             rewritten = rewriter.rewrite(text, language)
-            losses += [
-                Loss("rewrite", f"{name}.{passage.reason}", "passage", passage.characters)
+            effects += [
+                StepEffect("rewrite", f"{name}.{passage.reason}", "passage", passage.characters)
                 for passage in rewritten.removed
             ]
             if rewritten.text != text:
                 text = self._strip(rewritten.text)
-                losses.append(Loss("rewrite", name, "document changed", len(text)))
-        document = RepairedDocument(text, len(text.split()), language)
+                effects.append(StepEffect("rewrite", name, "document changed", len(text)))
+        document = RepairedDocument(text, len(text.split()), language, raw.facts.get("title"))
         if reason := _removal_reason(document, self.cleaning.filters):
-            losses.append(Loss("filter", reason, "document", len(text)))
-        return document, losses
+            effects.append(StepEffect("filter", reason, "document", len(text)))
+        return document, effects
 
     def facts(self, raw: RawDocument) -> list[str | None]:
         """The columns of a document that may be null."""
@@ -252,39 +264,6 @@ def encode(text: str) -> bytes:
         problem,
         fix="Set unicode.repair = true (a source may have its own clean.unicode), or correct the file",
     )
-
-
-class RowWriter:
-    """Collects rows and writes them as a row group each time they are large enough."""
-
-    def __init__(self, writer: Any, schema: Any) -> None:
-        self._writer = writer
-        self._schema = schema
-        self._rows: list[tuple[Any, ...]] = []
-        self._size = 0
-
-    def add(self, row: tuple[Any, ...], size: int) -> None:
-        self._rows.append(row)
-        self._size += size
-        if self._size >= ROW_GROUP_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            columns = zip(zip(*self._rows, strict=True), self._schema, strict=True)
-            arrays = [pa.array(values, type=field.type) for values, field in columns]
-            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-            self._rows, self._size = [], 0
-
-
-@contextmanager
-def part_writer(path: Path, schema: Any) -> Iterator[RowWriter]:
-    """Open a file of a part for writing row by row."""
-    dictionary = {"source", "file", "licence", "section", "language", "step", "reason", "unit"} & set(schema.names)
-    with parquet_writer(path, schema, compression="lz4", dictionary=sorted(dictionary)) as file:
-        rows = RowWriter(file, schema)
-        yield rows
-        rows.flush()
 
 
 # Characters that ftfy removes or rewrites in any context: controls, unusual line ends, surrogates, deprecated format

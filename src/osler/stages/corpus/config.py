@@ -10,10 +10,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
-from osler.core.config import Recipe, runtime, validate
+from osler.core.config import Recipe, merged, runtime, validate
 from osler.core.registry import Registry
 from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
+from osler.stages.corpus.presets import CORPUS_PRESETS, PRESETS
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
 
@@ -39,7 +40,7 @@ _resolve_filters = _resolver("filters", FILTERS)
 _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
-_NEW = ("rewrite", "boilerplate")
+_NEW = ("rewrite", "boilerplate", "near_duplicates", "decontaminate")
 """Settings of a cleaning that earlier versions did not have. They are part of an identity only where they are on."""
 
 
@@ -66,9 +67,67 @@ class Boilerplate(Recipe):
     """Share of the source's documents that must have the line."""
 
 
+class NearDuplicates(Recipe):
+    """Which documents count as near-duplicates.
+
+    Words are compared in lower case, without punctuation. With the defaults, of copies with 1, 5 and 20 % of their words
+    replaced, about 100, 82 and 0 % are found. A pair exactly at the threshold is found with a probability of 99 %.
+    """
+
+    threshold: float = Field(0.7, gt=0.0, le=1.0)
+    """Jaccard similarity of the two sets of shingles from which a document is removed."""
+    words: int = Field(3, ge=1, le=32)
+    """Words of a shingle. Shorter documents are left to the search for exact duplicates."""
+    bands: int = Field(25, ge=1, le=1024)
+    """Bands of the MinHash; documents that agree in one are compared. More bands find more pairs and take longer."""
+    rows: int = Field(5, ge=1, le=64)
+    """Minima of a band that must agree. Use more for a higher threshold: the search is then faster and as complete."""
+
+    def recall(self, jaccard: float) -> float:
+        """Probability that a pair of this similarity is compared."""
+        return float(1.0 - (1.0 - jaccard**self.rows) ** self.bands)
+
+
+class Decontaminate(Recipe):
+    """Which held-out documents must not be in a corpus, and how much of one is too much."""
+
+    tasks: tuple[str, ...] = runtime(min_length=1)
+    """Prepared tasks (`osler tasks prepare`): their folders, folders that hold them, or glob patterns."""
+    splits: tuple[str, ...] = Field(("test",), min_length=1)
+    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection."""
+    words: int = Field(9, ge=3)
+    """Length of the runs of words that are compared."""
+    min_shared: int = Field(4, ge=1)
+    """Fewer shared runs are chance."""
+    min_share: float = Field(0.3, gt=0.0, le=1.0)
+    """Share of the runs of the shorter text, document or held-out text, from which on the document is removed."""
+    max_shared: int = Field(32, ge=1)
+    """From this number of shared runs on, the document is removed whatever their share."""
+
+    @field_validator("tasks", "splits", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [str(value)] if isinstance(value, str | Path) else value
+
+
+Preset = Literal["carrino2022", "clinical", "none"]
+
+
+def _expand_preset(cls: type[Recipe], values: Any) -> Any:
+    """Put the settings of a preset below those that are given."""
+    if not isinstance(values, Mapping) or values.get("preset") not in PRESETS:
+        return values
+    settings = PRESETS[values["preset"]]
+    if "sources" in cls.model_fields:
+        settings = {**settings, **CORPUS_PRESETS.get(values["preset"], {})}
+    return merged({name: value for name, value in settings.items() if name in cls.model_fields}, values)
+
+
 class SourceCleaning(Recipe):
     """How the documents of one source are cleaned. A setting that is left out is that of the corpus."""
 
+    preset: Preset | None = runtime(None)
+    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
     unicode: Unicode | None = None
     """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] | None = None
@@ -77,29 +136,22 @@ class SourceCleaning(Recipe):
     """Filters by name, applied in this order, instead of the corpus's."""
     exact_duplicates: Literal["remove", "keep"] | None = None
     """keep: no document of this source is removed as a copy. Copies of them in sources that remove theirs still are."""
-    strip: bool = True
+    strip: bool | None = None
     """Remove whitespace before and after each document."""
     boilerplate: Boilerplate | Literal[False] | None = None
     """Which lines that many documents of this source share are removed; false: none."""
+    near_duplicates: bool | None = None
+    """Whether documents of this source that nearly repeat another are removed. Near-duplicates of them in other sources still are."""
+    decontaminate: bool | None = None
+    """Whether documents of this source that share text with held-out documents of tasks are removed."""
 
+    _preset = model_validator(mode="before")(_expand_preset)
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
         return _without(super().identity(), _NEW, None)
-
-
-_CLEANINGS: Mapping[str, Mapping[str, Any]] = {
-    "none": {"unicode": {"repair": False}, "rewrite": {}, "filters": {}, "exact_duplicates": "keep", "strip": False},
-}
-
-
-def named_cleaning(name: str) -> SourceCleaning:
-    """Return a cleaning by name. `none` keeps documents exactly as they are; only those without any text are left out."""
-    if name not in _CLEANINGS:
-        raise ValueError(f"must be a table, false or one of {', '.join(_CLEANINGS)}, not {name!r}")
-    return SourceCleaning(**_CLEANINGS[name])
 
 
 class CorpusSource(Recipe):
@@ -132,7 +184,7 @@ class CorpusSource(Recipe):
     weight: float = Field(1.0, gt=0.0)
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
-    """How to clean its documents: "none" or false keeps them exactly as they are; a table changes single settings."""
+    """How to clean its documents: the name of a preset (`none` or false keeps them exactly as they are), or a table with settings."""
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
@@ -174,8 +226,10 @@ class CorpusSource(Recipe):
     @classmethod
     def _named_cleaning(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            return None if value else named_cleaning("none")
-        return named_cleaning(value) if isinstance(value, str) else value
+            return None if value else {"preset": "none"}
+        if isinstance(value, str) and value not in PRESETS:
+            raise ValueError(f"must be a table, false or one of {', '.join(PRESETS)}, not {value!r}")
+        return {"preset": value} if isinstance(value, str) else value
 
     @field_validator("files", mode="before")
     @classmethod
@@ -207,7 +261,9 @@ class Cleaning:
     filters: Mapping[str, Filter]
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
-    boilerplate: Boilerplate | None
+    boilerplate: Boilerplate | Literal[False]
+    near_duplicates: bool
+    decontaminate: bool
 
 
 class CorpusRecipe(Recipe):
@@ -215,15 +271,24 @@ class CorpusRecipe(Recipe):
 
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
+    preset: Preset | None = runtime(None)
+    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
     unicode: Unicode = Unicode()
+    """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] = {}
     """Rewriters by name, applied in this order after the repair. The ledger lists what they removed."""
     filters: Mapping[str, SerializeAsAny[Filter]] = {"length": {}}  # type: ignore[dict-item]
     """Filters by name, applied in this order. The ledger gives the reason for each removal."""
     exact_duplicates: Literal["remove", "keep"] = "remove"
     """Whether later copies of the same text are removed."""
-    boilerplate: Boilerplate | None = None
-    """Remove lines that many documents of a source share, such as menus and disclaimers. By default, none."""
+    strip: bool = True
+    """Remove whitespace before and after each document."""
+    boilerplate: Boilerplate | Literal[False] = False
+    """Remove lines that many documents of a source share, such as menus and disclaimers."""
+    near_duplicates: NearDuplicates | Literal[False] = False
+    """Remove documents that nearly repeat another one, within a source and over the whole corpus."""
+    decontaminate: Decontaminate | Literal[False] = False
+    """Remove documents that share text with held-out documents of prepared tasks."""
     licences: tuple[str, ...] = ()
     """Keep only documents with one of these licences; `*` stands for any characters, and case does not count. By default, all."""
     priority: tuple[str, ...] = ()
@@ -243,18 +308,19 @@ class CorpusRecipe(Recipe):
             return many
         return [{"files": [item]} if isinstance(item, str | Path) else item for item in many]
 
+    _preset = model_validator(mode="before")(_expand_preset)
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
-        values = _without(super().identity(), (*_NEW, "licences", "priority"), None, {}, [])
+        values = _without(super().identity(), (*_NEW, "licences", "priority"), False, {}, [])
         # A source that turns off what the corpus does not do is cleaned as ever.
         off = [name for name in _NEW if name not in values]
-        for source in values["sources"]:
+        for source, own in zip(values["sources"], self.sources, strict=True):
             if "clean" in source:
-                source["clean"] = _without(source["clean"], off, {}, False)
-        return values
+                source["clean"] = _without(source["clean"], off, {}, False) | {"strip": self.cleaning(own.clean).strip}
+        return values if not self.strip else _without(values, ["strip"], True)
 
     def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
         """Return a source's own settings, and those of the corpus where it has none."""
@@ -264,6 +330,8 @@ class CorpusRecipe(Recipe):
             rewrite=self.rewrite if own.rewrite is None else own.rewrite,
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
-            strip=own.strip,
-            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate or None,
+            strip=self.strip if own.strip is None else own.strip,
+            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate,
+            near_duplicates=bool(self.near_duplicates) and own.near_duplicates is not False,
+            decontaminate=bool(self.decontaminate) and own.decontaminate is not False,
         )

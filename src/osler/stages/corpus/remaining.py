@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osler.core.extras import require
-from osler.stages.corpus.clean import LOSS_SCHEMA, ORIGIN, Part
+from osler.stages.corpus.parts import LOSS_SCHEMA, ORIGIN
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 
@@ -27,20 +27,23 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Removals:
-    """Documents that one step removed, in increasing order; `kept` is the document that each of them resembles, or -1."""
+    """Documents that one step removed, in increasing order.
+
+    `kept` is the document that each of them resembles, or -1; `names` are id and source of one that is not in the corpus.
+    """
 
     step: str
     documents: Numbers
     reasons: Sequence[str]
     kept: Numbers
     jaccard: NDArray[np.float64] | None
+    names: Sequence[tuple[str, str]] | None
 
 
 @dataclass
 class Remaining:
     """The kept documents of all parts. `files` are their files: a step that changes text puts its own in their place."""
 
-    parts: Sequence[Part]
     files: list[Path]
     keep: list[Mask]
     losses: list[list[Path]]
@@ -48,10 +51,10 @@ class Remaining:
     _removals: list[_Removals] = field(default_factory=list)
 
     @classmethod
-    def of(cls, parts: Sequence[Part]) -> Remaining:
-        files = [part.kept for part in parts]
-        keep = [np.ones(pq.read_metadata(path).num_rows, dtype=np.bool_) for path in files]
-        return cls(parts, files, keep, [[part.removed] for part in parts])
+    def of(cls, kept: Sequence[Path], removed: Sequence[Path]) -> Remaining:
+        """All documents of parts, given the two files of each."""
+        keep = [np.ones(pq.read_metadata(path).num_rows, dtype=np.bool_) for path in kept]
+        return cls(list(kept), keep, [[path] for path in removed])
 
     @cached_property
     def starts(self) -> Numbers:
@@ -65,7 +68,7 @@ class Remaining:
     def of_sources(self, values: Mapping[str, int]) -> list[NDArray[np.int32]]:
         """For each part, the value of each document's source; 0 if it has none."""
         names, numbers = pa.array(list(values), pa.string()), np.array([*values.values(), 0], dtype=np.int32)
-        found = (pc.index_in(self.column(part, "source")["source"], names) for part in range(len(self.parts)))
+        found = (pc.index_in(self.column(part, "source")["source"], names) for part in range(len(self.files)))
         return [numbers[pc.fill_null(index, len(values)).to_numpy()] for index in found]
 
     def remove(
@@ -75,10 +78,11 @@ class Remaining:
         reasons: Sequence[str],
         kept: Numbers | None = None,
         jaccard: NDArray[np.float64] | None = None,
+        names: Sequence[tuple[str, str]] | None = None,
     ) -> None:
         """Remove documents, given in increasing order."""
         kept = np.full(len(documents), -1, dtype=np.int64) if kept is None else kept
-        self._removals.append(_Removals(step, documents, reasons, kept, jaccard))
+        self._removals.append(_Removals(step, documents, reasons, kept, jaccard, names))
         for mask, start, stop in zip(self.keep, self.starts[:-1], self.starts[1:], strict=True):
             low, high = np.searchsorted(documents, [start, stop])
             mask[documents[low:high] - start] = False
@@ -113,6 +117,7 @@ class Remaining:
         origin = self.column(part, *ORIGIN, "characters").take(rows)
         columns = dict(zip(origin.column_names, origin.columns, strict=True))
         kept = [self._names.get(number, (None, None)) for number in removals.kept[here].tolist()]
+        kept = kept if removals.names is None else removals.names[here]
         columns |= {
             "step": pa.array([removals.step] * count, pa.string()),
             "reason": pa.array(removals.reasons[here], pa.string()),
@@ -134,15 +139,16 @@ def read_columns(path: Path, *columns: str) -> Any:
 
 def remove_exact_duplicates(remaining: Remaining, keeping: Sequence[str], ranks: Mapping[str, int]) -> None:
     """Remove later copies of the same text, except from the sources `keeping`. A lower rank of a source goes before input order."""
-    tables = [remaining.column(part, "digest") for part in range(len(remaining.parts))]
+    tables = [remaining.column(part, "digest") for part in range(len(remaining.files))]
     digests = np.concatenate([np.empty((0, 2), dtype="<u8"), *map(_digests, tables)])
     kept = np.concatenate(
         [np.empty(0, dtype=np.bool_), *(mask > 0 for mask in remaining.of_sources(dict.fromkeys(keeping, 1)))]
     )
     rank = np.concatenate([np.empty(0, dtype=np.int32), *remaining.of_sources(ranks)])
-    originals = originals_of(digests, kept, rank)
-    copies = np.flatnonzero(originals != np.arange(len(originals)))
-    remaining.remove("exact-duplicates", copies, ["duplicate.exact"] * len(copies), originals[copies])
+    there = np.flatnonzero(np.concatenate([np.empty(0, dtype=np.bool_), *remaining.keep]))
+    originals = there[originals_of(digests[there], kept[there], rank[there])]
+    copies = originals != there
+    remaining.remove("exact-duplicates", there[copies], ["duplicate.exact"] * int(copies.sum()), originals[copies])
 
 
 def originals_of(digests: NDArray[np.uint64], kept: Mask, rank: NDArray[np.int32]) -> Numbers:

@@ -20,7 +20,8 @@ from osler.core.config import Recipe
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument
-from osler.stages.corpus.inputs import open_bytes, read_bytes, reading
+from osler.stages.corpus.inputs import read_bytes
+from osler.stages.corpus.opening import open_bytes, reading
 
 _PAGE_ENDINGS = (".html", ".htm", ".xhtml")
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")

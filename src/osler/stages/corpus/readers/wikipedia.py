@@ -22,7 +22,8 @@ from osler.core.parsing import parse_json
 from osler.formats import xml
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument
-from osler.stages.corpus.inputs import cut_lines, decode, find_inputs, lines, open_bytes, reading
+from osler.stages.corpus.inputs import cut_lines, decode, find_inputs, lines
+from osler.stages.corpus.opening import open_bytes, reading
 
 _LONGEST_PAGE = 16 << 20
 _CATEGORY, _FILE = 14, 6
