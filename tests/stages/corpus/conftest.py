@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from osler.artifacts.corpus import LEDGER_SCHEMA, Corpus
 from osler.core.artifact import Artifact
 from osler.core.config import load_recipe
 from osler.stages.corpus.config import CorpusRecipe, CorpusSource
@@ -91,3 +92,42 @@ def cuts() -> Callable[..., int]:
         return len(READERS.get(file.reader).cut(file, source.read_by(file.reader), size))
 
     return count
+
+
+@pytest.fixture
+def notes() -> dict[str, str]:
+    """Five notes by id: two that are kept, a short one, a copy and a near-duplicate."""
+    kept = "The patient was admitted with chest pain and was given aspirin 100 mg once a day for one week"
+    changed = kept.replace("aspirin 100", "ibuprofen 400")
+    return {
+        "kept": kept,
+        "short": "No complaints",
+        "copy": f" {kept}\n",
+        "near": f"{changed} and then went home",
+        "broken": "The patientâ€™s fever was gone on the third day after the first dose",
+    }
+
+
+@pytest.fixture
+def rewrite_ledger() -> Callable[..., None]:
+    """Change the rows of a document in the ledger to what another step would have written."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def rewrite(corpus: Corpus, key: str, **values: Any) -> None:
+        rows = [row | (values if row["id"] == key else {}) for row in pq.read_table(corpus.ledger_path).to_pylist()]
+        pq.write_table(pa.Table.from_pylist(rows, LEDGER_SCHEMA), corpus.ledger_path, row_group_size=2)
+
+    return rewrite
+
+
+@pytest.fixture
+def noted(
+    build: Build, jsonl: Callable[..., Path], notes: dict[str, str], rewrite_ledger: Callable[..., None]
+) -> Corpus:
+    """A corpus of the five notes."""
+    path = jsonl([{"id": key, "text": text} for key, text in notes.items()])
+    corpus = Corpus.open(build({"files": [str(path)], "name": "notes"}, filters={"length": {"max_words": 20}}).path)
+    twin = {"kept_id": "kept", "kept_source": "notes", "jaccard": 0.62}
+    rewrite_ledger(corpus, "near", step="near-duplicates", reason="near_duplicates", **twin)
+    return corpus

@@ -101,6 +101,10 @@ class LeftOut:
     id: str | None = None
 
 
+Reading = RawDocument | Withdrawn | BadRecord | LeftOut
+"""What a reader yields."""
+
+
 @dataclass(frozen=True, slots=True)
 class RepairedDocument:
     """A document as the filters see it."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from osler.core.config import Recipe
 from osler.core.registry import Registry
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, Withdrawn
+from osler.stages.corpus.documents import FileRange, InputFile, Reading
 
 if TYPE_CHECKING:
     from osler.stages.corpus.config import CorpusSource
@@ -50,8 +50,6 @@ class Reader(Protocol):
         """Cut a file into ranges of about `size` bytes that can be read independently; one range if it cannot be cut."""
         ...
 
-    def read(
-        self, file_range: FileRange, source: CorpusSource
-    ) -> Iterator[RawDocument | BadRecord | LeftOut | Withdrawn]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[Reading]:
         """Yield the documents of a range, in file order."""
         ...

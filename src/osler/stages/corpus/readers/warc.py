@@ -244,9 +244,8 @@ def _decode(data: bytes, headers: Mapping[str, str]) -> str:
         if data.startswith(mark):
             return data.removeprefix(mark).decode(codec, "replace")
     stated = _CHARSET.search(headers.get("content-type", "").encode()) or _CHARSET.search(data[:_HEAD])
-    codec = _codec(stated[1].decode()) if stated else None
-    if codec is not None:
-        return data.decode(codec, "replace")
+    if stated and (named := _codec(stated[1].decode())):
+        return data.decode(named, "replace")
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -95,6 +95,7 @@ class WikipediaReader:
     """Reads dumps (XML) and wikiextractor's files (JSON Lines). A document's row is the line where its page begins."""
 
     endings = ()
+    roots = ("mediawiki",)
     options = WikipediaOptions
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
