@@ -21,7 +21,8 @@ from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, joined, named_facts
-from osler.stages.corpus.inputs import cut_lines, open_bytes, reading
+from osler.stages.corpus.inputs import cut_lines
+from osler.stages.corpus.opening import open_bytes, reading
 
 _DELIMITERS = ",;\t|"
 _BOM = b"\xef\xbb\xbf"
