@@ -62,9 +62,17 @@ PARTS = {
 
 
 @cache
-def imports(name: str) -> frozenset[str]:
+def imports(name: str, *, for_types: bool = True) -> frozenset[str]:
+    """Modules of the package that a module imports, with or without those it only needs for its type annotations."""
     found = set()
-    for node in ast.walk(TREES[name]):
+    tree = TREES[name]
+    guarded = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    skipped = set() if for_types else {inner for node in guarded for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
@@ -79,7 +87,9 @@ def package_of(name: str) -> str:
 
 
 def depth(name: str, package: str, seen: tuple[str, ...] = ()) -> int:
-    inner = [module for module in imports(name) if module.startswith(f"{package}.") and module not in seen]
+    inner = [
+        module for module in imports(name, for_types=False) if module.startswith(f"{package}.") and module not in seen
+    ]
     return 1 + max((depth(module, package, (*seen, name)) for module in inner), default=0)
 
 

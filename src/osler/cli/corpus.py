@@ -1,4 +1,4 @@
-"""`osler corpus`: raw text to a clean corpus."""
+"""`osler corpus`: raw text to a clean corpus, and what happened to it on the way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from osler.cli import corpus_show
 from osler.cli.common import Invocation, recipe_command
 from osler.core.config import validate
 from osler.core.errors import RecipeError
@@ -58,3 +59,8 @@ def build(
         validate(CorpusSource, {"files": files, **given}, where=None, given=flags)
         call.options["sources"] = [{"files": [file], **given} for file in files]
     call.perform(plan, run)
+
+
+app.command("show")(corpus_show.show)
+app.command("explain")(corpus_show.explain)
+app.command("audit")(corpus_show.audit)

@@ -78,14 +78,16 @@ def test_the_card_adds_up(build, jsonl, tmp_path: Path) -> None:
     assert card["words_per_document"] == {"8": 4}
     assert corpus.manifest.counts["documents"] == 4
     readme = (corpus.path / "README.md").read_text()
-    assert "| ward-7 | en | none given | 4 | 3 |" in readme
-    assert "`duplicate.exact` | 1" in readme
+    assert "| ward-7 | 4 | 3 |" in readme
+    assert "| ward-7 | en | none given |" in readme
+    assert "| duplicate.exact | 1 |" in readme
 
 
 def test_columns_of_the_shards(build, jsonl, documents) -> None:
     corpus = build({"files": str(jsonl([{"id": "x", "text": TEXT}])), "language": "es"})
     row = {"id": "x", "text": TEXT.strip(), "source": "notes", "language": "es"}
-    assert documents(corpus) == [row | dict.fromkeys(("title", "section", "date", "licence", "patient", "density"))]
+    facts = dict.fromkeys(("title", "section", "date", "licence", "patient", "density"))
+    assert documents(corpus) == [row | facts | {"file": "notes.jsonl", "row": 1}]
 
 
 def _varied(folder: Path, count: int = 240) -> list[Path]:

@@ -71,7 +71,7 @@ def _exit_codes(folder: Path, runs: list[dict[str, Any]]) -> list[int]:
 def test_repeated_kills_give_the_same_bytes(tmp_path: Path, raw: Path) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out"
     parts = ["removed-000000.parquet", "kept-000002.parquet", "kept-000007.parquet"]
-    results = ["shard-00000.parquet", "shard-00001.parquet", "ledger.parquet", "README.md", "card.json"]
+    results = ["shard-00000.parquet", "shard-00001.parquet", "ledger.parquet", "report.html", "README.md", "card.json"]
     places = ["identity.json", *parts, *results, "recipe.toml", "manifest.json"]
     runs = [{"raw": str(raw), "out": str(out), "die": place} for place in places]
     codes = _exit_codes(tmp_path, [{"raw": str(raw), "out": str(whole)}, *runs, {"raw": str(raw), "out": str(out)}])
@@ -87,6 +87,7 @@ def test_repeated_kills_give_the_same_bytes(tmp_path: Path, raw: Path) -> None:
         "ledger.parquet",
         "manifest.json",
         "recipe.toml",
+        "report.html",
         "shards/shard-00000.parquet",
         "shards/shard-00001.parquet",
     ]

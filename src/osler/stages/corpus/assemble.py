@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from osler.artifacts.corpus import (
-    DENSITY,
-    LEDGER_SCHEMA,
-    SHARD_SCHEMA,
-    CorpusCard,
-    CorpusWriter,
-    SkippedRecord,
-    SourceCard,
-)
+from osler.artifacts.corpus import DENSITY, LEDGER_SCHEMA, SHARD_SCHEMA, CorpusWriter
+from osler.artifacts.corpus_card import NOT_STATED, CorpusCard, SkippedRecord, SourceCard
 from osler.core.extras import require
 from osler.core.processes import run_all
 from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.counts import TextCounts
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.remaining import Mask, Remaining
 from osler.text.terms import term_list
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 
-NOT_STATED = "not stated"
-_SUMS = ("characters", "words", "bytes", "repaired")
+_SUMS = ("characters", "words", "sentences", "bytes", "repaired")
+_BEFORE = tuple(f"read_{name}" for name in TextCounts._fields)
 _SKIPPED_ON_CARD = 1000
 _MOST_VALUES = 100
 
@@ -64,65 +59,84 @@ def write_ledger(remaining: Remaining, writer: CorpusWriter) -> None:
     writer.write_ledger(table.select(LEDGER_SCHEMA.names) for table in tables)
 
 
-def count(remaining: Remaining, files: Sequence[InputFile], recipe: CorpusRecipe) -> CorpusCard:
-    """The card of the corpus, except for the number of its shards."""
-    sums: dict[str, Counter[str]] = {file.source_name: Counter() for file in files}
-    removed: dict[str, Counter[str]] = {name: Counter() for name in sums}
-    licences: dict[str, Counter[str]] = {name: Counter() for name in sums}
-    languages: dict[str, Counter[str]] = {name: Counter() for name in sums}
-    lengths: Counter[int] = Counter()
+def count(remaining: Remaining, before: Sequence[Path], files: Sequence[InputFile], recipe: CorpusRecipe) -> CorpusCard:
+    """The card of the corpus, except for the number of its shards. `before` are the counts of what each part read."""
+    tallies = {file.source_name: _Tally() for file in files}
     skipped: list[SkippedRecord] = []
+    for path in before:
+        for source, counts in json.loads(path.read_text(encoding="utf-8")).items():
+            tallies[source].sums.update({f"read_{name}": count for name, count in counts.items()})
     for part, mask in enumerate(remaining.keep):
         columns = ("source", "licence", "language", "patient", *_SUMS)
         kept = remaining.column(part, *columns).filter(pa.array(mask))
         sizes = [([], "count_all"), ("patient", "count"), *((name, "sum") for name in _SUMS)]
-        totals = kept.group_by("source").aggregate(sizes)
-        for row in totals.to_pylist():
+        for row in kept.group_by("source").aggregate(sizes).to_pylist():
             counted = {"documents": row["count_all"], "of_patients": row["patient_count"]}
-            sums[row["source"]].update(counted | {name: row[f"{name}_sum"] for name in _SUMS})
-        for name, counters in (("licence", licences), ("language", languages)):
-            for row in kept.group_by(["source", name]).aggregate([([], "count_all")]).to_pylist():
-                counters[row["source"]][row[name] or NOT_STATED] += row["count_all"]
-        lengths.update((2 ** np.log2(kept["words"].to_numpy()).astype(np.int64)).tolist())
+            tallies[row["source"]].sums.update(counted | {name: row[f"{name}_sum"] for name in _SUMS})
+        lengths = 2 ** np.log2(kept["words"].to_numpy()).astype(np.int64)
+        kept = kept.append_column("length", pa.array(lengths))
+        for name in ("licence", "language", "length"):
+            for row in _grouped(kept, name):
+                tallies[row["source"]].by(name)[row[name] or NOT_STATED] += row["count_all"]
         losses = remaining.ledger(part)
-        losses = losses.filter(pc.equal(losses["unit"], "document"))
+        documents = pc.equal(losses["unit"], "document")
         unreadable = pc.equal(losses["step"], "read")
-        reasons = losses.filter(pc.invert(unreadable)).group_by(["source", "reason"]).aggregate([([], "count_all")])
-        for row in reasons.to_pylist():
-            removed[row["source"]][row["reason"]] += row["count_all"]
-        for row in losses.filter(unreadable).to_pylist():
-            sums[row["source"]]["unreadable"] += 1
+        for row in _grouped(losses.filter(pc.and_(documents, pc.invert(unreadable))), "reason"):
+            tallies[row["source"]].removed[row["reason"]] += row["count_all"]
+        for row in _grouped(losses.filter(pc.equal(losses["unit"], "passage")), "reason"):
+            tallies[row["source"]].passages[row["reason"]] += row["count_all"]
+        for row in losses.filter(pc.and_(documents, unreadable)).to_pylist():
+            tallies[row["source"]].sums["unreadable"] += 1
             if len(skipped) < _SKIPPED_ON_CARD:
                 skipped.append(SkippedRecord(**{name: row[name] for name in SkippedRecord.model_fields}))
     origins = {file.source_name: recipe.sources[file.source] for file in reversed(files)}
     sources = {
         name: SourceCard(
-            **_counts(sums[name], removed[name], languages[name], licences[name]),
+            **tally.counts(),
             language=origins[name].language,
             licence=origins[name].licence,
             weight=origins[name].weight,
         )
-        for name in sums
+        for name, tally in tallies.items()
     }
-    return CorpusCard(
-        **_counts(*(sum(by_source.values(), Counter()) for by_source in (sums, removed, languages, licences))),
-        words_per_document={str(low): number for low, number in sorted(lengths.items())},
-        sources=sources,
-        skipped=skipped,
-    )
+    return CorpusCard(**sum(tallies.values(), _Tally()).counts(), sources=sources, skipped=skipped)
 
 
-def _counts(
-    sums: Counter[str], removed: Counter[str], languages: Counter[str], licences: Counter[str]
-) -> dict[str, Any]:
-    counts = {name: sums[name] for name in ("documents", "unreadable", "of_patients", *_SUMS)}
-    return {
-        "read": sums["documents"] + removed.total(),
-        "removed": dict(sorted(removed.items())),
-        "languages": _most_common(languages),
-        "licences": _most_common(licences),
-        **counts,
-    }
+def _grouped(rows: Any, name: str) -> list[dict[str, Any]]:
+    counted: list[dict[str, Any]] = rows.group_by(["source", name]).aggregate([([], "count_all")]).to_pylist()
+    return counted
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """Counts of one source, while the parts are added up."""
+
+    sums: Counter[str] = field(default_factory=Counter)
+    removed: Counter[str] = field(default_factory=Counter)
+    passages: Counter[str] = field(default_factory=Counter)
+    language: Counter[str] = field(default_factory=Counter)
+    licence: Counter[str] = field(default_factory=Counter)
+    length: Counter[int] = field(default_factory=Counter)
+
+    def by(self, column: str) -> Counter[Any]:
+        """Documents by language, licence or length."""
+        counter: Counter[Any] = getattr(self, column)
+        return counter
+
+    def __add__(self, other: _Tally) -> _Tally:
+        return _Tally(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
+
+    def counts(self) -> dict[str, Any]:
+        """What the card says about it."""
+        return {
+            "read": self.sums["documents"] + self.removed.total(),
+            "removed": dict(sorted(self.removed.items())),
+            "passages": dict(sorted(self.passages.items())),
+            "languages": _most_common(self.language),
+            "licences": _most_common(self.licence),
+            "words_per_document": {str(low): number for low, number in sorted(self.length.items())},
+            **{name: self.sums[name] for name in ("documents", "unreadable", "of_patients", *_BEFORE, *_SUMS)},
+        }
 
 
 def _most_common(counts: Counter[str]) -> dict[str, int]:

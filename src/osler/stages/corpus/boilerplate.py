@@ -22,6 +22,7 @@ from osler.core.extras import require
 from osler.core.files import atomic
 from osler.core.processes import run_all
 from osler.stages.corpus.config import Boilerplate
+from osler.stages.corpus.counts import counts_of
 from osler.stages.corpus.parts import KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer
 from osler.stages.corpus.remaining import Mask, Remaining
 
@@ -166,7 +167,7 @@ def _trim(row: dict[str, Any], shared: frozenset[int], *, strip: bool) -> Iterat
     text = text.strip() if strip else text
     if text == row["text"]:
         return
-    row.update(text=text, bytes=len(text.encode()), characters=len(text), words=len(text.split()))
+    row.update(text=text, bytes=len(text.encode()), **counts_of(text, row["language"])._asdict())
     if row["words"]:
         yield "boilerplate", "document changed", len(text)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,8 +20,19 @@ from typing import Any, NamedTuple
 from osler.artifacts.corpus import FACT_COLUMNS
 from osler.core.errors import InputError
 from osler.core.extras import require
+from osler.core.files import write_json
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, RepairedDocument, Withdrawn
+from osler.stages.corpus.counts import TextCounts, counts_of
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    Reading,
+    RepairedDocument,
+    Withdrawn,
+)
 from osler.stages.corpus.filters import Filter
 from osler.stages.corpus.parts import (
     DIGEST_BYTES,
@@ -45,6 +57,11 @@ class Part:
     kept: Path
     removed: Path
     revisions: Path
+
+    @property
+    def before(self) -> Path:
+        """Counts of the text that was read, by source."""
+        return self.kept.with_suffix(".before.json")
 
 
 def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -> list[Part]:
@@ -82,6 +99,7 @@ def clean_part(part: Part) -> None:
     """Write the kept documents of a part and its rows of the ledger, unless an earlier run did."""
     if part.kept.exists():
         return
+    before: dict[str, Counter[str]] = {}
     # The file of kept documents is closed last: if it exists, the part is complete.
     with (
         part_writer(part.kept, KEPT_SCHEMA) as kept,
@@ -94,7 +112,7 @@ def clean_part(part: Part) -> None:
             cleaner = Cleaner(part.recipe, file)
             row = None
             for record in cleaner.records(file_range):
-                if not isinstance(record, BadRecord) and record.revision:
+                if isinstance(record, RawDocument | Withdrawn) and record.revision:
                     sequence += record.row != row
                     row = record.row
                     place = -1 if isinstance(record, Withdrawn) else position
@@ -104,39 +122,59 @@ def clean_part(part: Part) -> None:
                     continue
                 if isinstance(record, BadRecord):
                     removed.add(_bad_row(position, file, record), ROW_BYTES)
+                elif isinstance(record, LeftOut):
+                    removed.add(_left_out_row(position, file, record), ROW_BYTES)
                 else:
-                    _add_document(position, file, record, cleaner, kept, removed)
+                    counts = _add_document(position, file, record, cleaner, kept, removed)
+                    before.setdefault(file.source_name, Counter()).update(counts._asdict())
                 position += 1
+        write_json(part.before, before)
 
 
 def _add_document(
     position: int, file: InputFile, raw: RawDocument, cleaner: Cleaner, kept: RowWriter, removed: RowWriter
-) -> None:
+) -> TextCounts:
+    """Write a document or the reason of its removal; return the counts of the text that was read."""
     document, effects = cleaner.clean(raw)
-    name = _storable(raw.id or f"{file.name}:{raw.row}")
+    before = counts_of(raw.text, document.language)
+    name = document_id(file, raw)
     for effect in effects:
         row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None)
         removed.add(row, ROW_BYTES)
     if effects and effects[-1].unit == "document":
-        return
+        return before
     try:
         data = encode(document.text)
     except InputError as error:
         removed.add(_bad_row(position, file, BadRecord(raw.row, None, error.problem, error.fix)), ROW_BYTES)
-        return
+        return before
     # Whitespace around a document does not make it another one.
     compared = data if cleaner.cleaning.strip else document.text.strip().encode()
     digest = blake2b(compared, digest_size=DIGEST_BYTES).digest()
     facts = cleaner.facts(raw)
-    counts = (len(data), len(document.text), document.words, any(effect.step == "repair" for effect in effects))
+    after = before if document.text == raw.text else counts_of(document.text, document.language)
+    counts = (len(data), after.characters, after.words, after.sentences)
+    repaired = any(effect.step == "repair" for effect in effects)
     origin = (position, file.source_name, file.name, raw.row, name)
-    kept.add((*origin, document.language, *facts, data, digest, *counts), len(data) + ROW_BYTES)
+    kept.add((*origin, document.language, *facts, data, digest, *counts, repaired), len(data) + ROW_BYTES)
+    return before
+
+
+def document_id(file: InputFile, raw: RawDocument) -> str:
+    """The id of a document in the corpus and its ledger."""
+    return _storable(raw.id or f"{file.name}:{raw.row}")
 
 
 def _bad_row(position: int, file: InputFile, bad: BadRecord) -> tuple[Any, ...]:
     name = file.name if bad.row is None else f"{file.name}:{bad.row}"
     effect = StepEffect("read", bad.reason, "document", None)
     return (position, file.source_name, file.name, bad.row, bad.byte, name, *effect, None, None, None, bad.fix)
+
+
+def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any, ...]:
+    name = _storable(record.id or f"{file.name}:{record.row}")
+    effect = StepEffect("select", record.reason, "document", None)
+    return (position, file.source_name, file.name, record.row, None, name, *effect, None, None, None, None)
 
 
 class StepEffect(NamedTuple):
@@ -163,7 +201,7 @@ class Cleaner:
         unicode = self.cleaning.unicode
         self._repair = repairer(unicode.html_entities) if unicode.repair else str
 
-    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord | Withdrawn]:
+    def records(self, file_range: FileRange) -> Iterator[Reading]:
         """Read a range. What makes the rest of it unreadable is its last record; with `strict` it is an error."""
         try:
             for record in READERS.get(self._file.reader).read(file_range, self.source):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from osler.artifacts.corpus import Corpus, CorpusCard, CorpusWriter
+from osler.artifacts.corpus import Corpus, CorpusWriter
+from osler.artifacts.corpus_card import CorpusCard
+from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.console import console
@@ -27,6 +29,7 @@ from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
 from osler.stages.corpus.near_duplicates import find_near_duplicates
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
+from osler.stages.corpus.report import report_page
 from osler.stages.corpus.revisions import remove_outdated
 
 log = get_logger("osler.corpus")
@@ -98,14 +101,16 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
         parts = plan_parts(files, recipe, folder)
         run_all(clean_part, parts, workers=recipe.workers, label="corpus: clean")
         remaining = _compare_documents(parts, files, recipe, folder)
-        card = count(remaining, files, recipe)
+        card = count(remaining, [part.before for part in parts], files, recipe)
         if not card.documents:
             raise _empty(card, files)
         if recipe.strict:
             _stop_at_problems(card, recipe, files)
         card = card.model_copy(update={"shards": write_shards(remaining, writer, recipe)})
         write_ledger(remaining, writer)
-        writer.write_card(card, _preparation(recipe, files))
+        preparation = _preparation(recipe, files)
+        writer.write_report(report_page(card, Ledger(writer.ledger_path), preparation))
+        writer.write_card(card, preparation)
     for leftover in workspace.path.glob("parts*"):
         remove_tree(leftover)
     workspace.counts.update(

@@ -9,7 +9,8 @@ from itertools import pairwise
 from statistics import median_high
 from typing import Any
 
-from osler.artifacts.corpus import Corpus, SourceCard
+from osler.artifacts.corpus import Corpus
+from osler.artifacts.corpus_card import SourceCard
 from osler.artifacts.encoder import DevicePeak, EncoderWriter, describe_shape
 from osler.artifacts.token_shards import SPLITS
 from osler.core.console import flop_count, flop_rate
