@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -80,3 +82,22 @@ def _found(
     """First words of the runs that are in the table."""
     hashes, first = words.runs(length, among)
     return first[table.find(hashes)[0]]
+
+
+def terms_digest(path: Path) -> str:
+    """Hash of the terms of a file, in order."""
+    return hashlib.sha256("\n".join(read_terms(path)).encode()).hexdigest()
+
+
+def term_list(path: Path) -> TermList:
+    """Read a list of terms once per process, and again if the file has changed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return TermList(read_terms(path))  # which says what is wrong
+    return _term_list(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _term_list(path: Path, size: int, changed: int) -> TermList:
+    return TermList(read_terms(path))

@@ -18,8 +18,8 @@ from osler.core.processes import run_all
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.counts import TextCounts
 from osler.stages.corpus.documents import InputFile
-from osler.stages.corpus.filters.terms import term_list
 from osler.stages.corpus.remaining import Mask, Remaining
+from osler.text.terms import term_list
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 

@@ -14,10 +14,10 @@ from osler.core.config import Recipe, merged, runtime, validate
 from osler.core.registry import Registry
 from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
-from osler.stages.corpus.filters.terms import terms_digest
 from osler.stages.corpus.presets import CORPUS_PRESETS, PRESETS
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
+from osler.text.terms import terms_digest
 
 
 def _resolver(section: str, registry: Registry) -> Callable[[Any], Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from pydantic import Field
 from osler.core.config import runtime
 from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters import Filter
-from osler.text.terms import TermList, read_terms
+from osler.text.terms import term_list, terms_digest
 
 
 class Terms(Filter):
@@ -29,22 +27,3 @@ class Terms(Filter):
 
     def reason(self, document: RepairedDocument) -> str | None:
         return "min_share" if term_list(self.terms).density([document.text])[0] < self.min_share else None
-
-
-def terms_digest(path: Path) -> str:
-    """Hash of the terms of a file, in order."""
-    return hashlib.sha256("\n".join(read_terms(path)).encode()).hexdigest()
-
-
-def term_list(path: Path) -> TermList:
-    """Read a list of terms once per process, and again if the file has changed."""
-    try:
-        status = path.stat()
-    except OSError:
-        return TermList(read_terms(path))  # which says what is wrong
-    return _term_list(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=4)
-def _term_list(path: Path, size: int, changed: int) -> TermList:
-    return TermList(read_terms(path))
