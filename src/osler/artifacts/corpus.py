@@ -60,6 +60,7 @@ STEPS = (
     "repair",
     "rewrite",
     "filter",
+    "revisions",
     "exact-duplicates",
     "boilerplate",
     "near-duplicates",

@@ -114,7 +114,9 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
         facts.append(("outcome", f"removed by {removal.step} ({removal.reason}){size}"))
         if removal.kept_id is not None:
             alike = "" if removal.jaccard is None else f", Jaccard {removal.jaccard:.3f}"
-            facts.append(("kept instead", f"{removal.kept_id} of source {removal.kept_source}{alike}"))
+            test = removal.step == "decontaminate"
+            name, of = ("shares text with", "of") if test else ("kept instead", "of source")
+            facts.append((name, f"{removal.kept_id} {of} {removal.kept_source}{alike}"))
         facts.append(("what would keep it", explanation.advice))
     else:
         facts.append(

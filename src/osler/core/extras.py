@@ -25,6 +25,7 @@ _EXTRA_OF = {
     "tensorboard": "train",
     "torch": "train",
     "transformers": "train",
+    "zstandard": "zstd",
 }
 
 

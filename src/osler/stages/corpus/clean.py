@@ -1,6 +1,7 @@
 """Clean one part of the input: read its documents, repair and rewrite their text, filter them.
 
-Parts are the unit of parallel work and of resuming. Each part writes two Parquet files: kept documents, and rows of the ledger.
+Parts are the unit of parallel work and of resuming. Each part writes three Parquet files: kept documents, rows of the ledger, and
+the revisions it has read.
 """
 
 from __future__ import annotations
@@ -22,9 +23,17 @@ from osler.core.extras import require
 from osler.core.files import write_json
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.counts import TextCounts, counts_of
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, RepairedDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, RepairedDocument, Withdrawn
 from osler.stages.corpus.filters import Filter
-from osler.stages.corpus.parts import DIGEST_BYTES, KEPT_SCHEMA, LOSS_SCHEMA, ROW_BYTES, RowWriter, part_writer
+from osler.stages.corpus.parts import (
+    DIGEST_BYTES,
+    KEPT_SCHEMA,
+    LOSS_SCHEMA,
+    REVISION_SCHEMA,
+    ROW_BYTES,
+    RowWriter,
+    part_writer,
+)
 from osler.stages.corpus.readers import READERS
 
 PART_BYTES = 16 << 20
@@ -38,6 +47,7 @@ class Part:
     recipe: CorpusRecipe
     kept: Path
     removed: Path
+    revisions: Path
 
     @property
     def before(self) -> Path:
@@ -58,8 +68,9 @@ def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -
                 held = 0
             groups[-1].append(file_range)
             held += max(1, size)
+    kinds = ("kept", "removed", "revisions")
     return [
-        Part(tuple(group), recipe, folder / f"kept-{index:06d}.parquet", folder / f"removed-{index:06d}.parquet")
+        Part(tuple(group), recipe, *(folder / f"{kind}-{index:06d}.parquet" for kind in kinds))
         for index, group in enumerate(groups)
     ]
 
@@ -81,12 +92,25 @@ def clean_part(part: Part) -> None:
         return
     before: dict[str, Counter[str]] = {}
     # The file of kept documents is closed last: if it exists, the part is complete.
-    with part_writer(part.kept, KEPT_SCHEMA) as kept, part_writer(part.removed, LOSS_SCHEMA) as removed:
-        position = 0
+    with (
+        part_writer(part.kept, KEPT_SCHEMA) as kept,
+        part_writer(part.removed, LOSS_SCHEMA) as removed,
+        part_writer(part.revisions, REVISION_SCHEMA) as revisions,
+    ):
+        position = sequence = 0
         for file_range in part.ranges:
             file = file_range.file
             cleaner = Cleaner(part.recipe, file)
+            row = None
             for record in cleaner.records(file_range):
+                if not isinstance(record, BadRecord) and record.revision:
+                    sequence += record.row != row
+                    row = record.row
+                    place = -1 if isinstance(record, Withdrawn) else position
+                    revision = record.revision
+                    revisions.add((cleaner.group, revision.record, revision.number, sequence, place), ROW_BYTES)
+                if isinstance(record, Withdrawn):
+                    continue
                 if isinstance(record, BadRecord):
                     removed.add(_bad_row(position, file, record), ROW_BYTES)
                 else:
@@ -151,13 +175,16 @@ class Cleaner:
     def __init__(self, recipe: CorpusRecipe, file: InputFile) -> None:
         self.source = recipe.sources[file.source].read_by(file.reader)
         self.cleaning = recipe.cleaning(self.source.clean)
+        names = [source.name for source in recipe.sources]
+        self.group = file.source if self.source.name is None else names.index(self.source.name)
+        """Number of the source; sources of one name share it, so that baseline and updates may be listed apart."""
         self._file = file
         self._strict = recipe.strict
         self._licences = [re.compile(fnmatch.translate(pattern.casefold())) for pattern in recipe.licences]
         unicode = self.cleaning.unicode
         self._repair = repairer(unicode.html_entities) if unicode.repair else str
 
-    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord]:
+    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord | Withdrawn]:
         """Read a range. What makes the rest of it unreadable is its last record; with `strict` it is an error."""
         try:
             for record in READERS.get(self._file.reader).read(file_range, self.source):
@@ -187,7 +214,7 @@ class Cleaner:
             if rewritten.text != text:
                 text = self._strip(rewritten.text)
                 effects.append(StepEffect("rewrite", name, "document changed", len(text)))
-        document = RepairedDocument(text, len(text.split()), language)
+        document = RepairedDocument(text, len(text.split()), language, raw.facts.get("title"))
         if reason := _removal_reason(document, self.cleaning.filters):
             effects.append(StepEffect("filter", reason, "document", len(text)))
         return document, effects

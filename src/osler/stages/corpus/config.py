@@ -14,7 +14,7 @@ from osler.core.config import Recipe, merged, runtime, validate
 from osler.core.registry import Registry
 from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
-from osler.stages.corpus.presets import PRESETS
+from osler.stages.corpus.presets import CORPUS_PRESETS, PRESETS
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
 
@@ -40,7 +40,7 @@ _resolve_filters = _resolver("filters", FILTERS)
 _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
-_NEW = ("rewrite", "boilerplate", "decontaminate")
+_NEW = ("rewrite", "boilerplate", "near_duplicates", "decontaminate")
 """Settings of a cleaning that earlier versions did not have. They are part of an identity only where they are on."""
 
 
@@ -65,6 +65,27 @@ class Boilerplate(Recipe):
     """Documents of the source that must have the line."""
     min_share: float = Field(0.05, gt=0.0, le=1.0)
     """Share of the source's documents that must have the line."""
+
+
+class NearDuplicates(Recipe):
+    """Which documents count as near-duplicates.
+
+    Words are compared in lower case, without punctuation. With the defaults, of copies with 1, 5 and 20 % of their words
+    replaced, about 100, 82 and 0 % are found. A pair exactly at the threshold is found with a probability of 99 %.
+    """
+
+    threshold: float = Field(0.7, gt=0.0, le=1.0)
+    """Jaccard similarity of the two sets of shingles from which a document is removed."""
+    words: int = Field(3, ge=1, le=32)
+    """Words of a shingle. Shorter documents are left to the search for exact duplicates."""
+    bands: int = Field(25, ge=1, le=1024)
+    """Bands of the MinHash; documents that agree in one are compared. More bands find more pairs and take longer."""
+    rows: int = Field(5, ge=1, le=64)
+    """Minima of a band that must agree. Use more for a higher threshold: the search is then faster and as complete."""
+
+    def recall(self, jaccard: float) -> float:
+        """Probability that a pair of this similarity is compared."""
+        return float(1.0 - (1.0 - jaccard**self.rows) ** self.bands)
 
 
 class Decontaminate(Recipe):
@@ -97,6 +118,8 @@ def _expand_preset(cls: type[Recipe], values: Any) -> Any:
     if not isinstance(values, Mapping) or values.get("preset") not in PRESETS:
         return values
     settings = PRESETS[values["preset"]]
+    if "sources" in cls.model_fields:
+        settings = {**settings, **CORPUS_PRESETS.get(values["preset"], {})}
     return merged({name: value for name, value in settings.items() if name in cls.model_fields}, values)
 
 
@@ -117,6 +140,8 @@ class SourceCleaning(Recipe):
     """Remove whitespace before and after each document."""
     boilerplate: Boilerplate | Literal[False] | None = None
     """Which lines that many documents of this source share are removed; false: none."""
+    near_duplicates: bool | None = None
+    """Whether documents of this source that nearly repeat another are removed. Near-duplicates of them in other sources still are."""
     decontaminate: bool | None = None
     """Whether documents of this source that share text with held-out documents of tasks are removed."""
 
@@ -231,8 +256,8 @@ class Cleaning:
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
     boilerplate: Boilerplate | Literal[False]
+    near_duplicates: bool
     decontaminate: bool
-    """Whether documents may be removed, if the corpus says which."""
 
 
 class CorpusRecipe(Recipe):
@@ -254,6 +279,8 @@ class CorpusRecipe(Recipe):
     """Remove whitespace before and after each document."""
     boilerplate: Boilerplate | Literal[False] = False
     """Remove lines that many documents of a source share, such as menus and disclaimers."""
+    near_duplicates: NearDuplicates | Literal[False] = False
+    """Remove documents that nearly repeat another one, within a source and over the whole corpus."""
     decontaminate: Decontaminate | Literal[False] = False
     """Remove documents that share text with held-out documents of prepared tasks."""
     licences: tuple[str, ...] = ()
@@ -299,5 +326,6 @@ class CorpusRecipe(Recipe):
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
             strip=self.strip if own.strip is None else own.strip,
             boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate,
-            decontaminate=own.decontaminate is not False,
+            near_duplicates=bool(self.near_duplicates) and own.near_duplicates is not False,
+            decontaminate=bool(self.decontaminate) and own.decontaminate is not False,
         )

@@ -34,6 +34,17 @@ class FileRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Revision:
+    """Which record of its source a document is, and how recent: of one record, the highest number is kept, and of equal ones the last.
+
+    Documents with the same row of a file are parts of one revision.
+    """
+
+    record: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RawDocument:
     """A document as the reader found it. Rows count from 1. `facts` has keys of FACTS only; unknown ones are left out."""
 
@@ -41,6 +52,16 @@ class RawDocument:
     text: str
     id: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    revision: Revision | None = None
+    """For sources that publish a record again when it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A revision without a document: the source deleted the record, or no longer has the wanted text in it."""
+
+    row: int
+    revision: Revision
 
 
 def named_facts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, str]:

@@ -55,3 +55,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "decontaminate": False,
     },
 }
+
+CORPUS_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    # ONION removes a document if half of its runs of five words were seen before; here it and one kept document share half of theirs.
+    "carrino2022": {"near_duplicates": {"threshold": 0.5, "words": 5, "rows": 3, "bands": 32}},
+}
+"""What a preset also sets for a whole corpus: steps that compare documents of all sources."""

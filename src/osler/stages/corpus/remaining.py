@@ -145,9 +145,10 @@ def remove_exact_duplicates(remaining: Remaining, keeping: Sequence[str], ranks:
         [np.empty(0, dtype=np.bool_), *(mask > 0 for mask in remaining.of_sources(dict.fromkeys(keeping, 1)))]
     )
     rank = np.concatenate([np.empty(0, dtype=np.int32), *remaining.of_sources(ranks)])
-    originals = originals_of(digests, kept, rank)
-    copies = np.flatnonzero(originals != np.arange(len(originals)))
-    remaining.remove("exact-duplicates", copies, ["duplicate.exact"] * len(copies), originals[copies])
+    there = np.flatnonzero(np.concatenate([np.empty(0, dtype=np.bool_), *remaining.keep]))
+    originals = there[originals_of(digests[there], kept[there], rank[there])]
+    copies = originals != there
+    remaining.remove("exact-duplicates", there[copies], ["duplicate.exact"] * int(copies.sum()), originals[copies])
 
 
 def originals_of(digests: NDArray[np.uint64], kept: Mask, rank: NDArray[np.int32]) -> Numbers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from osler.artifacts.corpus import Corpus, CorpusWriter
 from osler.artifacts.corpus_card import CorpusCard
 from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
+from osler.core.config import Recipe
 from osler.core.console import console
 from osler.core.errors import InputError, RecipeError, nearest
 from osler.core.files import fingerprint, remove_tree
@@ -22,12 +23,14 @@ from osler.core.processes import run_all
 from osler.stages.corpus.assemble import count, write_ledger, write_shards
 from osler.stages.corpus.boilerplate import remove_boilerplate
 from osler.stages.corpus.clean import Part, bad_record_error, clean_part, plan_parts
-from osler.stages.corpus.config import Boilerplate, Cleaning, CorpusRecipe, SourceCleaning
-from osler.stages.corpus.decontaminate import contaminated, tasks_digest
+from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning
+from osler.stages.corpus.decontaminate import contaminated, task_folders, tasks_digest
 from osler.stages.corpus.documents import InputFile
-from osler.stages.corpus.inputs import find_inputs, names_digest
+from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
+from osler.stages.corpus.near_duplicates import find_near_duplicates
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
 from osler.stages.corpus.report import report_page
+from osler.stages.corpus.revisions import remove_outdated
 
 log = get_logger("osler.corpus")
 
@@ -55,7 +58,7 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
 def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
     """Build the corpus at `out`; resume an interrupted build, reuse a finished one."""
     files = _find_inputs(recipe)
-    parents = {"inputs": fingerprint(file.path for file in files), "names": names_digest(files)}
+    parents = {"inputs": fingerprint(on_disk(files)), "names": names_digest(files)}
     if recipe.decontaminate:
         parents["held_out"] = tasks_digest(recipe.decontaminate)
     build = partial(_build, recipe, files)
@@ -127,13 +130,28 @@ def _compare_documents(
 ) -> Remaining:
     """The steps that compare documents with each other."""
     remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
+    remove_outdated(remaining, [part.revisions for part in parts])
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
+    ranks = _ranks(recipe, list(cleanings))
     keeping = [name for name, cleaning in cleanings.items() if cleaning.exact_duplicates == "keep"]
-    remove_exact_duplicates(remaining, keeping, _ranks(recipe, list(cleanings)))
+    remove_exact_duplicates(remaining, keeping, ranks)
     boilerplate = {name: cleaning.boilerplate for name, cleaning in cleanings.items() if cleaning.boilerplate}
     if boilerplate:
         strip = frozenset(name for name, cleaning in cleanings.items() if cleaning.strip)
         remove_boilerplate(remaining, boilerplate, strip, folder / "boilerplate", recipe.workers)
+    if recipe.near_duplicates:
+        keeping = [name for name, cleaning in cleanings.items() if not cleaning.near_duplicates]
+        pairs = find_near_duplicates(
+            remaining.files,
+            remaining.keep,
+            ranks,
+            recipe.near_duplicates,
+            folder / "near-duplicates",
+            recipe.workers,
+            untouched=keeping,
+        )
+        reasons = ["duplicate.near"] * len(pairs)
+        remaining.remove("near-duplicates", pairs["removed"], reasons, pairs["kept"], pairs["jaccard"])
     if recipe.decontaminate:
         searched = remaining.of_sources({name: int(cleaning.decontaminate) for name, cleaning in cleanings.items()})
         keep = [mask & (wanted > 0) for mask, wanted in zip(remaining.keep, searched, strict=True)]
@@ -204,6 +222,17 @@ def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
         if clean is not None:
             steps = AS_IT_IS if clean == SourceCleaning(preset="none") else "; ".join(_steps(recipe.cleaning(clean)))
             lines.append(f"Source {name}: {steps}")
+    if recipe.licences:
+        lines.append(f"Licences: only documents with one of {', '.join(recipe.licences)}")
+    if recipe.near_duplicates:
+        lines.append(f"Near-duplicates: first copy kept ({_options(recipe.near_duplicates)})")
+    if recipe.decontaminate:
+        rule = recipe.decontaminate.resolved()
+        names = ", ".join(folder.card.name for folder in task_folders(recipe.decontaminate))
+        shown = ", ".join(f"{name} = {value}" for name, value in rule.items() if name != "tasks")
+        lines.append(f"Decontamination: no text shared with {names} ({shown})")
+    if recipe.priority:
+        lines.append(f"Of several copies, that of the first of these sources is kept: {', '.join(recipe.priority)}")
     return lines
 
 
@@ -212,24 +241,21 @@ def _steps(cleaning: Cleaning) -> list[str]:
     if cleaning.unicode.repair:
         entities = ", HTML entities resolved" if cleaning.unicode.html_entities else ""
         repair = f"mojibake fixed, control characters removed, line ends unified{entities}, normalised to NFC"
-    filters = []
-    for name, rule in cleaning.filters.items():
-        options = ", ".join(f"{option} = {value}" for option, value in rule.resolved().items())
-        filters.append(f"{name} ({options})")
-    rewriters = []
-    for name, rewriter in cleaning.rewrite.items():
-        options = ", ".join(f"{option} = {value}" for option, value in rewriter.resolved().items())
-        rewriters.append(f"{name} ({options})" if options else name)
     copies = "first copy kept" if cleaning.exact_duplicates == "remove" else "all copies kept"
+    boilerplate = cleaning.boilerplate
     return [
         f"Unicode repair: {repair}",
-        *([f"Rewriters: {', '.join(rewriters)}"] if rewriters else []),
-        f"Filters: {', '.join(filters) or 'none'}",
+        *([f"Rewriters: {_listed(cleaning.rewrite)}"] if cleaning.rewrite else []),
+        f"Filters: {_listed(cleaning.filters) or 'none'}",
         f"Exact duplicates: {copies}",
-        *([f"Boilerplate: {_boilerplate(cleaning.boilerplate)}"] if cleaning.boilerplate else []),
+        *([f"Boilerplate lines: removed ({_options(boilerplate)})"] if boilerplate else []),
         *([] if cleaning.strip else ["Whitespace around documents: kept"]),
     ]
 
 
-def _boilerplate(rule: Boilerplate) -> str:
-    return f"lines removed that are in {rule.min_documents} documents of a source or more, and in {rule.min_share:.0%} of them"
+def _listed(steps: Mapping[str, Recipe]) -> str:
+    return ", ".join(f"{name} ({_options(step)})" if step.resolved() else name for name, step in steps.items())
+
+
+def _options(settings: Recipe) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in settings.resolved().items())

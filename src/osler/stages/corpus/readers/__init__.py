@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from osler.core.config import Recipe
 from osler.core.registry import Registry
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, Withdrawn
 
 if TYPE_CHECKING:
     from osler.stages.corpus.config import CorpusSource
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 READERS = Registry(
     "readers",
     {
+        "jats": "osler.stages.corpus.readers.jats:READER",
         "jsonl": "osler.stages.corpus.readers.jsonl:READER",
+        "medlineplus": "osler.stages.corpus.readers.medlineplus:READER",
         "parquet": "osler.stages.corpus.readers.parquet:READER",
+        "pubmed": "osler.stages.corpus.readers.pubmed:READER",
         "text": "osler.stages.corpus.readers.text:READER",
     },
 )
@@ -29,8 +32,8 @@ READERS = Registry(
 class Reader(Protocol):
     """Interface of a reader.
 
-    `endings` are the file endings it reads by default. `options` is the class of its own settings, the table `options` of a source;
-    `source.options` is then always an object of it.
+    `endings` are the file endings it reads by default. A reader of XML may have `roots`: the root elements of `.xml` files it reads.
+    `options` is the class of its own settings, the table `options` of a source; `source.options` is then always an object of it.
     """
 
     endings: tuple[str, ...]
@@ -40,6 +43,6 @@ class Reader(Protocol):
         """Cut a file into ranges of about `size` bytes that can be read independently; one range if it cannot be cut."""
         ...
 
-    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord | Withdrawn]:
         """Yield the documents of a range, in file order."""
         ...

@@ -11,7 +11,7 @@ from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile, RawDocument, named_facts
-from osler.stages.corpus.inputs import reading
+from osler.stages.corpus.opening import open_bytes, reading
 
 _ROWS = 256
 
@@ -66,7 +66,7 @@ def _opened(path: Path) -> Iterator[Any]:
     parquet = require("pyarrow.parquet", "corpus")
     with reading(path):
         try:
-            with parquet.ParquetFile(path) as table:
+            with open_bytes(path) as handle, parquet.ParquetFile(handle) as table:
                 yield table
         except pyarrow.ArrowException:
             raise InputError("not a valid Parquet file", where=path, fix="Write the file again") from None

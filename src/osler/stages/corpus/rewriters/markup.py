@@ -39,14 +39,18 @@ class Markup(Rewriter):
 
 # Tags with well-formed attributes only, so that "p<0.05 and q>3", "a<b and c>d" and "<NAME>" stay. The tags address, time and data
 # are left out because de-identified notes have <TIME>.
-_LINE_TAGS = """article aside blockquote body br center dd div dl dt figcaption figure footer form h[1-6] head header hr html li main
-    nav ol p pre sec section table tbody tfoot thead title tr ul""".split()
-_WORD_TAGS = """a abbr acronym b bdi bdo big bold button caption cite code col colgroup del dfn em ext-link font i iframe img input ins
-    italic kbd label link mark meta nobr option q s samp sc select small span strike strong sub sup svg tt u underline var wbr
-    xref""".split()
+_LINE_TAGS = (
+    "article|aside|blockquote|body|br|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|header|hr|"
+    "html|li|main|nav|ol|p|pre|sec|section|table|tbody|tfoot|thead|title|tr|ul"
+)
+_WORD_TAGS = (
+    "a|abbr|acronym|b|bdi|bdo|big|bold|button|caption|cite|code|col|colgroup|del|dfn|em|ext-link|font|i|iframe|"
+    "img|input|ins|italic|kbd|label|link|mark|meta|nobr|option|q|s|samp|sc|select|small|span|strike|strong|sub|"
+    "sup|svg|tt|u|underline|var|wbr|xref"
+)
 _ATTRIBUTES = r"""(?:\s+[\w:-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'|[^\s"'<>=]+))*+"""
 _TAG = re.compile(
-    rf"</?+(?:(?P<line>{'|'.join(_LINE_TAGS)})|(?P<cell>td|th)|{'|'.join(_WORD_TAGS)}){_ATTRIBUTES}\s*/?>",
+    rf"</?+(?:(?P<line>{_LINE_TAGS})|(?P<cell>td|th)|{_WORD_TAGS}){_ATTRIBUTES}\s*/?>",
     re.IGNORECASE,
 )
 _UNREAD = (
