@@ -52,10 +52,12 @@ LEDGER_SCHEMA = pa.schema(
 
 `step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of what
 was removed, or of a changed document afterwards. A duplicate names the document that was kept. In a row of the step `read` the reason
-is a sentence that says why a record could not be read, and `byte` where it begins, if that is known.
+is a sentence that says why a record could not be read, and `byte` where it begins, if that is known. The step `select` lists records
+that the options of a reader leave out.
 """
 STEPS = (
     "read",
+    "select",
     "licence",
     "repair",
     "rewrite",

@@ -93,7 +93,7 @@ def audit(
     if text:
         _warn()
         for number, removal in enumerate(sample, 1):
-            columns = {f"{number}  removed": removal.removed or "(cannot be read)"}
+            columns = {f"{number}  removed": removal.removed or "(was not read)"}
             columns |= {"kept instead": removal.kept} if removal.kept is not None else {}
             _print_columns(columns)
 
@@ -182,7 +182,7 @@ def _print_text(corpus: Corpus, explanation: Explanation) -> None:
 
     if explanation.kept is not None:
         _print_columns({"text in the corpus": explanation.kept.text})
-    elif explanation.removal is not None and explanation.removal.step != "read":
+    elif explanation.removal is not None and explanation.removal.step not in ("read", "select"):
         _print_columns({"text as it was read": original_of(corpus, explanation).text})
 
 

@@ -12,7 +12,9 @@ import pytest
 from osler.artifacts.corpus import LEDGER_SCHEMA, Corpus
 from osler.core.artifact import Artifact
 from osler.core.config import load_recipe
-from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.config import CorpusRecipe, CorpusSource
+from osler.stages.corpus.inputs import find_inputs
+from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.run import run
 
 Build = Callable[..., Artifact]
@@ -62,6 +64,34 @@ def ledger() -> Callable[[Artifact], list[dict[str, Any]]]:
     import pyarrow.parquet as pq
 
     return lambda corpus: pq.read_table(corpus.path / "ledger.parquet").to_pylist()
+
+
+@pytest.fixture(scope="session")
+def read_all() -> Callable[..., list[Any]]:
+    """Everything a reader yields for the files of a source, read in ranges of about `size` bytes."""
+
+    def read(path: Path, size: int = 1 << 30, **options: Any) -> list[Any]:
+        source = CorpusSource(files=[path], **options)
+        found: list[Any] = []
+        for file in find_inputs([source]):
+            reader, given = READERS.get(file.reader), source.read_by(file.reader)
+            for piece in reader.cut(file, given, size):
+                found += reader.read(piece, given)
+        return found
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def cuts() -> Callable[..., int]:
+    """Number of ranges that a file is cut into."""
+
+    def count(path: Path, size: int, **options: Any) -> int:
+        source = CorpusSource(files=[path], **options)
+        [file] = find_inputs([source])
+        return len(READERS.get(file.reader).cut(file, source.read_by(file.reader), size))
+
+    return count
 
 
 @pytest.fixture

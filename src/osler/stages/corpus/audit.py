@@ -48,8 +48,8 @@ def _with_snippets(corpus: Corpus, audited: Sequence[AuditedRemoval]) -> list[Au
 
 
 def _origin(entry: LedgerEntry) -> Origin | None:
-    """Where to read a document again. A record that could not be read cannot be read now either."""
-    if entry.row is None or entry.step == "read":
+    """Where to read a document again. A record that was not read then is not read now."""
+    if entry.row is None or entry.step in ("read", "select"):
         return None
     return Origin(entry.source, entry.file, entry.row, entry.id)
 

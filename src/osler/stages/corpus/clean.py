@@ -23,7 +23,16 @@ from osler.core.extras import require
 from osler.core.files import write_json
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.counts import TextCounts, counts_of
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, RepairedDocument, Withdrawn
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    Reading,
+    RepairedDocument,
+    Withdrawn,
+)
 from osler.stages.corpus.filters import Filter
 from osler.stages.corpus.parts import (
     DIGEST_BYTES,
@@ -103,7 +112,7 @@ def clean_part(part: Part) -> None:
             cleaner = Cleaner(part.recipe, file)
             row = None
             for record in cleaner.records(file_range):
-                if not isinstance(record, BadRecord) and record.revision:
+                if isinstance(record, RawDocument | Withdrawn) and record.revision:
                     sequence += record.row != row
                     row = record.row
                     place = -1 if isinstance(record, Withdrawn) else position
@@ -113,6 +122,8 @@ def clean_part(part: Part) -> None:
                     continue
                 if isinstance(record, BadRecord):
                     removed.add(_bad_row(position, file, record), ROW_BYTES)
+                elif isinstance(record, LeftOut):
+                    removed.add(_left_out_row(position, file, record), ROW_BYTES)
                 else:
                     counts = _add_document(position, file, record, cleaner, kept, removed)
                     before.setdefault(file.source_name, Counter()).update(counts._asdict())
@@ -160,6 +171,12 @@ def _bad_row(position: int, file: InputFile, bad: BadRecord) -> tuple[Any, ...]:
     return (position, file.source_name, file.name, bad.row, bad.byte, name, *effect, None, None, None, bad.fix)
 
 
+def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any, ...]:
+    name = _storable(record.id or f"{file.name}:{record.row}")
+    effect = StepEffect("select", record.reason, "document", None)
+    return (position, file.source_name, file.name, record.row, None, name, *effect, None, None, None, None)
+
+
 class StepEffect(NamedTuple):
     """What one step did to a document; the middle of a row of the ledger."""
 
@@ -184,7 +201,7 @@ class Cleaner:
         unicode = self.cleaning.unicode
         self._repair = repairer(unicode.html_entities) if unicode.repair else str
 
-    def records(self, file_range: FileRange) -> Iterator[RawDocument | BadRecord | Withdrawn]:
+    def records(self, file_range: FileRange) -> Iterator[Reading]:
         """Read a range. What makes the rest of it unreadable is its last record; with `strict` it is an error."""
         try:
             for record in READERS.get(self._file.reader).read(file_range, self.source):

@@ -168,13 +168,15 @@ class CorpusSource(Recipe):
     unit: Literal["file", "line", "block"] = "file"
     """One document of plain text: a file, a line, or a block between blank lines."""
     text_field: str = "text"
-    """Field or column with the text, in JSON Lines and Parquet."""
+    """Field or column with the text, in JSON Lines, tables and Parquet."""
+    text_fields: tuple[str, ...] = ()
+    """Several fields or columns with text, joined by blank lines in this order, instead of text_field."""
     id_field: str = "id"
     """Field or column with the document id. A document without one gets an id from its file and row."""
     facts: Mapping[str, str] = {}
     """Fields or columns with facts about each document, by fact: title, section, date, licence, patient, language."""
     encoding: str = "utf-8"
-    """Encoding of plain text and JSON Lines."""
+    """Encoding of plain text, JSON Lines and tables."""
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
     """Language of the documents that state none themselves, if known."""
     licence: str | None = None
@@ -186,7 +188,11 @@ class CorpusSource(Recipe):
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised."""
-        return _without(super().identity(), ("clean", "options", "facts"), None, {})
+        return _without(super().identity(), ("clean", "options", "facts", "text_fields"), None, {}, [])
+
+    def texts(self) -> tuple[str, ...]:
+        """Names of the fields with text."""
+        return self.text_fields or (self.text_field,)
 
     def read_by(self, reader: str) -> CorpusSource:
         """The source with the default options of a reader where it gives none itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,11 @@ def named_facts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[st
     }
 
 
+def joined(texts: Iterable[str | None]) -> str:
+    """One text from several fields, with blank lines between them. A single text is kept exactly as it is."""
+    return "\n\n".join(text for text in texts if text)
+
+
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """A record that cannot be read, in place of its document. Reason and fix never quote the text.
@@ -85,6 +90,19 @@ class BadRecord:
     byte: int | None
     reason: str
     fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A record that the options of its reader leave out, in place of its document. Nothing is wrong with it; the ledger lists it."""
+
+    row: int
+    reason: str
+    id: str | None = None
+
+
+Reading = RawDocument | Withdrawn | BadRecord | LeftOut
+"""What a reader yields."""
 
 
 @dataclass(frozen=True, slots=True)

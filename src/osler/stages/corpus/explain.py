@@ -70,6 +70,8 @@ def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
     owned = own is not None
     if entry.step == "read":
         return "None: correct the raw file."
+    if entry.step == "select":
+        return f"Another value of the reader's option ({entry.reason}) in the source's `options`."
     if entry.reason == "empty":
         return "None: it has no text."
     if entry.step == "filter":

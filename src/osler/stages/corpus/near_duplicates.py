@@ -291,14 +291,25 @@ def _write_sets(task: tuple[_Part, Mask]) -> None:
     index = _index_file(part.folder, part.number)
     if index.exists():
         return
-    rows, sets = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    rows, ends, sets = [np.empty(0, np.int64)], [np.zeros(1, np.int64)], [np.empty(0, np.uint64)]
     for block in _blocks(part, chosen):
-        shingles, counts = shingle_hashes(block.text, block.bounds, part.options.words)
+        found, lengths = _unique(*shingle_hashes(block.text, block.bounds, part.options.words))
         rows.append(block.keys & _ROW)
-        sets += map(np.unique, np.split(shingles, np.cumsum(counts)[:-1]))
-    ends = np.cumsum([len(one) for one in sets[1:]], dtype=np.int64)
+        ends.append(ends[-1][-1] + np.cumsum(lengths))
+        sets.append(found)
     _save(_sets_file(part.folder, part.number), np.concatenate(sets))
-    _save(index, np.stack((np.concatenate(rows), ends)))
+    _save(index, np.stack((np.concatenate(rows), np.concatenate(ends)[1:])))
+
+
+def _unique(shingles: Hashes, counts: Integers) -> tuple[Hashes, Integers]:
+    """Sort the shingles of each document and drop repetitions. Every document has some."""
+    ends = np.cumsum(counts)
+    starts = ends - counts
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        shingles[start:end].sort()
+    first = np.append(True, shingles[1:] != shingles[:-1])
+    first[starts] = True
+    return shingles[first], np.add.reduceat(first, starts, dtype=np.int64)
 
 
 class _Sets:

@@ -1,4 +1,4 @@
-"""The working files of a part: its kept documents, and its rows of the ledger."""
+"""The working files of a part: its kept documents, its rows of the ledger, and the revisions it has read."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ KEPT_SCHEMA = pa.schema(
         ("repaired", pa.bool_()),
     ]
 )
+REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record", "number", "sequence", "position")])
+"""Revisions of the records of a source, in input order. Documents with one `sequence` are of one revision; a withdrawn one has -1."""
 
 
 REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record", "number", "sequence", "position")])

@@ -25,7 +25,7 @@ Numbers = NDArray[np.int64]
 
 
 def remove_outdated(remaining: Remaining, files: Sequence[Path]) -> None:
-    """Remove documents that a later revision replaced or withdrew, by the revisions of each part."""
+    """Remove documents that a later revision replaced or withdrew, given the file of revisions of each part."""
     total = sum(pq.read_metadata(path).num_rows for path in files)
     shares = -(-total // AT_ONCE)
     found = [_outdated(_revisions(files, share, shares)) for share in range(shares)]

@@ -12,6 +12,8 @@ NO_MARKUP = [
     "<NAME> was seen at <TIME> on <DATE>, <dig> years old",
     "[**2151-7-16**] pt with HCV+ and NKDA",
     "Hb 12 [5-20], 95% CI [2, 6], HR 3.52 [1.32–9.37], IC 95 % [1-3]",
+    "mos 46,XY,r(6)(p25.3q27)[54]/45,XY,-6[13], strain G6P6[1], equation [2], as in [3]",
+    "forme dite ''possible'', see [http://example.org/a]",
     "[3H]thymidine, [18F]FDG, t[1] and the interval [0, 1]",
     "[1] Smith J. Title.\n[2] Jones K. Title.",
     "mg\\dL, n\\v, C:\\notes\\new",
@@ -74,6 +76,7 @@ def test_latex(text: str, expected: str) -> None:
         ("as shown [34]. Others [3, 5-7] agree.", "as shown. Others agree."),
         ("Smith et al.[12] found it. [13] Then", "Smith et al. found it. Then"),
         ("ou cholédococèle [1–3].", "ou cholédococèle."),
+        ("recessive manner.[1][2] And therapy. [1] [2]", "recessive manner. And therapy."),
     ],
 )
 def test_citations(text: str, expected: str) -> None:

@@ -44,6 +44,7 @@ def test_what_is_no_address_stays(text: str) -> None:
         ("call (555) 123-4567 or 555-123-4567", "call [PHONE] or [PHONE]"),
         ("au 01 23 45 67 89.", "au [PHONE]."),
         ("teléfono 912345678", "teléfono [PHONE]"),
+        ("Teléfono: (+34) 630000000 E-mail:", "Teléfono: [PHONE] E-mail:"),
     ],
 )
 def test_telephone_numbers_only_if_asked(text: str, expected: str) -> None:

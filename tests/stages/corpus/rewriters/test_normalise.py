@@ -12,6 +12,7 @@ from osler.stages.corpus.rewriters.normalise import Normalise
         ("“it’s” ‘so’", "\"it's\" 'so'"),
         ("« oui »", "« oui »"),
         ("IL\u20116, \u22125 °C, 5–10 mg — x", "IL-6, -5 °C, 5–10 mg — x"),
+        ("Pruebas:\n\xad Hemograma (\u221220 %)", "Pruebas:\n- Hemograma (-20 %)"),
         ("eﬃcient ﬂow, ＡＢ１２", "efficient flow, AB12"),
         ("in\xadflam\u200bma\ufefftion", "inflammation"),
         ("37 ℃, 5 ㎎, 3 ㎍, 2 ㎡, 9 ㎧", "37 °C, 5 mg, 3 µg, 2 m², 9 m/s"),
@@ -25,6 +26,7 @@ def test_variants(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "p < 10\u221218, Foxc1\u2212/\u2212, CD44\u2212",
         "5 µg (U+00B5) and 5 μg (U+03BC)",
         "10⁻³ M, kg/m², CO₂, Ca²⁺, 10⁹/L",
         "½ tab, 1½ comp, ¼ h",

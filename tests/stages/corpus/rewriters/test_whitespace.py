@@ -34,7 +34,8 @@ def test_blank_lines() -> None:
 
 def test_spaces_before_marks() -> None:
     text = "sin fiebre , dolor . Dosis de .5 mg ; ¿ mejor ?"
-    assert Whitespace(before_marks=True).rewrite(text, None).text == "sin fiebre, dolor. Dosis de .5 mg; ¿ mejor?"
+    assert Whitespace(before_marks=True).rewrite(text, "es").text == "sin fiebre, dolor. Dosis de .5 mg; ¿ mejor?"
+    assert Whitespace(before_marks=True).rewrite("TA : 14/8 , bien ?", "fr").text == "TA : 14/8, bien ?"
 
 
 def test_a_second_run_changes_nothing() -> None:

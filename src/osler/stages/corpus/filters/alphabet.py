@@ -30,7 +30,7 @@ _ASCII_LETTER = re.compile("[A-Za-z]")
 
 
 class Alphabet(Filter):
-    """Bounds on what is not written in the alphabet of the language."""
+    """Bounds on letters from elsewhere."""
 
     max_foreign: float = Field(0.1, ge=0, le=1)
     """Foreign characters among all characters but whitespace."""

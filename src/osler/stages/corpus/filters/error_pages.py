@@ -28,7 +28,7 @@ _PHRASES = (
 
 
 class ErrorPages(Filter):
-    """Words in the head of a page that show that the server did not find it."""
+    """What the head of an error page says."""
 
     words: tuple[str, ...] = _PHRASES
     """Words or phrases, in any case, anywhere in the head. carrino2022's cleaner has `found` and `error` among them, which also

@@ -10,7 +10,7 @@ from osler.text.language import identify
 
 
 class Language(Filter):
-    """The language that a document is recognised to be in."""
+    """Which languages are kept."""
 
     languages: tuple[str, ...] = ()
     """Languages to keep; by default that of the source. Documents of a source without a language are then kept."""

@@ -1,7 +1,8 @@
 """Readers: each turns one file type into documents.
 
-To add one, write a module here with a `READER` object and register it below. A reader never repairs or drops documents. Where it
-cannot read a record it yields a `BadRecord` and goes on; it raises an InputError where it cannot go on. Neither quotes the text.
+To add one, write a module here with a `READER` object and register it below. A reader never repairs documents. Where it cannot read
+a record it yields a `BadRecord` and goes on; it raises an InputError where it cannot go on. Neither quotes the text. Where its
+options leave a record out it yields a `LeftOut`, so that every record is accounted for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from osler.core.config import Recipe
 from osler.core.registry import Registry
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, Withdrawn
+from osler.stages.corpus.documents import FileRange, InputFile, Reading
 
 if TYPE_CHECKING:
     from osler.stages.corpus.config import CorpusSource
@@ -22,8 +23,12 @@ READERS = Registry(
         "jats": "osler.stages.corpus.readers.jats:READER",
         "jsonl": "osler.stages.corpus.readers.jsonl:READER",
         "medlineplus": "osler.stages.corpus.readers.medlineplus:READER",
+        "mimic": "osler.stages.corpus.readers.mimic:READER",
+        "moses": "osler.stages.corpus.readers.moses:READER",
         "parquet": "osler.stages.corpus.readers.parquet:READER",
+        "patents": "osler.stages.corpus.readers.patents:READER",
         "pubmed": "osler.stages.corpus.readers.pubmed:READER",
+        "table": "osler.stages.corpus.readers.table:READER",
         "text": "osler.stages.corpus.readers.text:READER",
     },
 )
@@ -43,6 +48,6 @@ class Reader(Protocol):
         """Cut a file into ranges of about `size` bytes that can be read independently; one range if it cannot be cut."""
         ...
 
-    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord | Withdrawn]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[Reading]:
         """Yield the documents of a range, in file order."""
         ...

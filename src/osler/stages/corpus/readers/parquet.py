@@ -10,7 +10,7 @@ from typing import Any
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FileRange, InputFile, RawDocument, named_facts
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument, joined, named_facts
 from osler.stages.corpus.opening import open_bytes, reading
 
 _ROWS = 256
@@ -41,7 +41,7 @@ class ParquetReader:
             names = table.schema_arrow.names
             _check_columns(table.schema_arrow, source, path)
             groups = range(file_range.start, file_range.stop)
-            wanted = dict.fromkeys([source.text_field, source.id_field, *source.facts.values()])
+            wanted = dict.fromkeys([*source.texts(), source.id_field, *source.facts.values()])
             columns = [name for name in wanted if name in names]
             row = file_range.first_row
             for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns, use_threads=False):
@@ -54,9 +54,9 @@ class ParquetReader:
                         fix="Write the file again as UTF-8",
                     ) from None
                 for record in records:
-                    text, key = record[source.text_field], record.get(source.id_field)
+                    text, key = joined(record[name] for name in source.texts()), record.get(source.id_field)
                     facts = named_facts(record, source.facts)
-                    yield RawDocument(row, text or "", None if key is None else str(key), facts)
+                    yield RawDocument(row, text, None if key is None else str(key), facts)
                     row += 1
 
 
@@ -79,17 +79,17 @@ def _check_columns(schema: Any, source: CorpusSource, path: Path) -> None:
         raise InputError(
             f"the file has no such column: {lacking}", where=path, fix="Correct the table `facts` of the source"
         )
-    if source.text_field not in schema.names:
-        problem = f"the file has no column {source.text_field!r}"
-    else:
-        kind = schema.field(source.text_field).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-            return
-        problem = f"column {source.text_field!r} holds {kind}, not strings"
-    raise InputError(
-        problem, where=path, fix="Name the column with the text: --text-field, or text_field in the source"
-    )
+    for name in source.texts():
+        if name not in schema.names:
+            problem = f"the file has no column {name!r}"
+        else:
+            kind = schema.field(name).type
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+                continue
+            problem = f"column {name!r} holds {kind}, not strings"
+        fix = "Name the column with the text: --text-field, or text_field in the source"
+        raise InputError(problem, where=path, fix=fix)
 
 
 READER = ParquetReader()

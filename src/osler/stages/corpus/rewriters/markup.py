@@ -13,7 +13,7 @@ from osler.stages.corpus.rewriters import Removal, Rewriter, Rewritten
 
 
 class Markup(Rewriter):
-    """Removes markup. Comparisons such as "<5 mg" or "p < 0.05" are not markup."""
+    """Words between marks stay. Comparisons such as "<5 mg" or "p < 0.05" are not markup."""
 
     html: bool = True
     """Tags of HTML and JATS; scripts, styles and comments with what is inside."""
@@ -98,14 +98,14 @@ _REFERENCE = re.compile(r"<ref(?=[\s>])(?![^<>]*/>)", re.IGNORECASE)
 _EMPTY_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<references\b[^<>]*>|__[A-Z]{3,12}__", re.IGNORECASE)
 _LINK = re.compile(r"\[\[(?:(?P<kind>\w+):)?(?P<target>[^\[\]|]*)(?:\|(?P<shown>[^\[\]]*))?\]\]")
 _FILE_KINDS = {"file", "image", "category", "archivo", "imagen", "categoría", "fichier", "catégorie"}
-_OUTER_LINK = re.compile(r"\[(?:https?:)?//[^\s\]]+(?: ([^\]\n]*))?\]")
-_BOLD = re.compile(r"'''")
+_OUTER_LINK = re.compile(r"\[(?:https?:)?//[^\s\]]+ ([^\]\n]+)\]")
 _ITALIC = re.compile(r"(?<!')''(?=[^\s'])([^'\n]*[^\s'])''(?!')")
 _HEADING = re.compile(r"^(={2,6})[ \t]*([^=\n]+?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _DEEPEST = 5
 
 
 def _without_wiki(text: str, removed: list[Removal]) -> str:
+    is_wiki = any(mark in text for mark in ("[[", "'''", "{{"))
     if "<ref" in text:
         text = _EMPTY_REFERENCE.sub("", _without_passages(text, _REFERENCE, "</ref>", "wiki", removed))
     if "{{" in text:
@@ -119,9 +119,9 @@ def _without_wiki(text: str, removed: list[Removal]) -> str:
             if not number:
                 break
     if "//" in text and "[" in text:
-        text = _OUTER_LINK.sub(lambda link: link[1] or "", text)
-    if "''" in text:
-        text = _ITALIC.sub(r"\1", _BOLD.sub("", text))
+        text = _OUTER_LINK.sub(r"\1", text)
+    if is_wiki:  # elsewhere two apostrophes are a quotation mark
+        text = _ITALIC.sub(r"\1", text.replace("'''", ""))
     return _HEADING.sub(r"\2", text) if "==" in text else text
 
 
@@ -203,21 +203,27 @@ def _plain_formula(formula: re.Match[str]) -> str:
     return _INDEX.sub(r"\1", plain).strip()
 
 
-_CITATION = re.compile(r"\[[1-9]\d{0,2}(?P<more>(?:\s?[,;–-]\s?[1-9]\d{0,2})*)\](?!\w)")
-# An interval or an index rather than a citation: 12 [5-20], 95% CI [2, 6], t[1].
-_INTERVAL_BEFORE = re.compile(r"\d[^.;]*\Z|\b(?:CI|IC|IQR|RIQ|RIC|range|rango|interval\w*)\W*\Z", re.IGNORECASE)
-_INDEXED = re.compile(r"\b[^\W\d_]\Z")
+_CITATION = re.compile(r"\[[1-9]\d{0,2}(?P<more>(?:\s?[,;–-]\s?[1-9]\d{0,2})*)\](?![\w/])")
+# Not a citation: an interval (12 [5-20], 95% CI [2, 6]), an index or a count (t[1], G6P6[1], 45,XY[13]/46,XX), or part of the
+# sentence (see [3], equation [2]).
+_INTERVAL = re.compile(r"\d[^.;]*\Z|\b(?:CI|IC|IQR|RIQ|RIC|range|rango|interval\w*)\W*\Z", re.IGNORECASE)
+_ATTACHED = re.compile(r"(?:\d|\b[^\W\d_])\Z")
+_NAMED = re.compile(
+    r"\b(?:in|by|see|from|of|with|to|and|or|eq|equation|ecuación|équation|fig|figure|figura|table|tabla|tableau|refs?|references?|"
+    r"en|por|de|con|ver|y|o|dans|par|voir|et|ou)\.? \Z",
+    re.IGNORECASE,
+)
 
 
 def _without_citations(text: str) -> str:
     pieces, done = [], 0
     for match in _CITATION.finditer(text):
         start = match.start()
-        before = text[max(done, start - 16) : start]
+        before = text[max(0, start - 16) : start]
         # At the start of a line it is the number of a reference or of a list item.
-        if not before.strip(" ") or before[-1] == "\n" or _INDEXED.search(before):
+        if not before.strip(" ") or before.rstrip(" ")[-1] == "\n":
             continue
-        if match["more"] and _INTERVAL_BEFORE.search(before):
+        if _ATTACHED.search(before) or _NAMED.search(before) or (match["more"] and _INTERVAL.search(before)):
             continue
         pieces.append(text[done : start - (before[-1] == " ")])
         done = match.end()

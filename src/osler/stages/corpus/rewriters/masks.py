@@ -21,7 +21,7 @@ _URLS = (
         re.compile(r"(?<![\w@./-])[A-Za-z0-9][\w.-]{0,99}\Z"),
     ),
 )
-_NUMBER = re.compile(r"(?<![\w.,+-])[+(]?\d(?:[ ./()-]{0,2}\d){6,13}(?![\w-]|[.,]\d)")
+_NUMBER = re.compile(r"(?<![\w.,+-])[+(]{0,2}\d(?:[ ./()-]{0,2}\d){6,13}(?![\w-]|[.,]\d)")
 _LABEL = re.compile(
     r"\b(?:tel|tlf|tfno|t[ée]l[ée]phone|teléfono|tél|phone|fax|móvil|portable)\.?[ :]{0,3}\Z", re.IGNORECASE
 )
@@ -32,7 +32,7 @@ _Signs = tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
 
 
 class Masks(Rewriter):
-    """Replaces addresses. Everything around them stays."""
+    """Which addresses are masked."""
 
     emails: bool = True
     """Write [EMAIL] for e-mail addresses."""
@@ -55,7 +55,7 @@ class Masks(Rewriter):
 def _masked_number(number: re.Match[str]) -> str:
     digits = number.group()
     labelled = _LABEL.search(number.string, max(0, number.start() - 16), number.start())
-    return "[PHONE]" if labelled or digits[0] == "+" or _GROUPED.fullmatch(digits) else digits
+    return "[PHONE]" if labelled or "+" in digits[:2] or _GROUPED.fullmatch(digits) else digits
 
 
 def _masked(text: str, signs: _Signs, mask: str) -> str:

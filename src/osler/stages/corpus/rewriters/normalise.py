@@ -10,7 +10,10 @@ from osler.stages.corpus.rewriters import Rewriter, Rewritten
 from osler.text.characters import other_characters
 
 _QUOTES = {"\u2018": "'", "\u2019": "'", "\u201a": "'", "\u201b": "'", "“": '"', "”": '"', "„": '"', "‟": '"'}
-_HYPHENS = dict.fromkeys("\u2010\u2011\u2012\u2212\ufe63\uff0d", "-")
+_HYPHENS = dict.fromkeys("\u2010\u2011\u2012\ufe63\uff0d", "-")
+# After a digit or letter a minus sign may be what is left of an exponent (10−18) or a charge, which a hyphen would hide.
+_MINUS = re.compile(r"\u2212(?=\d)(?<![\w)\]/]\u2212)")
+_SOFT_HYPHEN_AS_BULLET = re.compile(r"\xad(?<![^\n]\xad)(?= )")
 _INVISIBLE = dict.fromkeys("\xad\u200b\u200e\u200f\u2060\ufeff", "")
 # NFKC loses meaning where it takes a raised or lowered position away (10⁻³, m², 1º), pulls fractions apart (1½ becomes 11⁄2) or
 # puts a space under an accent. It also changes the micro sign, so that "µg" no longer matches "µg". Only these kinds of
@@ -29,12 +32,12 @@ _FIRST_HALF = re.compile(r"[^\W\d_]+\Z")
 
 
 class Normalise(Rewriter):
-    """Replaces variants. Nothing is removed but marks that nobody sees."""
+    """Which variants are replaced. Nothing is removed but marks that nobody sees."""
 
     quotes: bool = True
     """Write curly quotation marks and apostrophes straight. « and » stay."""
     hyphens: bool = True
-    """Write the other hyphens and the minus sign as -. Dashes stay."""
+    """Write other hyphens, and the minus sign before a number, as -. Dashes stay, and so do exponents such as 10−18."""
     compatibility: bool = True
     """Take ligatures, wide letters and units in one character apart, as NFKC does. Exponents, fractions and µ stay."""
     invisible: bool = True
@@ -46,6 +49,8 @@ class Normalise(Rewriter):
         if self.join_lines:
             text = _joined(text)
         if not text.isascii():
+            if self.hyphens:
+                text = _SOFT_HYPHEN_AS_BULLET.sub("-", _MINUS.sub("-", text))
             table = _replacements(self.quotes, self.hyphens, self.compatibility, self.invisible)
             # A text has few different characters outside ASCII, and `replace` is fast.
             for character in sorted(other_characters(text).keys() & table.keys()):

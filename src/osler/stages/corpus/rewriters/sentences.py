@@ -15,7 +15,7 @@ from osler.text.words import Range
 
 
 class Sentences(Rewriter):
-    """Bounds on each sentence. A limit of 1 turns a share off."""
+    """Bounds on each sentence; `max_digits = 1` turns that one off."""
 
     min_characters: int = Field(21, ge=0)
     """Characters that a sentence must have."""
@@ -26,7 +26,7 @@ class Sentences(Rewriter):
     max_digits: float = Field(0.1, ge=0, le=1)
     """Share of digits among all characters but whitespace, from which on a sentence is removed."""
     repeated: bool = True
-    """Remove sentences that the document has before. carrino2022's cleaner removes the first copy too."""
+    """Remove sentences that occur earlier in the document. carrino2022's cleaner removes the first copy too."""
     min_confidence: float | None = Field(None, ge=0, le=1)
     """Remove sentences that are not recognised as the language of the document with more than this confidence. By default, sentences
     of any language stay."""
