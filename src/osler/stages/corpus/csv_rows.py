@@ -36,11 +36,11 @@ _DECODING = "Convert the file to UTF-8, or give the source's encoding: often lat
 class TableOptions(Recipe):
     """How a table is written."""
 
-    delimiter: str | None = Field(None, min_length=1, max_length=1)
+    delimiter: str | None = Field(None, pattern="^.$")
     """Character between cells; by default the one of comma, semicolon, tab and bar that the first line has most of."""
     quote: str = Field('"', max_length=1)
     """Character around cells that hold delimiters or line breaks, doubled inside them; empty if cells are never quoted."""
-    escape: str | None = Field(None, min_length=1, max_length=1)
+    escape: str | None = Field(None, pattern="^.$")
     """Character before a quote inside a cell, such as a backslash, where quotes are not doubled."""
     columns: tuple[str, ...] = ()
     """Names of the columns, for files without a row of names."""

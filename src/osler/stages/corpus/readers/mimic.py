@@ -55,7 +55,10 @@ class MimicOptions(Recipe):
 
 
 class MimicReader:
-    """Reads NOTEEVENTS.csv. Column names may be in either case: database exports are lower-case."""
+    """Reads NOTEEVENTS.csv of MIMIC-III. The id is ROW_ID, the patient SUBJECT_ID, the date CHARTDATE, the section CATEGORY.
+
+    Column names may be in either case. Notes that are marked as errors are left out.
+    """
 
     endings = ()
     options = MimicOptions

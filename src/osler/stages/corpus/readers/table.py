@@ -11,7 +11,10 @@ from osler.stages.corpus.inputs import cut_lines
 
 
 class TableReader:
-    """Reads `.csv`, `.tsv` and `.tab` files. A document's row is the line where its row begins."""
+    """Reads CSV and TSV files. `text_field` or `text_fields`, `id_field` and `facts` of the source name the columns.
+
+    A document's row is the line where its row begins.
+    """
 
     endings = (".csv", ".tsv", ".tab")
     options = TableOptions

@@ -56,7 +56,10 @@ class _Record:
 
 
 class WarcReader:
-    """Reads WARC files and HTML pages. The row of a page is the number of its record; its id is its address or its file."""
+    """Reads WARC files and HTML pages (extra `web`). The id is the address of a page, or its file.
+
+    Answers other than 200 and content other than HTML are left out. The row of a page is the number of its record.
+    """
 
     endings = (".warc", *_PAGE_ENDINGS)
     options = WebOptions

@@ -92,7 +92,10 @@ class _Site:
 
 
 class WikipediaReader:
-    """Reads dumps (XML) and wikiextractor's files (JSON Lines). A document's row is the line where its page begins."""
+    """Reads MediaWiki dumps (XML; extra `web`) and wikiextractor's files (JSON Lines). The id is that of the page.
+
+    Redirects and pages other than articles are left out. A document's row is the line where its page begins.
+    """
 
     endings = ()
     roots = ("mediawiki",)
