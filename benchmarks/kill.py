@@ -70,7 +70,11 @@ checkpoint_every = 3
 """
 TRAINING = ["--set", "train.checkpoint_every=3", "--set", "train.log_every=1", "--set", "train.eval_every=3"]
 COMMANDS: dict[str, list[str]] = {
-    "corpus build": ["{inputs}/raw.jsonl", "--set", "workers=1", "--set", "shard_megabytes=1"],
+    "corpus build": [
+        *("{inputs}/raw.jsonl", "--set", "workers=1", "--set", "shard_megabytes=1"),
+        *("--set", "rewrite.whitespace.blank_lines=1", "--set", "filters.length.min_characters=40"),
+        *("--set", "boilerplate.min_documents=5", "--set", "near_duplicates.threshold=0.6"),
+    ],
     "vocab train": ["{inputs}/corpus", "--size", "400"],
     "pretrain": [
         *("{inputs}/corpus", "--tokenizer", "{inputs}/tokenizer", "--recipe", "demo/pretrain", "--steps", "6"),
