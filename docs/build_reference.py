@@ -18,13 +18,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pyarrow.parquet as pq
+import tomli_w
 from pydantic import TypeAdapter
 
+from osler.artifacts.corpus import LEDGER_SCHEMA, STEPS
 from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
 from osler.core.config import Recipe, attribute_docs, find_field, validate
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
 from osler.metrics.deid import MAPS
+from osler.stages.corpus.filters import FILTERS
+from osler.stages.corpus.presets import PRESETS
+from osler.stages.corpus.readers import READERS
+from osler.stages.corpus.rewriters import REWRITERS
 from osler.stages.study.recipe import Refinement, StudyModel, StudyRecipe
 from osler.tasks import card as cards
 from osler.tasks.card import Kind, TaskCard
@@ -237,7 +243,13 @@ ANNOTATED = Document(
 
 def pages() -> dict[str, str]:
     """Every page by its file name in docs/reference/."""
-    made = {"cards.md": _cards(), "records.md": _records(), "study.md": _study()}
+    made = {
+        "cards.md": _cards(),
+        "cleaning.md": _cleaning(),
+        "corpus.md": _corpus(),
+        "records.md": _records(),
+        "study.md": _study(),
+    }
     return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
 
 
@@ -288,6 +300,32 @@ def _cards() -> Iterator[str]:
             found = dict.fromkeys(name for names in named.values() for name in names)
             yield from (f"| `{name}` | {METRICS[name]} |" for name in found)
         yield ""
+
+
+def _cleaning() -> Iterator[str]:
+    yield from ("# Cleaning a corpus", "", MADE, "")
+    yield (
+        "Every rewriter, filter and preset of [`osler corpus build`](../api.md#corpusrecipe). Rewriters change the text of a document "
+        "or take passages out of it; filters remove whole documents. They run in the order of the recipe, for the corpus "
+        "(`[rewrite.NAME]`, `[filters.NAME]`) or for one source (`[sources.clean.rewrite.NAME]`, `[sources.clean.filters.NAME]`). "
+        "The ledger gives the reason for whatever is removed as `NAME.KEY`: the key that would have to change to keep it."
+    )
+    for title, section, registry in (("Rewriters", "rewrite", REWRITERS), ("Filters", "filters", FILTERS)):
+        yield from ("", f"## {title}")
+        for name in registry.names():
+            kind = registry.get(name)
+            about = inspect.getdoc(inspect.getmodule(kind)) or ""
+            yield from (
+                "",
+                f"### {section}.{name}",
+                "",
+                f"{about.partition(chr(10) * 2)[0]} {inspect.getdoc(kind) or ''}",
+                "",
+            )
+            yield from _table(kind)
+    yield from ("", "## Presets", "", 'A source takes one by name: `clean = "clinical"`.')
+    for name, settings in PRESETS.items():
+        yield from ("", f"### {name}", "", "```toml", tomli_w.dumps(settings).rstrip(), "```")
 
 
 def _metrics(kind: Kind) -> list[str]:
@@ -436,18 +474,54 @@ def _study() -> Iterator[str]:
         yield from _table(kind, STUDY_EXAMPLES[kind.__name__], titles)
 
 
-def _table(kind: type[Recipe], examples: Mapping[str, str], links: Mapping[type, str]) -> Iterator[str]:
-    if set(examples) != set(kind.model_fields):
+def _corpus() -> Iterator[str]:
+    yield from ("# Corpus steps", "", MADE, "")
+    yield (
+        "The steps of `osler corpus build`, and every reader with its options. [Cleaning a corpus](cleaning.md) has the rewriters, "
+        "filters and presets, [the guide](../guide/corpus.md) says what they are for, and [the API page](../api.md#corpusrecipe) "
+        "lists the keys of the recipe itself."
+    )
+    yield from ("", "Documents pass the steps in this order; `osler corpus audit --step` takes their names:", "")
+    yield from (f"{number}. `{step}`" for number, step in enumerate(STEPS, 1))
+    text = (
+        'A source names its reader (`reader = "NAME"`) if the file ending does not. Options are in `[sources.options]`.'
+    )
+    yield from ("", "## Readers", "", text)
+    for name in READERS.names():
+        yield from _reader(name, READERS.get(name))
+    yield from ("", "## The ledger", "", "Columns of `ledger.parquet`:", "", "| column | Parquet type |", "|---|---|")
+    yield from (f"| `{field.name}` | `{field.type}` |" for field in LEDGER_SCHEMA)
+
+
+def _reader(name: str, reader: Any) -> Iterator[str]:
+    yield from ("", f"### {name}", "", inspect.getdoc(type(reader)) or "")
+    if reader.endings:
+        yield from ("", f"File endings: {', '.join(f'`{ending}`' for ending in reader.endings)}.")
+    if reader.options is not None:
+        yield ""
+        yield from _table(reader.options)
+
+
+def _table(
+    kind: type[Recipe], examples: Mapping[str, str] | None = None, links: Mapping[type, str] | None = None
+) -> Iterator[str]:
+    if examples is not None and set(examples) != set(kind.model_fields):
         raise SystemExit(f"examples of {kind.__name__}: {set(examples) ^ set(kind.model_fields)}")
-    yield from ("| key | type | default | meaning | example |", "|---|---|---|---|---|")
+    columns = ["key", "type", "default", "meaning", *(["example"] if examples else [])]
+    yield from (f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
     for name, field in kind.model_fields.items():
         annotation, text = find_field(kind, name)
-        value = tomllib.loads(f"value = {examples[name]}")["value"]
-        TypeAdapter(Annotated[annotation, field]).validate_python(value)
+        if not text:
+            raise SystemExit(f"{kind.__name__}.{name} has no description")
         default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
         limits = _limits(annotation, field.metadata)
         meaning = _sentence(text) + (f" {limits}" if limits else "")
-        yield f"| `{name}` | {_type(annotation, links)} | {default} | {_cell(meaning)} | `{_cell(examples[name])}` |"
+        row = f"| `{name}` | {_type(annotation, links)} | {default} | {_cell(meaning)} |"
+        if examples:
+            value = tomllib.loads(f"value = {examples[name]}")["value"]
+            TypeAdapter(Annotated[annotation, field]).validate_python(value)
+            row += f" `{_cell(examples[name])}` |"
+        yield row
 
 
 def _type(annotation: Any, links: Mapping[type, str] | None = None) -> str:
@@ -512,7 +586,11 @@ def _default(value: Any) -> str:
     if value is None or value == "":
         return ""
     if isinstance(value, dict | tuple | list):
-        return "empty" if not value else f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
+        return (
+            "empty"
+            if not value
+            else f"`{json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)}`"
+        )
     return f"`{json.dumps(value) if isinstance(value, bool | str | int | float) else value}`"
 
 

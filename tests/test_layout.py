@@ -23,6 +23,7 @@ SIBLINGS = (
     "osler.nn.heads.",
     "osler.stages.corpus.filters.",
     "osler.stages.corpus.readers.",
+    "osler.stages.corpus.rewriters.",
     "osler.stages.vocab.algorithms.",
     "osler.stages.study.layouts.",
     "osler.clinic.distributions.",
@@ -38,7 +39,9 @@ PARTS = {
     "osler.clinic.synthesize": "distributions",
     "osler.core.extras": "errors",
     "osler.report.html": "page",
+    "osler.stages.corpus.assemble": "run",
     "osler.stages.corpus.documents": "readers",
+    "osler.stages.corpus.parts": "clean",
     "osler.stages.evaluate.error_tables": "error_page",
     "osler.stages.finetune.report": "run",
     "osler.stages.prepare.convert": "cli/convert",
@@ -59,9 +62,17 @@ PARTS = {
 
 
 @cache
-def imports(name: str) -> frozenset[str]:
+def imports(name: str, *, for_types: bool = True) -> frozenset[str]:
+    """Modules of the package that a module imports, with or without those it only needs for its type annotations."""
     found = set()
-    for node in ast.walk(TREES[name]):
+    tree = TREES[name]
+    guarded = [
+        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    skipped = set() if for_types else {inner for node in guarded for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
@@ -76,7 +87,9 @@ def package_of(name: str) -> str:
 
 
 def depth(name: str, package: str, seen: tuple[str, ...] = ()) -> int:
-    inner = [module for module in imports(name) if module.startswith(f"{package}.") and module not in seen]
+    inner = [
+        module for module in imports(name, for_types=False) if module.startswith(f"{package}.") and module not in seen
+    ]
     return 1 + max((depth(module, package, (*seen, name)) for module in inner), default=0)
 
 
@@ -86,7 +99,7 @@ def test_no_file_is_too_long():
 
 
 def test_there_are_not_too_many_modules():
-    assert len(FILES) <= 275
+    assert len(FILES) <= 320
 
 
 def test_public_class_names_are_unique():

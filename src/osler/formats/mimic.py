@@ -22,6 +22,24 @@ HEADER = (
     b'"CATEGORY","DESCRIPTION","CGID","ISERROR","TEXT"\n'
 )
 _COLUMNS = [column.strip('"') for column in HEADER.decode().strip().split(",")]
+CATEGORIES = (
+    "Case Management",
+    "Consult",
+    "Discharge summary",
+    "ECG",
+    "Echo",
+    "General",
+    "Nursing",
+    "Nursing/other",
+    "Nutrition",
+    "Pharmacy",
+    "Physician",
+    "Radiology",
+    "Rehab Services",
+    "Respiratory",
+    "Social Work",
+)
+"""Values of CATEGORY, without the trailing space that some have in the table."""
 _META = {
     "SUBJECT_ID": "patient",
     "HADM_ID": "admission",
@@ -55,7 +73,7 @@ class Mimic(Format):
                     reading.report("malformed-line", detail, name, number)
                     continue
                 cells = dict(zip(header, row, strict=True))
-                if self.errors or cells.get("ISERROR", "").strip() not in ("1", "1.0"):
+                if self.errors or not is_error(cells.get("ISERROR", "")):
                     meta = {_META[key]: cell.strip() for key, cell in cells.items() if key in _META}
                     kept = {key: cell for key, cell in meta.items() if cell}
                     yield Document(cells["ROW_ID"].strip(), cells["TEXT"], meta=kept)
@@ -66,6 +84,11 @@ class Mimic(Format):
             for document in documents(records, losses, holds=(), meta=_META.values()):
                 cells = {key: document.meta.get(name, "") for key, name in _META.items()}
                 stream.write(line(cells | {"ROW_ID": document.id, "TEXT": document.text}))
+
+
+def is_error(cell: str) -> bool:
+    """Whether a note is marked as an error. Some exports write the number with a decimal point."""
+    return cell.strip() in ("1", "1.0")
 
 
 def line(cells: dict[str, str]) -> bytes:

@@ -20,7 +20,15 @@ _ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding\s*=\s*["']([A-Za-z0-9._-]+)[
 # Encodings in which markup is plain ASCII, so that an entity declaration cannot hide from the check below.
 _ENCODINGS = {b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1", b"iso-8859-15", b"windows-1252", b"latin1"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_PROLOG = re.compile(rb"<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
 _HEAD = 1 << 16
+
+
+def root_tag(head: bytes) -> tuple[str, bytes]:
+    """Name and attributes of the root element, from the first bytes of a file; empty if there is none."""
+    outside = _PROLOG.sub(b"", head)
+    found = re.search(rb"<([A-Za-z_][\w.:-]*)([^>]*)", outside)
+    return (found[1].decode("ascii", "replace"), found[2]) if found else ("", b"")
 
 
 def parse(data: bytes, where: str) -> Any:

@@ -17,6 +17,7 @@ _DARK = {INK: "#e4e8ed", _MUTED: "#9ba7b5", _GRID: "#2f3944"}
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
 _HUES = ("blue", "vermilion", "green", "orange", "purple", "sky", "grey")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_HATCHES = ("", "////", "....", "xxxx")
 _DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _STYLE = {
     "axes.axisbelow": True,
@@ -237,6 +238,96 @@ def bars_with_intervals(bars: Sequence[Bar], *, xlabel: str, title: str = "", fr
 
     height = 1.1 + 0.3 * max(len(rows) * 1.15, len(bars) * 0.95)
     return draw_svg(draw, (_WIDTH, height), title, f"{xlabel}: {'; '.join(map(described, bars))}.")
+
+
+def stacked_bars(
+    rows: Mapping[str, Mapping[str, float]],
+    *,
+    xlabel: str,
+    title: str = "",
+    neutral: str = "",
+    colours: Sequence[str] = (),
+) -> str:
+    """One horizontal bar per row, made of segments in the order in which they first appear.
+
+    Segments called `neutral` are light grey. `colours` lists segments in the order of their colours, so that several plots use the
+    same ones.
+    """
+    names = list(dict.fromkeys(name for segments in rows.values() for name in segments))
+    coloured = [*colours, *(name for name in names if name not in colours and name != neutral)]
+
+    def draw(axes: Any) -> None:
+        left = dict.fromkeys(rows, 0.0)
+        for name in names:
+            index = coloured.index(name) if name in coloured else 0
+            widths = [segments.get(name, 0.0) for segments in rows.values()]
+            look = (
+                {"color": _GRID}
+                if name == neutral
+                else {"color": series_colour(index), "hatch": _HATCHES[index // len(_HUES)]}
+            )
+            axes.barh(
+                range(len(rows)),
+                widths,
+                left=list(left.values()),
+                height=0.66,
+                label=name,
+                linewidth=0,
+                edgecolor="#ffffff",
+                **look,
+            )
+            left = {row: left[row] + width for row, width in zip(rows, widths, strict=True)}
+        axes.set_yticks(range(len(rows)), list(rows))
+        axes.invert_yaxis()
+        axes.set_xlabel(xlabel)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter(lambda value, _: _short_number(value))
+        _grid_and_legend(axes, max(2, len(names)), axis="x")
+
+    described = "; ".join(
+        f"{row}: {', '.join(f'{name} {value:.4g}' for name, value in segments.items())}"
+        for row, segments in rows.items()
+    )
+    lines = -(-len(names) // 3)
+    return draw_svg(draw, (_WIDTH, 1.0 + 0.22 * lines + 0.38 * len(rows)), title, f"{xlabel}: {described}.")
+
+
+def histogram(
+    series: Mapping[str, Sequence[float]], bins: Sequence[str], *, xlabel: str, ylabel: str, title: str = ""
+) -> str:
+    """Steps over named bins, one line per series; the area of a single series is filled."""
+    places = range(len(bins))
+
+    def draw(axes: Any) -> None:
+        for index, (name, values) in enumerate(series.items()):
+            colour = series_colour(index)
+            if len(series) == 1:
+                axes.bar(places, values, width=0.9, color=colour, alpha=0.34, linewidth=0)
+            dashes = _DASHES[index // len(_HUES) % len(_DASHES)]
+            edges = [place - 0.5 for place in (*places, len(bins))]
+            axes.stairs(values, edges, color=colour, linewidth=1.8, linestyle=dashes, label=name)
+        step = -(-len(bins) // 12)
+        axes.set_xticks(places[::step], bins[::step])
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda value, _: _short_number(value))
+        axes.margins(x=0.02)
+        _grid_and_legend(axes, len(series), axis="y")
+
+    described = "; ".join(
+        f"{name}: {', '.join(f'{value:.4g} in {bin}' for bin, value in zip(bins, values, strict=True))}"
+        for name, values in series.items()
+    )
+    return draw_svg(draw, (_WIDTH, 3.2), title, f"{ylabel} by {xlabel}. {described}.")
+
+
+def _short_number(value: float) -> str:
+    """A number for an axis: 1200000 is 1.2 M."""
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g} {unit}"
+    return f"{value:g}"
 
 
 def heatmap(

@@ -19,8 +19,6 @@ There are three kinds of evidence, from weak to strong:
 from __future__ import annotations
 
 import hashlib
-import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,12 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osler.text.document import Document, Record
+from osler.text.ngrams import Hashes, folded_words
 
 SHORT_TEXT = 5
 """Below this number of words only exact copies are counted, apart from the others, and nothing is removed."""
-_WORD = re.compile(r"\w+")
-# Diacritics, and characters inside words that nobody sees: soft hyphens, joiners.
-_MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u00ad\u200b-\u200d\u2060]")
 _RUN = SHORT_TEXT
 _ALIKE = 2 / 3
 _ALIKE_FEW = 1 / 2
@@ -50,8 +46,7 @@ _PIECES = 1 / 4
 # A run of words in more documents than this is boilerplate.
 _COMMON = 200
 
-_Hashes = NDArray[np.uint64]
-_NONE: _Hashes = np.zeros(0, dtype=np.uint64)
+_NONE: Hashes = np.zeros(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +58,21 @@ class Fingerprint:
     """Hash of the words; empty if there are none."""
     short: bool
     """Whether there are too few words for more than an exact comparison."""
-    words: _Hashes = field(compare=False)
+    words: Hashes = field(compare=False)
     """Hashes of the words in order; like the runs, only of a text that may have near copies."""
-    runs: _Hashes = field(compare=False)
+    runs: Hashes = field(compare=False)
     """Sorted hashes of the distinct runs of five words."""
-    pieces: _Hashes = field(compare=False)
+    pieces: Hashes = field(compare=False)
     """Sorted hashes of the distinct runs of three words."""
 
 
 def fingerprint(record: Record, *, near: bool = True) -> Fingerprint:
     """Return the fingerprint of a document or of an unordered pair; with `near`, also its runs of words."""
     if isinstance(record, Document):
-        words = _words(record.text)
+        words = folded_words(record.text)
         joined = " ".join(words)
     else:
-        sides = sorted((_words(record.first), _words(record.second)))
+        sides = sorted((folded_words(record.first), folded_words(record.second)))
         words = sides[0] + sides[1]
         joined = "\n".join(" ".join(side) for side in sides)
     text = hashlib.blake2b(joined.encode(), digest_size=16).digest() if words else b""
@@ -87,19 +82,12 @@ def fingerprint(record: Record, *, near: bool = True) -> Fingerprint:
     return Fingerprint(record.id, text, False, hashes, _runs(hashes, _RUN), _runs(hashes, _PIECE))
 
 
-def _words(text: str) -> list[str]:
-    """Words of a text without case and accents, in one Unicode form."""
-    if not text.isascii():
-        text = _MARKS.sub("", unicodedata.normalize("NFKD", text))
-    return _WORD.findall(text.casefold())
-
-
 @lru_cache(maxsize=1 << 18)
 def _word_hash(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
 
 
-def _runs(words: _Hashes, length: int) -> _Hashes:
+def _runs(words: Hashes, length: int) -> Hashes:
     count = len(words) - length + 1
     runs = np.zeros(count, dtype=np.uint64)
     for place in range(length):
@@ -111,7 +99,7 @@ def _runs(words: _Hashes, length: int) -> _Hashes:
 class _RunTable:
     """Which texts hold a run: one sorted table, about twenty bytes per run, one lookup for all runs of a text."""
 
-    def __init__(self, texts: Sequence[_Hashes]) -> None:
+    def __init__(self, texts: Sequence[Hashes]) -> None:
         self.sizes = np.array([len(text) for text in texts], dtype=np.int64)
         hashes = np.concatenate(texts)
         order = np.argsort(hashes, kind="stable")
@@ -119,7 +107,7 @@ class _RunTable:
         self._hashes, self._first = np.unique(hashes[order], return_index=True)
         self._count = np.diff(self._first, append=len(hashes))
 
-    def shared(self, runs: _Hashes) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def shared(self, runs: Hashes) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return the texts that hold some of these runs, and how many each; boilerplate does not count."""
         places = np.minimum(np.searchsorted(self._hashes, runs), len(self._hashes) - 1)
         places = places[(self._hashes[places] == runs) & (self._count[places] <= _COMMON)]
@@ -193,7 +181,7 @@ def _edited(print_: Fingerprint, table: _RunTable) -> list[int]:
     return edited
 
 
-def _same_order(first: _Hashes, second: _Hashes, strict: bool) -> bool:
+def _same_order(first: Hashes, second: Hashes, strict: bool) -> bool:
     """Whether most words of the longer text are also in the shorter one, in the same order."""
     shorter, longer = sorted((len(first), len(second)))
     wanted = (_EDITED_FEW if strict or shorter < _FEW_WORDS else _EDITED) * longer

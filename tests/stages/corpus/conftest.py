@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from osler.artifacts.corpus import LEDGER_SCHEMA, Corpus
 from osler.core.artifact import Artifact
 from osler.core.config import load_recipe
-from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.config import CorpusRecipe, CorpusSource
+from osler.stages.corpus.inputs import find_inputs
+from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.run import run
 
 Build = Callable[..., Artifact]
@@ -61,3 +64,70 @@ def ledger() -> Callable[[Artifact], list[dict[str, Any]]]:
     import pyarrow.parquet as pq
 
     return lambda corpus: pq.read_table(corpus.path / "ledger.parquet").to_pylist()
+
+
+@pytest.fixture(scope="session")
+def read_all() -> Callable[..., list[Any]]:
+    """Everything a reader yields for the files of a source, read in ranges of about `size` bytes."""
+
+    def read(path: Path, size: int = 1 << 30, **options: Any) -> list[Any]:
+        source = CorpusSource(files=[path], **options)
+        found: list[Any] = []
+        for file in find_inputs([source]):
+            reader, given = READERS.get(file.reader), source.read_by(file.reader)
+            for piece in reader.cut(file, given, size):
+                found += reader.read(piece, given)
+        return found
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def cuts() -> Callable[..., int]:
+    """Number of ranges that a file is cut into."""
+
+    def count(path: Path, size: int, **options: Any) -> int:
+        source = CorpusSource(files=[path], **options)
+        [file] = find_inputs([source])
+        return len(READERS.get(file.reader).cut(file, source.read_by(file.reader), size))
+
+    return count
+
+
+@pytest.fixture
+def notes() -> dict[str, str]:
+    """Five notes by id: two that are kept, a short one, a copy and a near-duplicate."""
+    kept = "The patient was admitted with chest pain and was given aspirin 100 mg once a day for one week"
+    changed = kept.replace("aspirin 100", "ibuprofen 400")
+    return {
+        "kept": kept,
+        "short": "No complaints",
+        "copy": f" {kept}\n",
+        "near": f"{changed} and then went home",
+        "broken": "The patientâ€™s fever was gone on the third day after the first dose",
+    }
+
+
+@pytest.fixture
+def rewrite_ledger() -> Callable[..., None]:
+    """Change the rows of a document in the ledger to what another step would have written."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def rewrite(corpus: Corpus, key: str, **values: Any) -> None:
+        rows = [row | (values if row["id"] == key else {}) for row in pq.read_table(corpus.ledger_path).to_pylist()]
+        pq.write_table(pa.Table.from_pylist(rows, LEDGER_SCHEMA), corpus.ledger_path, row_group_size=2)
+
+    return rewrite
+
+
+@pytest.fixture
+def noted(
+    build: Build, jsonl: Callable[..., Path], notes: dict[str, str], rewrite_ledger: Callable[..., None]
+) -> Corpus:
+    """A corpus of the five notes."""
+    path = jsonl([{"id": key, "text": text} for key, text in notes.items()])
+    corpus = Corpus.open(build({"files": [str(path)], "name": "notes"}, filters={"length": {"max_words": 20}}).path)
+    twin = {"kept_id": "kept", "kept_source": "notes", "jaccard": 0.62}
+    rewrite_ledger(corpus, "near", step="near-duplicates", reason="near_duplicates", **twin)
+    return corpus

@@ -17,7 +17,8 @@ import pytest
 from osler.core.config import validate
 from osler.core.errors import RecipeError
 from osler.stages.corpus import near_duplicates
-from osler.stages.corpus.near_duplicates import NearDuplicates, find_near_duplicates
+from osler.stages.corpus.config import NearDuplicates
+from osler.stages.corpus.near_duplicates import find_near_duplicates
 
 Find = Callable[..., list[tuple[int, int, float]]]
 WORD = re.compile(r"[^\W_]+")

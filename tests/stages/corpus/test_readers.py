@@ -114,3 +114,14 @@ def test_an_unknown_field_in_a_source_is_refused() -> None:
 
     with pytest.raises(RecipeError, match=r"did you mean 'sources.0.text_field'"):
         load_recipe(CorpusRecipe, None, [], {"sources": [{"files": "a.txt", "text_feild": "x"}]})
+
+
+def test_several_fields_with_text_and_facts(tmp_path: Path, read_all: Callable[..., list[RawDocument]]) -> None:
+    rows = [{"id": "1", "a": "one", "b": "two", "who": 7}, {"id": "2", "a": None, "b": "two", "who": None}]
+    (tmp_path / "n.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "n.parquet")
+    (tmp_path / "n.csv").write_text("id,a,b,who\n1,one,two,7\n2,,two,\n")
+    texts = [("one\n\ntwo", {"patient": "7"}), ("two", {})]
+    for name in ("n.jsonl", "n.parquet", "n.csv"):
+        found = read_all(tmp_path / name, text_fields=["a", "b"], facts={"patient": "who"})
+        assert [(item.text, item.facts) for item in found] == texts

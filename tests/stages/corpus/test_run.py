@@ -30,9 +30,11 @@ def test_the_first_copy_is_kept_across_sources(build, jsonl, documents, ledger) 
     )
     corpus = build(one, two)
     assert [row["id"] for row in documents(corpus)] == ["a1", "a2", "b3"]
+    removed = {"source": "two", "file": "two.jsonl", "byte": None, "step": "exact-duplicates", "jaccard": None}
+    removed |= {"reason": "duplicate.exact", "unit": "document", "characters": len(TEXT) + 1}
     assert ledger(corpus) == [
-        {"source": "two", "file": "two.jsonl", "row": 1, "id": "b2", "reason": "duplicate.exact"},
-        {"source": "two", "file": "two.jsonl", "row": 3, "id": "b1", "reason": "duplicate.exact"},
+        {**removed, "row": 1, "id": "b2", "kept_id": "a2", "kept_source": "one"},
+        {**removed, "row": 3, "id": "b1", "kept_id": "b3", "kept_source": "two"},
     ]
     assert [row["id"] for row in documents(build(two, one))] == ["b2", "b3", "a1"]
     assert len(documents(build(one, two, exact_duplicates="keep"))) == 5
@@ -41,7 +43,7 @@ def test_the_first_copy_is_kept_across_sources(build, jsonl, documents, ledger) 
 def test_every_document_is_kept_or_in_the_ledger_with_a_reason(build, jsonl, documents, ledger) -> None:
     rows = ["", " \n ", "short", TEXT, TEXT + "1", TEXT, "\x00\x00"]
     corpus = build(jsonl(rows), filters={"length": {"min_words": 2}})
-    reasons = {row["row"]: row["reason"] for row in ledger(corpus)}
+    reasons = {row["row"]: row["reason"] for row in ledger(corpus) if row["unit"] == "document"}
     assert reasons == {1: "empty", 2: "empty", 3: "length.min_characters", 6: "duplicate.exact", 7: "empty"}
     assert [row["id"] for row in documents(corpus)] == ["notes.jsonl:4", "notes.jsonl:5"]
 
@@ -76,13 +78,16 @@ def test_the_card_adds_up(build, jsonl, tmp_path: Path) -> None:
     assert card["words_per_document"] == {"8": 4}
     assert corpus.manifest.counts["documents"] == 4
     readme = (corpus.path / "README.md").read_text()
-    assert "| ward-7 | en | none given | 4 | 3 |" in readme
-    assert "`duplicate.exact` | 1" in readme
+    assert "| ward-7 | 4 | 3 |" in readme
+    assert "| ward-7 | en | none given |" in readme
+    assert "| duplicate.exact | 1 |" in readme
 
 
 def test_columns_of_the_shards(build, jsonl, documents) -> None:
     corpus = build({"files": str(jsonl([{"id": "x", "text": TEXT}])), "language": "es"})
-    assert documents(corpus) == [{"id": "x", "text": TEXT.strip(), "source": "notes", "language": "es"}]
+    row = {"id": "x", "text": TEXT.strip(), "source": "notes", "language": "es"}
+    facts = dict.fromkeys(("title", "section", "date", "licence", "patient", "density"))
+    assert documents(corpus) == [row | facts | {"file": "notes.jsonl", "row": 1}]
 
 
 def _varied(folder: Path, count: int = 240) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Every bad input gives one clear error that names the place and never the text."""
+"""Every bad input gives one clear error that names the place and never the text. `strict` stops at the first bad record."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _refused(build: Callable[..., object], *sources: object, **options: object) 
 def test_a_bad_line_is_named_by_file_and_line(build, tmp_path: Path, line: bytes, problem: str) -> None:
     path = tmp_path / "notes.jsonl"
     path.write_bytes(b"\n".join([GOOD, GOOD, line.replace(b"CANARY", CANARY.encode()), GOOD]))
-    message = _refused(build, path)
+    message = _refused(build, path, strict=True)
     assert f"{path}:3: " in message
     assert problem in message
 
@@ -64,7 +64,7 @@ def test_the_line_is_right_in_a_later_range_of_a_large_file(build, tmp_path: Pat
     path = tmp_path / "notes.jsonl"
     bad = json.dumps({"text": [CANARY]}).encode()
     path.write_bytes(b"\n".join([*[GOOD] * 20, bad, *[GOOD] * 5]))
-    assert f"{path}:21: " in _refused(build, path, workers=2)
+    assert f"{path}:21: " in _refused(build, path, workers=2, strict=True)
 
 
 def test_text_that_is_not_utf8(build, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_damaged_compressed_files(build, tmp_path: Path, ending: str, compress, 
     path = tmp_path / f"notes.jsonl{ending}"
     data = compress(b"\n".join([GOOD] * 2000 + [os.urandom(50).hex().encode()]))
     path.write_bytes(data[: len(data) // 2] if damage == "cut" else b"no such format " + GOOD)
-    message = _refused(build, path)
+    message = _refused(build, path, strict=True)
     assert f"{path}: " in message
     assert "damaged" in message
 

@@ -71,7 +71,7 @@ def _exit_codes(folder: Path, runs: list[dict[str, Any]]) -> list[int]:
 def test_repeated_kills_give_the_same_bytes(tmp_path: Path, raw: Path) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out"
     parts = ["removed-000000.parquet", "kept-000002.parquet", "kept-000007.parquet"]
-    results = ["shard-00000.parquet", "shard-00001.parquet", "ledger.parquet", "README.md", "card.json"]
+    results = ["shard-00000.parquet", "shard-00001.parquet", "ledger.parquet", "report.html", "README.md", "card.json"]
     places = ["identity.json", *parts, *results, "recipe.toml", "manifest.json"]
     runs = [{"raw": str(raw), "out": str(out), "die": place} for place in places]
     codes = _exit_codes(tmp_path, [{"raw": str(raw), "out": str(whole)}, *runs, {"raw": str(raw), "out": str(out)}])
@@ -87,6 +87,7 @@ def test_repeated_kills_give_the_same_bytes(tmp_path: Path, raw: Path) -> None:
         "ledger.parquet",
         "manifest.json",
         "recipe.toml",
+        "report.html",
         "shards/shard-00000.parquet",
         "shards/shard-00001.parquet",
     ]
@@ -94,7 +95,7 @@ def test_repeated_kills_give_the_same_bytes(tmp_path: Path, raw: Path) -> None:
 
 def test_finished_work_is_not_repeated(tmp_path: Path, raw: Path) -> None:
     run = {"raw": str(raw), "out": str(tmp_path / "out")}
-    parts = tmp_path / "out.partial" / "parts"
+    parts = tmp_path / "out.partial" / "parts-2"
     assert _exit_codes(tmp_path, [{**run, "die": "kept-000003.parquet"}]) == [-signal.SIGKILL]
     done = {path: path.stat().st_mtime_ns for path in sorted(parts.glob("kept-*.parquet"))}
     assert [path.name for path in done] == [f"kept-{number:06d}.parquet" for number in range(3)]
@@ -108,7 +109,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path, raw: Path) -> N
     run = {"raw": str(raw), "out": str(tmp_path / "out")}
     process = subprocess.Popen(_command(tmp_path, [{**run, "workers": 2}]), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 100
-    while not list((tmp_path / "out.partial").glob("parts/kept-*.parquet")) and time.monotonic() < deadline:
+    while not list((tmp_path / "out.partial").glob("parts-*/kept-*.parquet")) and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.002)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

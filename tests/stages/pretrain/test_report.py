@@ -137,6 +137,20 @@ def test_the_card_says_what_the_model_is_and_where_it_is_from(outcome):
     assert "distillation" not in card
 
 
+def test_the_card_carries_the_licences_of_the_documents(outcome):
+    path = outcome.corpus.path / "card.json"
+    licences = {f"licence {n}": 10 - n for n in range(7)}
+    path.write_text(
+        json.dumps({"of_patients": 3, "sources": {"abstracts": {**SOURCES["abstracts"], "licences": licences}}})
+    )
+    card = model_card(replace(outcome, recipe=outcome.recipe.changed(source_weights={})))
+    assert (
+        "| abstracts | en | licence 0 (10); licence 1 (9); licence 2 (8); licence 3 (7); licence 4 (6); and 2 more |"
+        in card
+    )
+    assert "chosen by a hash of their patient, or of their text where no patient is known, and never trained on" in card
+
+
 def test_with_a_teacher_the_three_parts_are_shown(outcome, tmp_path):
     distilled = replace(
         outcome,

@@ -159,6 +159,28 @@ def test_every_document_is_found_again_once_in_its_split(tmp_path, corpus, texts
         assert made.manifest.counts[f"{split}_tokens"] == sum(len(words) for _, words in wanted)
 
 
+def test_a_patient_is_never_on_both_sides(tmp_path, tokenizer):
+    rows = [{"text": f"w{n} w{n % 7} w{n % 11}", "who": f"p{n % 40}" if n % 3 else None} for n in range(240)]
+    raw = tmp_path / "notes.jsonl"
+    raw.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"files": [str(raw)], "facts": {"patient": "who"}}
+    built = build_corpus(CorpusRecipe(sources=[source], filters={}, workers=1), tmp_path / "corpus")
+    assert built.has_patients
+    made = tokenise(built, tokenizer, tmp_path / "tokens", SHARE, workers=1)
+    patients = {tuple(row["text"].split()): row["who"] for row in rows}
+    sides = {}
+    for split in ("train", "validation"):
+        found = [(words, patients[tuple(words)]) for _, words in documents_in(made.split(split))]
+        sides[split] = {patient for _, patient in found if patient}
+        for words, patient in found:
+            assert (hash_share(patient or " ".join(words)) < SHARE) == (split == "validation")
+    assert sides["train"]
+    assert sides["validation"]
+    assert not sides["train"] & sides["validation"]
+    stage.check_splits(built, SHARE)
+    assert stage.split_hash(built) == "blake2b-64-patient"
+
+
 def test_stretches_of_many_shards_are_gathered_in_the_order_asked_for(tmp_path, corpus, tokenizer):
     opened = tokenise(corpus, tokenizer, tmp_path / "t", SHARE, workers=1).split("train")
     order = np.random.default_rng(0).permutation(len(opened.starts))
@@ -287,6 +309,23 @@ def test_a_weight_given_to_a_source_of_the_corpus_reaches_pretraining(tmp_path):
     built = Corpus.open(build_corpus(recipe, tmp_path / "corpus").path)
     assert source_weights(built, {}) == {"notes": 2.5, "papers": 1.0}
     assert "| 2.5 |" in (built.path / "README.md").read_text()
+
+
+def test_term_densities_of_a_corpus_come_with_its_documents(tmp_path, tokenizer):
+    rows = [f"w{n} w{n % 7} w{n % 11} w1" for n in range(2, 200)]
+    (tmp_path / "raw.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    (tmp_path / "terms.txt").write_text("w1\nw2 w3\n")
+    recipe = {"sources": [str(tmp_path / "raw.jsonl")], "filters": {}, "workers": 1}
+    plain = build_corpus(CorpusRecipe.model_validate(recipe), tmp_path / "plain")
+    assert not plain.has_density
+    assert tokenise(plain, tokenizer, tmp_path / "a", SHARE, workers=1).split("train").density is None
+    dense = build_corpus(CorpusRecipe(**recipe, density_terms=tmp_path / "terms.txt"), tmp_path / "dense")
+    assert dense.has_density
+    opened = tokenise(dense, tokenizer, tmp_path / "b", SHARE, workers=1).split("train")
+    for (_, words), density in zip(documents_in(opened), opened.density.tolist(), strict=True):
+        inside = {n for n, word in enumerate(words) if word == "w1"}
+        inside |= {m for n in range(3) if words[n : n + 2] == ["w2", "w3"] for m in (n, n + 1)}
+        assert density == len(inside) / 4
 
 
 def test_sentences_are_found_again_in_sub_words(tmp_path):

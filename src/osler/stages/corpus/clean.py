@@ -1,60 +1,67 @@
-"""Clean one part of the input: read its documents, repair their text, filter them.
+"""Clean one part of the input: read its documents, repair and rewrite their text, filter them.
 
-Parts are the unit of parallel work and of resuming. Each part writes two Parquet files: kept and removed documents.
+Parts are the unit of parallel work and of resuming. Each part writes three Parquet files: kept documents, rows of the ledger, and
+the revisions it has read.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from osler.artifacts.corpus import LEDGER_SCHEMA, ROW_GROUP_BYTES, parquet_writer
+from osler.artifacts.corpus import FACT_COLUMNS
 from osler.core.errors import InputError
 from osler.core.extras import require
+from osler.core.files import write_json
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.documents import FileRange, InputFile, RepairedDocument
+from osler.stages.corpus.counts import TextCounts, counts_of
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    Reading,
+    RepairedDocument,
+    Withdrawn,
+)
 from osler.stages.corpus.filters import Filter
+from osler.stages.corpus.parts import (
+    DIGEST_BYTES,
+    KEPT_SCHEMA,
+    LOSS_SCHEMA,
+    REVISION_SCHEMA,
+    ROW_BYTES,
+    RowWriter,
+    part_writer,
+)
 from osler.stages.corpus.readers import READERS
 
-pa = require("pyarrow", "corpus")
-
 PART_BYTES = 16 << 20
-_DIGEST_BYTES = 16
-_ROW_BYTES = 64
-"""Estimated size of a row without its text."""
-
-_POSITION = pa.field("position", pa.int64())  # of the document among all documents of the part
-REMOVED_SCHEMA = pa.schema([_POSITION, *LEDGER_SCHEMA])
-"""Where a document came from and why it was removed. Never its text."""
-KEPT_SCHEMA = pa.schema(
-    [
-        _POSITION,
-        *(field for field in LEDGER_SCHEMA if field.name != "reason"),
-        ("language", pa.string()),
-        ("text", pa.string()),
-        ("digest", pa.binary(_DIGEST_BYTES)),
-        ("bytes", pa.int64()),
-        ("characters", pa.int64()),
-        ("words", pa.int64()),
-        ("repaired", pa.bool_()),
-    ]
-)
 
 
 @dataclass(frozen=True)
 class Part:
-    """File ranges that are cleaned together, and the two files they are written to."""
+    """File ranges that are cleaned together, and the files they are written to."""
 
     ranges: tuple[FileRange, ...]
     recipe: CorpusRecipe
     kept: Path
     removed: Path
+    revisions: Path
+
+    @property
+    def before(self) -> Path:
+        """Counts of the text that was read, by source."""
+        return self.kept.with_suffix(".before.json")
 
 
 def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -> list[Part]:
@@ -62,7 +69,7 @@ def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -
     groups: list[list[FileRange]] = []
     held = PART_BYTES
     for file in files:
-        ranges = READERS.get(file.reader).cut(file, recipe.sources[file.source], PART_BYTES)
+        ranges = _cut(file, recipe)
         for file_range in ranges:
             size = file.size // len(ranges)
             if held + size // 2 >= PART_BYTES:
@@ -70,48 +77,184 @@ def plan_parts(files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path) -
                 held = 0
             groups[-1].append(file_range)
             held += max(1, size)
+    kinds = ("kept", "removed", "revisions")
     return [
-        Part(tuple(group), recipe, folder / f"kept-{index:06d}.parquet", folder / f"removed-{index:06d}.parquet")
+        Part(tuple(group), recipe, *(folder / f"{kind}-{index:06d}.parquet" for kind in kinds))
         for index, group in enumerate(groups)
     ]
 
 
+def _cut(file: InputFile, recipe: CorpusRecipe) -> list[FileRange]:
+    source = recipe.sources[file.source].read_by(file.reader)
+    try:
+        ranges: list[FileRange] = READERS.get(file.reader).cut(file, source, PART_BYTES)
+    except InputError:
+        if recipe.strict:
+            raise
+        return [FileRange(file, 0, file.size)]  # reading it gives the same error, which is then recorded
+    return ranges
+
+
 def clean_part(part: Part) -> None:
-    """Write the kept and the removed documents of a part, unless an earlier run did."""
+    """Write the kept documents of a part and its rows of the ledger, unless an earlier run did."""
     if part.kept.exists():
         return
-    recipe = part.recipe
-    options: dict[str, Any] = {"compression": "lz4", "dictionary": ("source", "file")}
+    before: dict[str, Counter[str]] = {}
     # The file of kept documents is closed last: if it exists, the part is complete.
     with (
-        parquet_writer(part.kept, KEPT_SCHEMA, **options) as kept_file,
-        parquet_writer(part.removed, REMOVED_SCHEMA, **options) as removed_file,
+        part_writer(part.kept, KEPT_SCHEMA) as kept,
+        part_writer(part.removed, LOSS_SCHEMA) as removed,
+        part_writer(part.revisions, REVISION_SCHEMA) as revisions,
     ):
-        kept, removed = _RowBuffer(kept_file, KEPT_SCHEMA), _RowBuffer(removed_file, REMOVED_SCHEMA)
-        position = 0
+        position = sequence = 0
         for file_range in part.ranges:
             file = file_range.file
-            source = recipe.sources[file.source]
-            cleaning = recipe.cleaning(source.clean)
-            repair = repairer(cleaning.unicode.html_entities) if cleaning.unicode.repair else str
-            for raw in READERS.get(file.reader).read(file_range, source):
-                repaired = repair(raw.text)
-                text = repaired.strip() if cleaning.strip else repaired
-                document = RepairedDocument(text, len(text.split()), source.language)
-                origin = (position, file.source_name, file.name, raw.row, _storable(raw.id or f"{file.name}:{raw.row}"))
-                position += 1
-                reason = _removal_reason(document, cleaning.filters)
-                if reason is not None:
-                    removed.add((*origin, reason), _ROW_BYTES)
+            cleaner = Cleaner(part.recipe, file)
+            row = None
+            for record in cleaner.records(file_range):
+                if isinstance(record, RawDocument | Withdrawn) and record.revision:
+                    sequence += record.row != row
+                    row = record.row
+                    place = -1 if isinstance(record, Withdrawn) else position
+                    revision = record.revision
+                    revisions.add((cleaner.group, revision.record, revision.number, sequence, place), ROW_BYTES)
+                if isinstance(record, Withdrawn):
                     continue
-                data = _encode(text, where=f"{file.path}:{raw.row}")
-                # Whitespace around a document does not make it another one.
-                compared = data if cleaning.strip else text.strip().encode()
-                digest = blake2b(compared, digest_size=_DIGEST_BYTES).digest()
-                counts = (len(data), len(text), document.words, repaired != raw.text)
-                kept.add((*origin, source.language, data, digest, *counts), len(data) + _ROW_BYTES)
-        kept.flush()
-        removed.flush()
+                if isinstance(record, BadRecord):
+                    removed.add(_bad_row(position, file, record), ROW_BYTES)
+                elif isinstance(record, LeftOut):
+                    removed.add(_left_out_row(position, file, record), ROW_BYTES)
+                else:
+                    counts = _add_document(position, file, record, cleaner, kept, removed)
+                    before.setdefault(file.source_name, Counter()).update(counts._asdict())
+                position += 1
+        write_json(part.before, before)
+
+
+def _add_document(
+    position: int, file: InputFile, raw: RawDocument, cleaner: Cleaner, kept: RowWriter, removed: RowWriter
+) -> TextCounts:
+    """Write a document or the reason of its removal; return the counts of the text that was read."""
+    document, effects = cleaner.clean(raw)
+    before = counts_of(raw.text, document.language)
+    name = document_id(file, raw)
+    for effect in effects:
+        row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None)
+        removed.add(row, ROW_BYTES)
+    if effects and effects[-1].unit == "document":
+        return before
+    try:
+        data = encode(document.text)
+    except InputError as error:
+        removed.add(_bad_row(position, file, BadRecord(raw.row, None, error.problem, error.fix)), ROW_BYTES)
+        return before
+    # Whitespace around a document does not make it another one.
+    compared = data if cleaner.cleaning.strip else document.text.strip().encode()
+    digest = blake2b(compared, digest_size=DIGEST_BYTES).digest()
+    facts = cleaner.facts(raw)
+    after = before if document.text == raw.text else counts_of(document.text, document.language)
+    counts = (len(data), after.characters, after.words, after.sentences)
+    repaired = any(effect.step == "repair" for effect in effects)
+    origin = (position, file.source_name, file.name, raw.row, name)
+    kept.add((*origin, document.language, *facts, data, digest, *counts, repaired), len(data) + ROW_BYTES)
+    return before
+
+
+def document_id(file: InputFile, raw: RawDocument) -> str:
+    """The id of a document in the corpus and its ledger."""
+    return _storable(raw.id or f"{file.name}:{raw.row}")
+
+
+def _bad_row(position: int, file: InputFile, bad: BadRecord) -> tuple[Any, ...]:
+    name = file.name if bad.row is None else f"{file.name}:{bad.row}"
+    effect = StepEffect("read", bad.reason, "document", None)
+    return (position, file.source_name, file.name, bad.row, bad.byte, name, *effect, None, None, None, bad.fix)
+
+
+def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any, ...]:
+    name = _storable(record.id or f"{file.name}:{record.row}")
+    effect = StepEffect("select", record.reason, "document", None)
+    return (position, file.source_name, file.name, record.row, None, name, *effect, None, None, None, None)
+
+
+class StepEffect(NamedTuple):
+    """What one step did to a document; the middle of a row of the ledger."""
+
+    step: str
+    reason: str
+    unit: str
+    characters: int | None
+
+
+class Cleaner:
+    """Reads and cleans the documents of one file."""
+
+    def __init__(self, recipe: CorpusRecipe, file: InputFile) -> None:
+        self.source = recipe.sources[file.source].read_by(file.reader)
+        self.cleaning = recipe.cleaning(self.source.clean)
+        names = [source.name for source in recipe.sources]
+        self.group = file.source if self.source.name is None else names.index(self.source.name)
+        """Number of the source; sources of one name share it, so that baseline and updates may be listed apart."""
+        self._file = file
+        self._strict = recipe.strict
+        self._licences = [re.compile(fnmatch.translate(pattern.casefold())) for pattern in recipe.licences]
+        unicode = self.cleaning.unicode
+        self._repair = repairer(unicode.html_entities) if unicode.repair else str
+
+    def records(self, file_range: FileRange) -> Iterator[Reading]:
+        """Read a range. What makes the rest of it unreadable is its last record; with `strict` it is an error."""
+        try:
+            for record in READERS.get(self._file.reader).read(file_range, self.source):
+                if self._strict and isinstance(record, BadRecord):
+                    raise bad_record_error(self._file.path, record.row, record.byte, record.reason, record.fix)
+                yield record
+        except InputError as error:
+            if self._strict:
+                raise
+            line = (error.where or "").removeprefix(f"{self._file.path}:")
+            yield BadRecord(int(line) if line.isdigit() else None, None, error.problem, error.fix)
+
+    def clean(self, raw: RawDocument) -> tuple[RepairedDocument, list[StepEffect]]:
+        """Return the document and what the steps did to it. It is removed if the last of them has the unit `document`."""
+        language = raw.facts.get("language") or self.source.language
+        if self._licences and (refused := self._refused_licence(raw)):
+            return RepairedDocument(raw.text, 0, language), [StepEffect("licence", refused, "document", len(raw.text))]
+        text = self._repair(raw.text)
+        effects = [] if text == raw.text else [StepEffect("repair", "unicode", "document changed", len(text))]
+        text = self._strip(text)
+        for name, rewriter in self.cleaning.rewrite.items():
+            rewritten = rewriter.rewrite(text, language)
+            effects += [
+                StepEffect("rewrite", f"{name}.{passage.reason}", "passage", passage.characters)
+                for passage in rewritten.removed
+            ]
+            if rewritten.text != text:
+                text = self._strip(rewritten.text)
+                effects.append(StepEffect("rewrite", name, "document changed", len(text)))
+        document = RepairedDocument(text, len(text.split()), language, raw.facts.get("title"))
+        if reason := _removal_reason(document, self.cleaning.filters):
+            effects.append(StepEffect("filter", reason, "document", len(text)))
+        return document, effects
+
+    def facts(self, raw: RawDocument) -> list[str | None]:
+        """The columns of a document that may be null."""
+        known = {**raw.facts, "licence": raw.facts.get("licence") or self.source.licence}
+        return [_storable(value) if (value := known.get(name)) else None for name in FACT_COLUMNS]
+
+    def _strip(self, text: str) -> str:
+        return text.strip() if self.cleaning.strip else text
+
+    def _refused_licence(self, raw: RawDocument) -> str | None:
+        licence = raw.facts.get("licence") or self.source.licence
+        if not licence:
+            return "licences.unknown"
+        return None if any(rule.match(licence.casefold()) for rule in self._licences) else "licences"
+
+
+def bad_record_error(path: Path, row: int | None, byte: int | None, reason: str, fix: str | None) -> InputError:
+    """The error for a record that cannot be read."""
+    place = f"{path}:{row}" if row is not None else path if byte is None else f"{path}, byte {byte:,}"
+    return InputError(reason, where=place, fix=fix)
 
 
 def _removal_reason(document: RepairedDocument, filters: Mapping[str, Filter]) -> str | None:
@@ -129,7 +272,7 @@ def _storable(key: str) -> str:
     return key if key.isascii() and "\0" not in key else key.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def _encode(text: str, *, where: str) -> bytes:
+def encode(text: str) -> bytes:
     """Encode as UTF-8. Reject characters that must not reach a model; they are there only if repair is off."""
     try:
         data = text.encode()
@@ -141,32 +284,8 @@ def _encode(text: str, *, where: str) -> bytes:
         problem = f"a NUL character at character {text.index(chr(0)) + 1} of the text"
     raise InputError(
         problem,
-        where=where,
         fix="Set unicode.repair = true (a source may have its own clean.unicode), or correct the file",
     )
-
-
-class _RowBuffer:
-    """Collects rows and writes them as a row group each time they are large enough."""
-
-    def __init__(self, writer: Any, schema: Any) -> None:
-        self._writer = writer
-        self._schema = schema
-        self._rows: list[tuple[Any, ...]] = []
-        self._size = 0
-
-    def add(self, row: tuple[Any, ...], size: int) -> None:
-        self._rows.append(row)
-        self._size += size
-        if self._size >= ROW_GROUP_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            columns = zip(zip(*self._rows, strict=True), self._schema, strict=True)
-            arrays = [pa.array(values, type=field.type) for values, field in columns]
-            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-            self._rows, self._size = [], 0
 
 
 # Characters that ftfy removes or rewrites in any context: controls, unusual line ends, surrogates, deprecated format

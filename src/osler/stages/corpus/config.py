@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
-from osler.core.config import Recipe, runtime, validate
+from osler.core.config import Recipe, merged, runtime, validate
+from osler.core.registry import Registry
+from osler.stages.corpus.documents import FACTS
 from osler.stages.corpus.filters import FILTERS, Filter
+from osler.stages.corpus.presets import CORPUS_PRESETS, PRESETS
+from osler.stages.corpus.readers import READERS
+from osler.stages.corpus.rewriters import REWRITERS, Rewriter
+from osler.text.terms import terms_digest
 
 
-def _resolve_filters(value: Any) -> Any:
-    """Turn options by filter name into filters."""
-    if not isinstance(value, Mapping):
-        return value
-    resolved = {}
-    for name, options in value.items():
-        kind = FILTERS.get(name)
-        if isinstance(options, Mapping):
-            options = validate(kind, options, where=f"filters.{name}")
-        resolved[name] = options
-    return resolved
+def _resolver(section: str, registry: Registry) -> Callable[[Any], Any]:
+    """A function that turns options by name into objects of a registry."""
+
+    def resolve(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        resolved = {}
+        for name, options in value.items():
+            kind = registry.get(name)
+            if isinstance(options, Mapping):
+                options = validate(kind, options, where=f"{section}.{name}")
+            resolved[name] = options
+        return resolved
+
+    return resolve
+
+
+_resolve_filters = _resolver("filters", FILTERS)
+_resolve_rewriters = _resolver("rewrite", REWRITERS)
+
+
+_NEW = ("rewrite", "boilerplate", "near_duplicates", "decontaminate")
+"""Settings of a cleaning that earlier versions did not have. They are part of an identity only where they are on."""
+
+
+def _without(identity: dict[str, Any], names: Sequence[str], *off: Any) -> dict[str, Any]:
+    """Leave out settings that earlier versions did not have, where they are off."""
+    return {name: value for name, value in identity.items() if name not in names or value not in off}
 
 
 class Unicode(Recipe):
@@ -36,31 +59,100 @@ class Unicode(Recipe):
     """Also resolve HTML entities such as `&lt;`."""
 
 
+class Boilerplate(Recipe):
+    """Which lines are boilerplate: those in at least so many documents of a source, and in at least such a share of them."""
+
+    min_documents: int = Field(10, ge=2)
+    """Documents of the source that must have the line."""
+    min_share: float = Field(0.05, gt=0.0, le=1.0)
+    """Share of the source's documents that must have the line."""
+
+
+class NearDuplicates(Recipe):
+    """Which documents count as near-duplicates.
+
+    Words are compared in lower case, without punctuation. With the defaults, of copies with 1, 5 and 20 % of their words
+    replaced, about 100, 82 and 0 % are found. A pair exactly at the threshold is found with a probability of 99 %.
+    """
+
+    threshold: float = Field(0.7, gt=0.0, le=1.0)
+    """Jaccard similarity of the two sets of shingles from which a document is removed."""
+    words: int = Field(3, ge=1, le=32)
+    """Words of a shingle. Shorter documents are left to the search for exact duplicates."""
+    bands: int = Field(25, ge=1, le=1024)
+    """Bands of the MinHash; documents that agree in one are compared. More bands find more pairs and take longer."""
+    rows: int = Field(5, ge=1, le=64)
+    """Minima of a band that must agree. Use more for a higher threshold: the search is then faster and as complete."""
+
+    def recall(self, jaccard: float) -> float:
+        """Probability that a pair of this similarity is compared."""
+        return float(1.0 - (1.0 - jaccard**self.rows) ** self.bands)
+
+
+class Decontaminate(Recipe):
+    """Which held-out documents must not be in a corpus, and how much of one is too much."""
+
+    tasks: tuple[str, ...] = runtime(min_length=1)
+    """Prepared tasks (`osler tasks prepare`): their folders, folders that hold them, or glob patterns."""
+    splits: tuple[str, ...] = Field(("test",), min_length=1)
+    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection."""
+    words: int = Field(9, ge=3)
+    """Length of the runs of words that are compared."""
+    min_shared: int = Field(4, ge=1)
+    """Fewer shared runs are chance."""
+    min_share: float = Field(0.3, gt=0.0, le=1.0)
+    """Share of the runs of the shorter text, document or held-out text, from which on the document is removed."""
+    max_shared: int = Field(32, ge=1)
+    """From this number of shared runs on, the document is removed whatever their share."""
+
+    @field_validator("tasks", "splits", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [str(value)] if isinstance(value, str | Path) else value
+
+
+Preset = Literal["carrino2022", "clinical", "none"]
+
+
+def _expand_preset(cls: type[Recipe], values: Any) -> Any:
+    """Put the settings of a preset below those that are given."""
+    if not isinstance(values, Mapping) or values.get("preset") not in PRESETS:
+        return values
+    settings = PRESETS[values["preset"]]
+    if "sources" in cls.model_fields:
+        settings = {**settings, **CORPUS_PRESETS.get(values["preset"], {})}
+    return merged({name: value for name, value in settings.items() if name in cls.model_fields}, values)
+
+
 class SourceCleaning(Recipe):
     """How the documents of one source are cleaned. A setting that is left out is that of the corpus."""
 
+    preset: Preset | None = runtime(None)
+    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
     unicode: Unicode | None = None
     """Repair of the text."""
+    rewrite: Mapping[str, SerializeAsAny[Rewriter]] | None = None
+    """Rewriters by name, applied in this order, instead of the corpus's."""
     filters: Mapping[str, SerializeAsAny[Filter]] | None = None
     """Filters by name, applied in this order, instead of the corpus's."""
     exact_duplicates: Literal["remove", "keep"] | None = None
     """keep: no document of this source is removed as a copy. Copies of them in sources that remove theirs still are."""
-    strip: bool = True
+    strip: bool | None = None
     """Remove whitespace before and after each document."""
+    boilerplate: Boilerplate | Literal[False] | None = None
+    """Which lines that many documents of this source share are removed; false: none."""
+    near_duplicates: bool | None = None
+    """Whether documents of this source that nearly repeat another are removed. Near-duplicates of them in other sources still are."""
+    decontaminate: bool | None = None
+    """Whether documents of this source that share text with held-out documents of tasks are removed."""
 
+    _preset = model_validator(mode="before")(_expand_preset)
+    _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
-
-_CLEANINGS: Mapping[str, Mapping[str, Any]] = {
-    "none": {"unicode": {"repair": False}, "filters": {}, "exact_duplicates": "keep", "strip": False},
-}
-
-
-def named_cleaning(name: str) -> SourceCleaning:
-    """Return a cleaning by name. `none` keeps documents exactly as they are; only those without any text are left out."""
-    if name not in _CLEANINGS:
-        raise ValueError(f"must be a table, false or one of {', '.join(_CLEANINGS)}, not {name!r}")
-    return SourceCleaning(**_CLEANINGS[name])
+    def identity(self) -> dict[str, Any]:
+        """Identity in which corpora of earlier versions are recognised."""
+        return _without(super().identity(), _NEW, None)
 
 
 class CorpusSource(Recipe):
@@ -72,36 +164,73 @@ class CorpusSource(Recipe):
     """Files, folders (read recursively in sorted order) and glob patterns."""
     reader: str | None = None
     """Name of a reader; by default chosen by file ending."""
+    options: SerializeAsAny[Recipe] | None = None
+    """Settings that only this reader has; `reader` must be given too."""
     unit: Literal["file", "line", "block"] = "file"
     """One document of plain text: a file, a line, or a block between blank lines."""
     text_field: str = "text"
-    """Field or column with the text, in JSON Lines and Parquet."""
+    """Field or column with the text, in JSON Lines, tables and Parquet."""
+    text_fields: tuple[str, ...] = ()
+    """Several fields or columns with text, joined by blank lines in this order, instead of text_field."""
     id_field: str = "id"
     """Field or column with the document id. A document without one gets an id from its file and row."""
+    facts: Mapping[str, str] = {}
+    """Fields or columns with facts about each document, by fact: title, section, date, licence, patient, language."""
     encoding: str = "utf-8"
-    """Encoding of plain text and JSON Lines."""
+    """Encoding of plain text, JSON Lines and tables."""
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
-    """Language of the documents, if known."""
+    """Language of the documents that state none themselves, if known."""
     licence: str | None = None
-    """Licence, for the card."""
+    """Licence of the documents that state none themselves."""
     weight: float = Field(1.0, gt=0.0)
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
-    """How to clean its documents: "none" or false keeps them exactly as they are; a table changes single settings."""
+    """How to clean its documents: the name of a preset (`none` or false keeps them exactly as they are), or a table with settings."""
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which corpora of earlier versions are recognised: no `clean` where the source has none."""
-        values = super().identity()
-        if self.clean is None:
-            del values["clean"]
-        return values
+        """Identity in which corpora of earlier versions are recognised."""
+        return _without(super().identity(), ("clean", "options", "facts", "text_fields"), None, {}, [])
+
+    def texts(self) -> tuple[str, ...]:
+        """Names of the fields with text."""
+        return self.text_fields or (self.text_field,)
+
+    def read_by(self, reader: str) -> CorpusSource:
+        """The source with the default options of a reader where it gives none itself."""
+        kind = getattr(READERS.get(reader), "options", None)
+        if kind is None or self.options is not None:
+            return self
+        return self.model_copy(update={"options": validate(kind, {}, where=f"options of the reader {reader}")})
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _options_of_the_reader(cls, value: Any, info: ValidationInfo) -> Any:
+        reader = info.data.get("reader")
+        if not isinstance(value, Mapping):
+            return value
+        if reader is None:
+            raise ValueError("options belong to a reader; name it: reader = ...")
+        kind = getattr(READERS.get(reader), "options", None)
+        if kind is None:
+            raise ValueError(f"the reader {reader!r} has no options")
+        return validate(kind, value, where="sources.options")
+
+    @field_validator("facts")
+    @classmethod
+    def _known_facts(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        unknown = next((name for name in value if name not in FACTS), None)
+        if unknown is not None:
+            raise ValueError(f"{unknown!r} is not one of the facts: {', '.join(FACTS)}")
+        return value
 
     @field_validator("clean", mode="before")
     @classmethod
     def _named_cleaning(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            return None if value else named_cleaning("none")
-        return named_cleaning(value) if isinstance(value, str) else value
+            return None if value else {"preset": "none"}
+        if isinstance(value, str) and value not in PRESETS:
+            raise ValueError(f"must be a table, false or one of {', '.join(PRESETS)}, not {value!r}")
+        return {"preset": value} if isinstance(value, str) else value
 
     @field_validator("files", mode="before")
     @classmethod
@@ -129,9 +258,13 @@ class Cleaning:
     """How the documents of a source are cleaned, with nothing left open."""
 
     unicode: Unicode
+    rewrite: Mapping[str, Rewriter]
     filters: Mapping[str, Filter]
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
+    boilerplate: Boilerplate | Literal[False]
+    near_duplicates: bool
+    decontaminate: bool
 
 
 class CorpusRecipe(Recipe):
@@ -139,15 +272,36 @@ class CorpusRecipe(Recipe):
 
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
+    preset: Preset | None = runtime(None)
+    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
     unicode: Unicode = Unicode()
+    """Repair of the text."""
+    rewrite: Mapping[str, SerializeAsAny[Rewriter]] = {}
+    """Rewriters by name, applied in this order after the repair. The ledger lists what they removed."""
     filters: Mapping[str, SerializeAsAny[Filter]] = {"length": {}}  # type: ignore[dict-item]
     """Filters by name, applied in this order. The ledger gives the reason for each removal."""
     exact_duplicates: Literal["remove", "keep"] = "remove"
     """Whether later copies of the same text are removed."""
+    strip: bool = True
+    """Remove whitespace before and after each document."""
+    boilerplate: Boilerplate | Literal[False] = False
+    """Remove lines that many documents of a source share, such as menus and disclaimers."""
+    near_duplicates: NearDuplicates | Literal[False] = False
+    """Remove documents that nearly repeat another one, within a source and over the whole corpus."""
+    decontaminate: Decontaminate | Literal[False] = False
+    """Remove documents that share text with held-out documents of prepared tasks."""
+    licences: tuple[str, ...] = ()
+    """Keep only documents with one of these licences; `*` stands for any characters, and case does not count. By default, all."""
+    priority: tuple[str, ...] = ()
+    """Names of sources: of several copies, the one from the source named first is kept. The others follow in their own order."""
+    density_terms: Path | None = runtime(None)
+    """A text file with one term per line: the share of its words in these terms is stored with every document (column `density`)."""
     shard_megabytes: int = Field(128, ge=1)
     """Text per shard, before compression."""
     workers: int = runtime(0, ge=0)
     """Worker processes; 0 means one per core."""
+    strict: bool = runtime(False)
+    """Stop at the first record that cannot be read, and where a source gives no documents, instead of leaving it out."""
 
     @field_validator("sources", mode="before")
     @classmethod
@@ -157,14 +311,32 @@ class CorpusRecipe(Recipe):
             return many
         return [{"files": [item]} if isinstance(item, str | Path) else item for item in many]
 
+    _preset = model_validator(mode="before")(_expand_preset)
+    _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
+
+    def identity(self) -> dict[str, Any]:
+        """Identity in which corpora of earlier versions are recognised; with the terms themselves, wherever the file is."""
+        values = _without(super().identity(), (*_NEW, "licences", "priority"), False, {}, [])
+        if self.density_terms is not None:
+            values["density_terms"] = terms_digest(self.density_terms)
+        # A source that turns off what the corpus does not do is cleaned as ever.
+        off = [name for name in _NEW if name not in values]
+        for source, own in zip(values["sources"], self.sources, strict=True):
+            if "clean" in source:
+                source["clean"] = _without(source["clean"], off, {}, False) | {"strip": self.cleaning(own.clean).strip}
+        return values if not self.strip else _without(values, ["strip"], True)
 
     def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
         """Return a source's own settings, and those of the corpus where it has none."""
         own = own or SourceCleaning()
         return Cleaning(
             unicode=own.unicode or self.unicode,
+            rewrite=self.rewrite if own.rewrite is None else own.rewrite,
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
-            strip=own.strip,
+            strip=self.strip if own.strip is None else own.strip,
+            boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate,
+            near_duplicates=bool(self.near_duplicates) and own.near_duplicates is not False,
+            decontaminate=bool(self.decontaminate) and own.decontaminate is not False,
         )

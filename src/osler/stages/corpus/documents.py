@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+FACTS = ("title", "section", "date", "licence", "patient", "language")
+"""What a reader may know about a document besides its text and id. Each is a column of the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,75 @@ class FileRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Revision:
+    """Which record of its source a document is, and how recent: of one record, the highest number is kept, and of equal ones the last.
+
+    Documents with the same row of a file are parts of one revision.
+    """
+
+    record: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as the reader found it. Rows count from 1."""
+    """A document as the reader found it. Rows count from 1. `facts` has keys of FACTS only; unknown ones are left out."""
 
     row: int
     text: str
     id: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    revision: Revision | None = None
+    """For sources that publish a record again when it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A revision without a document: the source deleted the record, or no longer has the wanted text in it."""
+
+    row: int
+    revision: Revision
+
+
+def named_facts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, str]:
+    """Facts in fields of a record, by the names that a source gives them. Empty values and tables are left out."""
+    found = {fact: record.get(field) for fact, field in fields.items()}
+    return {
+        fact: str(value)
+        for fact, value in found.items()
+        if value not in (None, "") and not isinstance(value, dict | list)
+    }
+
+
+def joined(texts: Iterable[str | None]) -> str:
+    """One text from several fields, with blank lines between them. A single text is kept exactly as it is."""
+    return "\n\n".join(text for text in texts if text)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that cannot be read, in place of its document. Reason and fix never quote the text.
+
+    `row` is the row or line where it begins and `byte` its first byte in the (decompressed) file, as far as they are known.
+    """
+
+    row: int | None
+    byte: int | None
+    reason: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A record that the options of its reader leave out, in place of its document. Nothing is wrong with it; the ledger lists it."""
+
+    row: int
+    reason: str
+    id: str | None = None
+
+
+Reading = RawDocument | Withdrawn | BadRecord | LeftOut
+"""What a reader yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +112,4 @@ class RepairedDocument:
     text: str
     words: int
     language: str | None
+    title: str | None = None

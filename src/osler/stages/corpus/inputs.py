@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import bz2
+import fnmatch
 import glob
-import gzip
 import hashlib
 import json
-import lzma
 import os
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from osler.core.errors import InputError
 from osler.formats.archives import files_below, shown_name
+from osler.formats.xml import root_tag
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile
+from osler.stages.corpus.opening import OPENERS, in_zip, is_packed, open_bytes, reading, zip_members
 from osler.stages.corpus.readers import READERS
 
-_OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
 _BLOCK = 1 << 22
 _BOM = b"\xef\xbb\xbf"
 
@@ -30,6 +27,7 @@ _BOM = b"\xef\xbb\xbf"
 def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
     """List the files of all sources in input order; it decides which copy of a document comes first."""
     endings = {ending: name for name in READERS.names() for ending in READERS.get(name).endings}
+    roots = {root: name for name in READERS.names() for root in getattr(READERS.get(name), "roots", ())}
     files: list[InputFile] = []
     seen: set[str] = set()
     for index, source in enumerate(sources):
@@ -37,8 +35,10 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
             READERS.get(source.reader)  # an unknown name is an error even if no file is found
         for given in source.files:
             for path, name, explicit in _expand(given):
-                plain = path.with_suffix("") if _compressed(path) else path
+                plain = path.with_suffix("") if path.suffix.lower() in OPENERS else path
                 reader = source.reader or endings.get(plain.suffix.lower())
+                if reader is None and plain.suffix.lower() == ".xml":
+                    reader = roots.get(_root(path))
                 if reader is None and explicit:
                     raise InputError(
                         "no reader for this file type",
@@ -49,14 +49,17 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
                 if reader is None or real in seen:
                     continue
                 seen.add(real)
-                with reading(path):
-                    size = path.stat().st_size
-                files.append(InputFile(path, name, index, _source_name(source, path, reader), reader, size))
+                files.append(InputFile(path, name, index, _source_name(source, path, reader), reader, _size(path)))
     if not files:
         raise InputError(
             "no files to read", where=sources[0].files[0], fix=f"Known file endings: {', '.join(sorted(endings))}"
         )
     return files
+
+
+def on_disk(files: Sequence[InputFile]) -> list[Path]:
+    """The files that have to be there to read the input, in input order; a zip archive counts once."""
+    return list(dict.fromkeys(inside[0] if (inside := in_zip(file.path)) else file.path for file in files))
 
 
 def names_digest(files: Sequence[InputFile]) -> str:
@@ -66,7 +69,26 @@ def names_digest(files: Sequence[InputFile]) -> str:
 
 
 def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
-    """Yield path and name of each file that a path, folder or pattern stands for, and whether it must be readable."""
+    """Yield path and name of each file that a path, folder or pattern stands for, and whether it must be readable.
+
+    The members of a zip archive are files below it: `notes.zip` stands for all of them, `notes.zip/*.txt` for some.
+    """
+    archive = in_zip(Path(given).expanduser())
+    if archive:
+        path, pattern = archive
+        found = [member for member in zip_members(path) if fnmatch.fnmatchcase(member, pattern)]
+        if not found:
+            raise InputError("no file in the archive matches", where=given, fix="Check the pattern")
+        yield from ((path / member, shown_name(f"{path.name}/{member}"), True) for member in found)
+        return
+    for path, name, explicit in _expand_on_disk(given):
+        if path.suffix.lower() == ".zip":
+            yield from ((path / member, f"{name}/{member}", False) for member in zip_members(path))
+        else:
+            yield path, name, explicit
+
+
+def _expand_on_disk(given: str) -> Iterator[tuple[Path, str, bool]]:
     path = Path(given).expanduser()
     if path.is_dir():
         for found in files_below(path):
@@ -90,39 +112,26 @@ def _name(path: Path, root: Path) -> str:
 
 
 def _source_name(source: CorpusSource, path: Path, reader: str) -> str:
-    """Name the source after a file with many documents, or after the folder of files with one document each."""
+    """Name the source after a file with many documents, or after the folder of files that belong together."""
     if source.name is not None:
         return source.name
     one_document = reader == "text" and source.unit == "file"
-    name = path.resolve().parent.name if one_document else path.name.split(".")[0]
+    one_of_many = one_document or hasattr(READERS.get(reader), "roots")  # XML is published in many files
+    name = path.resolve().parent.name if one_of_many else path.name.split(".")[0]
     return "".join(character if character.isalnum() or character in "._+-" else "-" for character in name) or "source"
 
 
-def _compressed(path: Path) -> bool:
-    return path.suffix.lower() in _OPENERS
+def _root(path: Path) -> str:
+    """The root element of an XML file: many formats share the ending."""
+    with reading(path), open_bytes(path) as handle:
+        stream: Any = handle
+        return root_tag(stream.read1(1 << 16))[0]
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn a file that cannot be read, or is damaged, into an InputError."""
-    try:
-        yield
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile):
-        raise InputError(
-            "the compressed file is damaged or truncated", where=path, fix="Copy or download it again"
-        ) from None
-    except FileNotFoundError:
-        raise InputError("no such file", where=path, fix="Check the path") from None
-    except OSError as error:
-        # bz2 reports damaged data as a bare OSError.
-        problem = error.strerror or "the data is damaged"
-        raise InputError(f"cannot be read: {problem}", where=path, fix="Check the file and its permissions") from None
-
-
-def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading, decompressing by its ending."""
-    opener = _OPENERS.get(path.suffix.lower())
-    return cast(IO[bytes], opener(path, "rb")) if opener else open(path, "rb")
+def _size(path: Path) -> int:
+    inside = in_zip(path)
+    with reading(path):
+        return zip_members(inside[0])[inside[1]].compress_size if inside else path.stat().st_size
 
 
 def read_bytes(path: Path) -> bytes:
@@ -133,7 +142,7 @@ def read_bytes(path: Path) -> bytes:
 
 def cut_lines(file: InputFile, size: int) -> list[FileRange]:
     """Cut a file into ranges of about `size` bytes that begin and end at line breaks."""
-    if _compressed(file.path) or file.size <= size:
+    if is_packed(file.path) or file.size <= size:
         return [FileRange(file, 0, file.size)]
     ranges = []
     start = rows = 0
@@ -161,7 +170,7 @@ def lines(file_range: FileRange) -> Iterator[tuple[int, bytes]]:
     path = file_range.file.path
     with reading(path), open_bytes(path) as handle:
         # A compressed file is one range, and its size says nothing about the text in it.
-        to_the_end = _compressed(path)
+        to_the_end = is_packed(path)
         if file_range.start:
             handle.seek(file_range.start)
         left = file_range.stop - file_range.start

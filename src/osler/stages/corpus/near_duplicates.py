@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from osler.core.config import Recipe
 from osler.core.extras import require
 from osler.core.files import atomic
 from osler.core.processes import run_all
+from osler.stages.corpus.config import NearDuplicates
 from osler.stages.corpus.minhash import BLOCK, Hashes, Integers, band_hashes, shingle_hashes
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
@@ -45,27 +44,6 @@ _PART_ROWS = 1 << 16
 _PART_BYTES = 64 << 20
 _SLICE = 1 << 22  # band hashes that are sorted together
 _ROW = (1 << _ROW_BITS) - 1
-
-
-class NearDuplicates(Recipe):
-    """Which documents count as near-duplicates.
-
-    Words are compared in lower case, without punctuation. With the defaults, of copies with 1, 5 and 20 % of their words
-    replaced, about 100, 82 and 0 % are found. A pair exactly at the threshold is found with a probability of 99 %.
-    """
-
-    threshold: float = Field(0.7, gt=0.0, le=1.0)
-    """Jaccard similarity of the two sets of shingles from which a document is removed."""
-    words: int = Field(3, ge=1, le=32)
-    """Words of a shingle. Shorter documents are left to the search for exact duplicates."""
-    bands: int = Field(25, ge=1, le=1024)
-    """Bands of the MinHash; documents that agree in one are compared. More bands find more pairs and take longer."""
-    rows: int = Field(5, ge=1, le=64)
-    """Minima of a band that must agree. Use more for a higher threshold: the search is then faster and as complete."""
-
-    def recall(self, jaccard: float) -> float:
-        """Probability that a pair of this similarity is compared."""
-        return float(1.0 - (1.0 - jaccard**self.rows) ** self.bands)
 
 
 @dataclass(frozen=True)

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from osler.artifacts.corpus import LEDGER_SCHEMA, SHARD_SCHEMA, Corpus, CorpusCard, CorpusWriter, SourceCard
+from osler.artifacts.corpus import Corpus, CorpusWriter
+from osler.artifacts.corpus_card import CorpusCard
+from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
-from osler.core.errors import InputError, RecipeError
-from osler.core.extras import require
+from osler.core.config import Recipe
+from osler.core.console import console
+from osler.core.errors import InputError, RecipeError, nearest
 from osler.core.files import fingerprint, remove_tree
 from osler.core.logs import get_logger
 from osler.core.processes import run_all
-from osler.stages.corpus.clean import REMOVED_SCHEMA, Part, clean_part, plan_parts
-from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning, named_cleaning
+from osler.stages.corpus.assemble import count, write_ledger, write_shards
+from osler.stages.corpus.boilerplate import remove_boilerplate
+from osler.stages.corpus.clean import Part, bad_record_error, clean_part, plan_parts
+from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning
+from osler.stages.corpus.decontaminate import contaminated, task_folders, tasks_digest
 from osler.stages.corpus.documents import InputFile
-from osler.stages.corpus.inputs import find_inputs, names_digest
+from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
+from osler.stages.corpus.near_duplicates import find_near_duplicates
+from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
+from osler.stages.corpus.report import report_page
+from osler.stages.corpus.revisions import remove_outdated
 
-pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 log = get_logger("osler.corpus")
 
-Mask = NDArray[np.bool_]
+PARTS_LAYOUT = 2
+"""Version of the working files. Raise it with every change: an unfinished run of an earlier version must not be continued."""
 AS_IT_IS = "documents exactly as they are; only those without any text are left out"
-_SUMS = ("characters", "words", "bytes", "repaired")
+_SHOWN = 20
 
 
 def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
@@ -51,10 +58,18 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
 def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
     """Build the corpus at `out`; resume an interrupted build, reuse a finished one."""
     files = _find_inputs(recipe)
-    parents = {"inputs": fingerprint(file.path for file in files), "names": names_digest(files)}
+    parents = {"inputs": fingerprint(on_disk(files)), "names": names_digest(files)}
+    if recipe.decontaminate:
+        parents["held_out"] = tasks_digest(recipe.decontaminate)
     build = partial(_build, recipe, files)
     made = produce(out, kind="corpus", recipe=recipe, parents=parents, build=build, force=force)
-    return Corpus(made.path, made.manifest, made.reused)
+    corpus = Corpus(made.path, made.manifest, made.reused)
+    if (card := corpus.card) is not None:
+        if recipe.strict:
+            _stop_at_problems(card, recipe, files)
+        for line in _problems(card, recipe, files):
+            console().print(f"warning: {line}", style="yellow", markup=False)
+    return corpus
 
 
 def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
@@ -69,27 +84,35 @@ def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
                 where="sources",
                 fix="Give each source a name of its own",
             )
+    unknown = next((name for name in recipe.priority if name not in known), None)
+    if unknown is not None:
+        close = nearest(unknown, known)
+        fix = f"Did you mean {close!r}?" if close else f"Sources: {', '.join(known)}"
+        raise RecipeError(f"no source is called {unknown!r}", where="priority", fix=fix)
     return files
 
 
 def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -> None:
     began = time.monotonic()
     writer = CorpusWriter(workspace.path)
-    folder = workspace.path / "parts"
+    folder = workspace.path / f"parts-{PARTS_LAYOUT}"
     card = writer.card
     if card is None:
         parts = plan_parts(files, recipe, folder)
         run_all(clean_part, parts, workers=recipe.workers, label="corpus: clean")
-        keep = _documents_to_keep(parts, files, recipe)
-        shards = _plan_shards(parts, keep, writer, recipe.shard_megabytes * 1_000_000)
-        card = _count(parts, keep, files, recipe, len(shards))
+        remaining = _compare_documents(parts, files, recipe, folder)
+        card = count(remaining, [part.before for part in parts], files, recipe)
         if not card.documents:
             raise _empty(card, files)
-        run_all(_write_shard, shards, workers=recipe.workers, label="corpus: write")
-        removals = (_removed(part, mask) for part, mask in zip(parts, keep, strict=True))
-        writer.write_ledger(table.select(LEDGER_SCHEMA.names) for table in removals)
-        writer.write_card(card, _preparation(recipe, files))
-    remove_tree(folder)
+        if recipe.strict:
+            _stop_at_problems(card, recipe, files)
+        card = card.model_copy(update={"shards": write_shards(remaining, writer, recipe)})
+        write_ledger(remaining, writer)
+        preparation = _preparation(recipe, files)
+        writer.write_report(report_page(card, Ledger(writer.ledger_path), preparation))
+        writer.write_card(card, preparation)
+    for leftover in workspace.path.glob("parts*"):
+        remove_tree(leftover)
     workspace.counts.update(
         documents=card.documents,
         words=card.words,
@@ -102,83 +125,57 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
     log.event("corpus.done", documents=card.documents, words=card.words, removed=removed, seconds=seconds)
 
 
-def _documents_to_keep(parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe) -> list[Mask]:
-    """For each part, a mask over its kept documents: False for exact copies that are removed."""
-    rules = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean).exact_duplicates for file in files}
-    keeping = pa.array([name for name, rule in rules.items() if rule == "keep"], pa.string())
-    columns = [_read(part.kept, "digest", "source") for part in parts]
-    digests = np.concatenate([np.empty((0, 2), dtype="<u8"), *(_digests(table) for table in columns)])
-    kept_as_is = [pc.is_in(table["source"], keeping).to_numpy() for table in columns]
-    remain = documents_that_remain(digests, np.concatenate([np.empty(0, dtype=np.bool_), *kept_as_is]))
-    ends = np.cumsum([table.num_rows for table in columns], dtype=np.int64)
-    return np.split(remain, ends)[: len(parts)]
+def _compare_documents(
+    parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path
+) -> Remaining:
+    """The steps that compare documents with each other."""
+    remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
+    remove_outdated(remaining, [part.revisions for part in parts])
+    cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
+    ranks = _ranks(recipe, list(cleanings))
+    keeping = [name for name, cleaning in cleanings.items() if cleaning.exact_duplicates == "keep"]
+    remove_exact_duplicates(remaining, keeping, ranks)
+    boilerplate = {name: cleaning.boilerplate for name, cleaning in cleanings.items() if cleaning.boilerplate}
+    if boilerplate:
+        strip = frozenset(name for name, cleaning in cleanings.items() if cleaning.strip)
+        remove_boilerplate(remaining, boilerplate, strip, folder / "boilerplate", recipe.workers)
+    if recipe.near_duplicates:
+        keeping = [name for name, cleaning in cleanings.items() if not cleaning.near_duplicates]
+        pairs = find_near_duplicates(
+            remaining.files,
+            remaining.keep,
+            ranks,
+            recipe.near_duplicates,
+            folder / "near-duplicates",
+            recipe.workers,
+            untouched=keeping,
+        )
+        reasons = ["duplicate.near"] * len(pairs)
+        remaining.remove("near-duplicates", pairs["removed"], reasons, pairs["kept"], pairs["jaccard"])
+    if recipe.decontaminate:
+        searched = remaining.of_sources({name: int(cleaning.decontaminate) for name, cleaning in cleanings.items()})
+        keep = [mask & (wanted > 0) for mask, wanted in zip(remaining.keep, searched, strict=True)]
+        found = contaminated(remaining.files, keep, recipe.decontaminate, folder / "held-out", recipe.workers)
+        numbers = np.array([match.document for match in found], dtype=np.int64)
+        reasons = [f"contaminated.{match.task}.{match.split}" for match in found]
+        names = [(match.record, f"{match.task}.{match.split}") for match in found]
+        remaining.remove("decontaminate", numbers, reasons, names=names)
+    return remaining
 
 
-def _digests(table: Any) -> NDArray[np.uint64]:
-    chunks = [chunk for chunk in table["digest"].chunks if len(chunk)]
-    views = [np.frombuffer(chunk.buffers()[1], dtype="<u8").reshape(-1, 2) for chunk in chunks]
-    rows = [view[chunk.offset :][: len(chunk)] for view, chunk in zip(views, chunks, strict=True)]
-    return np.concatenate([np.empty((0, 2), dtype="<u8"), *rows])
-
-
-def documents_that_remain(digests: NDArray[np.uint64], kept: Mask) -> Mask:
-    """Mark the rows of an (n, 2) array of 128-bit digests that remain: all `kept` ones, else the first of each value.
-
-    A kept row counts as the first of its value wherever it stands, so that no other copy of it remains.
-    """
-    first = np.ones(len(digests), dtype=np.bool_)
-    # The sort is stable: equal digests are in input order, kept ones before others, and only the later ones are unmarked.
-    order = np.lexsort((~kept, digests[:, 0], digests[:, 1]))
-    ordered = digests[order]
-    first[order[1:]] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    return first | kept
-
-
-def _removed(part: Part, mask: Mask) -> Any:
-    """Documents that a part lost to filters or as duplicates, in input order."""
-    tables = [_read(part.removed, *REMOVED_SCHEMA.names)]
-    if not mask.all():
-        copies = _read(part.kept, *REMOVED_SCHEMA.names[:-1]).filter(pa.array(~mask))
-        reasons = pa.array(["duplicate.exact"] * copies.num_rows, pa.string())
-        tables.append(copies.append_column("reason", reasons).select(REMOVED_SCHEMA.names))
-    return pa.concat_tables(tables).sort_by("position")
-
-
-def _count(
-    parts: Sequence[Part], keep: Sequence[Mask], files: Sequence[InputFile], recipe: CorpusRecipe, shards: int
-) -> CorpusCard:
-    sums: dict[str, Counter[str]] = {file.source_name: Counter() for file in files}
-    removed: dict[str, Counter[str]] = {name: Counter() for name in sums}
-    lengths: Counter[int] = Counter()
-    for part, mask in zip(parts, keep, strict=True):
-        kept = _read(part.kept, "source", *_SUMS).filter(pa.array(mask))
-        totals = kept.group_by("source").aggregate([([], "count_all"), *((name, "sum") for name in _SUMS)])
-        for row in totals.to_pylist():
-            sums[row["source"]].update(documents=row["count_all"], **{name: row[f"{name}_sum"] for name in _SUMS})
-        lengths.update((2 ** np.log2(kept["words"].to_numpy()).astype(np.int64)).tolist())
-        losses = _removed(part, mask)
-        for name, reason in zip(losses["source"].to_pylist(), losses["reason"].to_pylist(), strict=True):
-            removed[name][reason] += 1
-    origins = {file.source_name: recipe.sources[file.source] for file in reversed(files)}
-    sources = {}
-    for name in sums:
-        facts = origins[name].model_dump(include={"language", "licence", "weight"})
-        sources[name] = SourceCard(**_counts(sums[name], removed[name]), **facts)
-    return CorpusCard(
-        **_counts(sum(sums.values(), Counter()), sum(removed.values(), Counter())),
-        shards=shards,
-        words_per_document={str(low): count for low, count in sorted(lengths.items())},
-        sources=sources,
+def _ranks(recipe: CorpusRecipe, names: Sequence[str]) -> dict[str, int]:
+    """Rank of each source: those with priority first, then the others, in the order of the recipe."""
+    ordered = sorted(
+        names, key=lambda name: recipe.priority.index(name) if name in recipe.priority else len(recipe.priority)
     )
-
-
-def _counts(sums: Counter[str], removed: Counter[str]) -> dict[str, Any]:
-    counts = {name: sums[name] for name in ("documents", *_SUMS)}
-    return {"read": sums["documents"] + removed.total(), "removed": dict(sorted(removed.items())), **counts}
+    return {name: rank for rank, name in enumerate(ordered)}
 
 
 def _empty(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
+    """The error for a corpus without documents."""
     where = files[0].path if len(files) == 1 else f"{files[0].path} and {len(files) - 1:,} more files"
+    if card.unreadable:
+        return _unreadable(card, files)
     if not card.read:
         return InputError("the input has no documents", where=where, fix="Give files with text")
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in card.removed.items())
@@ -187,60 +184,34 @@ def _empty(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
     return InputError(f"all {card.read:,} documents were removed: {reasons}", where=where, fix=f"{relax} other files")
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of a part's kept documents: those from `start` on where `mask` is true."""
-
-    part: Path
-    start: int
-    mask: Mask
-
-
-@dataclass(frozen=True)
-class _Shard:
-    writer: CorpusWriter
-    number: int
-    rows: tuple[_Rows, ...]
+def _unreadable(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
+    """The error for the first record that could not be read, with the number of the others."""
+    first = card.skipped[0]
+    path = next(file.path for file in files if (file.source_name, file.name) == (first.source, first.file))
+    others = card.unreadable - 1
+    more = f" ({others:,} more record{'' if others == 1 else 's'} cannot be read)" if others else ""
+    return bad_record_error(path, first.row, first.byte, f"{first.reason}{more}", first.fix)
 
 
-def _plan_shards(parts: Sequence[Part], keep: Sequence[Mask], writer: CorpusWriter, limit: int) -> list[_Shard]:
-    """Fill shards with kept documents, in order, up to about `limit` bytes of text each."""
-    rows: dict[int, list[_Rows]] = {}
-    before = 0
-    for part, mask in zip(parts, keep, strict=True):
-        if not mask.any():
-            continue
-        sizes = np.where(mask, _read(part.kept, "bytes")["bytes"].to_numpy(), 0)
-        shard_of = (before + np.cumsum(sizes) - sizes) // limit
-        before += int(sizes.sum())
-        edges = np.flatnonzero(np.diff(shard_of, prepend=-1)).tolist()
-        for start, stop in zip(edges, [*edges[1:], len(mask)], strict=True):
-            if mask[start:stop].any():
-                rows.setdefault(int(shard_of[start]), []).append(_Rows(part.kept, start, mask[start:stop]))
-    return [_Shard(writer, number, tuple(rows[key])) for number, key in enumerate(sorted(rows))]
+def _problems(card: CorpusCard, recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
+    """What could not be read, and sources that gave nothing, one line each."""
+    lines = [f"skipped {record}" for record in card.skipped[:_SHOWN]]
+    if card.unreadable > len(lines):
+        lines.append(f"skipped {card.unreadable - len(lines):,} more records; the ledger lists them (step read)")
+    for name, source in card.sources.items():
+        if not source.documents:
+            reasons = ", ".join(f"{reason} ({number:,})" for reason, number in source.removed.items())
+            why = f"all {source.read:,} documents were removed: {reasons}" if source.read else "no documents"
+            lines.append(f"source {name}: {why}")
+    without = [source for index, source in enumerate(recipe.sources) if all(file.source != index for file in files)]
+    return lines + [f"source {source.name or source.files[0]}: no files to read" for source in without]
 
 
-def _write_shard(shard: _Shard) -> None:
-    shard.writer.write_shard(shard.number, (table for rows in shard.rows for table in _tables(rows)))
-
-
-def _tables(rows: _Rows) -> Iterator[Any]:
-    """The rows, one row group of the part at a time."""
-    stop = rows.start + len(rows.mask)
-    with pq.ParquetFile(rows.part) as file:
-        first = 0
-        for index in range(file.num_row_groups):
-            last = first + file.metadata.row_group(index).num_rows
-            low, high = max(first, rows.start), min(last, stop)
-            if low < high:
-                table = file.read_row_group(index, columns=SHARD_SCHEMA.names, use_threads=False)
-                mask = pa.array(rows.mask[low - rows.start : high - rows.start])
-                yield table.select(SHARD_SCHEMA.names).slice(low - first, high - low).filter(mask)
-            first = last
-
-
-def _read(path: Path, *columns: str) -> Any:
-    return pq.read_table(path, columns=list(columns), use_threads=False)
+def _stop_at_problems(card: CorpusCard, recipe: CorpusRecipe, files: Sequence[InputFile]) -> None:
+    if card.unreadable:
+        raise _unreadable(card, files)
+    if lines := _problems(card, recipe, files):
+        raise InputError("; ".join(lines), fix="Correct the sources, or run without --strict")
 
 
 def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
@@ -249,8 +220,19 @@ def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
     lines = [] if all(cleaned.values()) else _steps(recipe.cleaning())
     for name, clean in cleaned.items():
         if clean is not None:
-            steps = AS_IT_IS if clean == named_cleaning("none") else "; ".join(_steps(recipe.cleaning(clean)))
+            steps = AS_IT_IS if clean == SourceCleaning(preset="none") else "; ".join(_steps(recipe.cleaning(clean)))
             lines.append(f"Source {name}: {steps}")
+    if recipe.licences:
+        lines.append(f"Licences: only documents with one of {', '.join(recipe.licences)}")
+    if recipe.near_duplicates:
+        lines.append(f"Near-duplicates: first copy kept ({_options(recipe.near_duplicates)})")
+    if recipe.decontaminate:
+        rule = recipe.decontaminate.resolved()
+        names = ", ".join(folder.card.name for folder in task_folders(recipe.decontaminate))
+        shown = ", ".join(f"{name} = {value}" for name, value in rule.items() if name != "tasks")
+        lines.append(f"Decontamination: no text shared with {names} ({shown})")
+    if recipe.priority:
+        lines.append(f"Of several copies, that of the first of these sources is kept: {', '.join(recipe.priority)}")
     return lines
 
 
@@ -259,14 +241,21 @@ def _steps(cleaning: Cleaning) -> list[str]:
     if cleaning.unicode.repair:
         entities = ", HTML entities resolved" if cleaning.unicode.html_entities else ""
         repair = f"mojibake fixed, control characters removed, line ends unified{entities}, normalised to NFC"
-    filters = []
-    for name, rule in cleaning.filters.items():
-        options = ", ".join(f"{option} = {value}" for option, value in rule.resolved().items())
-        filters.append(f"{name} ({options})")
     copies = "first copy kept" if cleaning.exact_duplicates == "remove" else "all copies kept"
+    boilerplate = cleaning.boilerplate
     return [
         f"Unicode repair: {repair}",
-        f"Filters: {', '.join(filters) or 'none'}",
+        *([f"Rewriters: {_listed(cleaning.rewrite)}"] if cleaning.rewrite else []),
+        f"Filters: {_listed(cleaning.filters) or 'none'}",
         f"Exact duplicates: {copies}",
+        *([f"Boilerplate lines: removed ({_options(boilerplate)})"] if boilerplate else []),
         *([] if cleaning.strip else ["Whitespace around documents: kept"]),
     ]
+
+
+def _listed(steps: Mapping[str, Recipe]) -> str:
+    return ", ".join(f"{name} ({_options(step)})" if step.resolved() else name for name, step in steps.items())
+
+
+def _options(settings: Recipe) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in settings.resolved().items())

@@ -24,7 +24,7 @@ from osler.nn.mlm import BertLM, MaskedLM, check_layers, evenly_spaced, of_layer
 from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
-from osler.stages.pretrain.tokenise import SPLIT_HASH
+from osler.stages.pretrain.tokenise import SPLIT_HASH, split_hash
 from osler.text.subwords import origins
 from osler.train.optim import parameter_groups
 
@@ -250,7 +250,7 @@ class Training(NamedTuple):
 
     @classmethod
     def of(cls, recipe: PretrainRecipe, corpus: Corpus) -> Training:
-        return cls(corpus.manifest.digest, SPLIT_HASH, recipe.validation_share)
+        return cls(corpus.manifest.digest, split_hash(corpus), recipe.validation_share)
 
 
 def trainings(folder: Path) -> list[Training]:

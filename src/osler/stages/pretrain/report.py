@@ -10,6 +10,7 @@ from statistics import median_high
 from typing import Any
 
 from osler.artifacts.corpus import Corpus
+from osler.artifacts.corpus_card import SourceCard
 from osler.artifacts.encoder import DevicePeak, EncoderWriter, describe_shape
 from osler.artifacts.token_shards import SPLITS
 from osler.core.console import flop_count, flop_rate
@@ -19,6 +20,7 @@ from osler.report.tables import Cell, Table, markdown_table
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import source_weights
 
+_LICENCES = 5  # most licences of a source that the card names
 _POINTS = 400  # most points of a curve: more cannot be seen on a page
 _TERMS = {
     "loss/mlm": "masked tokens",
@@ -107,7 +109,7 @@ class FinishedPretraining:
             return None
         weights = source_weights(self.corpus, self.recipe.source_weights)
         rows: list[list[Cell]] = [
-            [name, s.language or "not stated", s.licence or "not stated", s.documents, s.words, f"x {weights[name]:g}"]
+            [name, s.language or "not stated", _licences(s), s.documents, s.words, f"x {weights[name]:g}"]
             for name, s in self.corpus.sources.items()
         ]
         return Table(["source", "language", "licence", "documents", "words", "read"], rows)
@@ -212,6 +214,16 @@ def _short(number: int) -> str:
     return f"{number:,}"
 
 
+def _licences(source: SourceCard) -> str:
+    """The licences of a source, most common first, with the number of documents if there are several."""
+    if len(source.licences) < 2:
+        return next(iter(source.licences), None) or source.licence or "not stated"
+    shown = [f"{name} ({count:,})" for name, count in list(source.licences.items())[:_LICENCES]]
+    return "; ".join(
+        [*shown, *([f"and {len(source.licences) - _LICENCES} more"] if len(source.licences) > _LICENCES else [])]
+    )
+
+
 def model_card(finished: FinishedPretraining) -> str:
     """README.md of the encoder folder."""
     counts, tokens, recipe = finished.counts, finished.tokenised, finished.recipe
@@ -238,6 +250,7 @@ def model_card(finished: FinishedPretraining) -> str:
             "The licence of the text limits what you may do with the model. Where it is not stated, find it out first."
         )
         data = f"{markdown_table(sources)}\n{licence}"
+    what = "patient, or of their text where no patient is known," if finished.corpus.has_patients else "text"
     return f"""---
 library_name: transformers
 pipeline_tag: fill-mask
@@ -277,7 +290,7 @@ not been validated for decisions about patients.
 
 {data}
 
-Validation documents were chosen by a hash of their text and never trained on.
+Validation documents were chosen by a hash of their {what} and never trained on.
 
 ## Limits
 

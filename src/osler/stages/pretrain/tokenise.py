@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from osler.artifacts.corpus import Corpus, RowGroup
+from osler.artifacts.corpus import DENSITY, Corpus, RowGroup
 from osler.artifacts.token_shards import SPLITS, TokenIndex, TokenShards, TokenShardsWriter
 from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import MANIFEST, Artifact, Manifest, Workspace, identity_of, produce
@@ -30,6 +30,8 @@ SLICE_BYTES = 8 << 20
 """Approximate text per shard. A worker holds this much in memory, and a killed run loses at most this much work."""
 SPLIT_HASH = "blake2b-64"
 """Name of the hash that chooses the validation documents."""
+PATIENT_SPLIT_HASH = "blake2b-64-patient"
+"""Its name for a corpus with patients: all documents of a patient have the hash of the patient."""
 _ROWS = 32
 _SMALL = 5_000
 
@@ -145,6 +147,8 @@ class CorpusSlice:
     dtype: str
     sources: tuple[str, ...]
     recipe: TokensRecipe
+    patients: bool
+    density: bool
 
 
 def _write_shards(
@@ -158,9 +162,11 @@ def _write_shards(
         before[group.shard] += group.bytes
     dtype = "<u2" if tokenizer.size <= 2**16 else "<u4"
     shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, recipe)
-    slices = [CorpusSlice(number, tuple(groups), *shared) for number, groups in enumerate(runs.values())]
+    facts = (corpus.has_patients, corpus.has_density)
+    slices = [CorpusSlice(number, tuple(groups), *shared, *facts) for number, groups in enumerate(runs.values())]
     run_all(write_slice, slices, workers=workers, label="tokenise")
-    index = writer.index_shards(len(slices), corpus.source_names, dtype, sentences=recipe.sentences)
+    stored = {"sentences": recipe.sentences, "density": corpus.has_density}
+    index = writer.index_shards(len(slices), corpus.source_names, dtype, **stored)
     for split in SPLITS:
         if not index.counts[f"{split}_documents"]:
             raise _no_document(corpus, split, recipe.validation_share)
@@ -172,7 +178,12 @@ def check_splits(corpus: Corpus, validation_share: float) -> None:
     """Raise what `tokenise` would raise if a small corpus has no document for training or validation."""
     if corpus.documents > _SMALL:
         return  # reading it takes long, and with so many documents both splits have some
-    held_out = [hash_share(text) < validation_share for group in corpus.row_groups() for text in group.texts()]
+    patients = corpus.has_patients
+    columns = ["text", "patient"] if patients else ["text"]
+    batches = (batch for group in corpus.row_groups() for batch in group.batches(columns))
+    held_out = [
+        hash_share(key) < validation_share for batch in batches for key in _split_keys(batch, patients=patients)
+    ]
     if not any(held_out) or all(held_out):
         raise _no_document(corpus, "train" if any(held_out) else "validation", validation_share)
 
@@ -197,9 +208,11 @@ def write_slice(task: CorpusSlice) -> None:
     ids = io.BytesIO()
     documents: list[tuple[int, int, int]] = []
     sentence_ends: list[int] = []
+    density: list[float] = []
     # The fast variant leaves out character offsets, which only sentences need.
     encode = tokenizer.encode_batch if task.recipe.sentences else tokenizer.encode_batch_fast
     columns = ["text", "source", *(["language"] if task.recipe.sentences else [])]
+    columns += [*(["patient"] if task.patients else []), *([DENSITY.name] if task.density else [])]
     for batch in (batch for group in task.groups for batch in group.batches(columns, _ROWS)):
         texts, sources = (batch.column(name).to_pylist() for name in columns[:2])
         try:
@@ -215,12 +228,16 @@ def write_slice(task: CorpusSlice) -> None:
             for text, language, encoding in zip(texts, batch.column("language").to_pylist(), encodings, strict=True):
                 sentence_ends += (before + _sentence_ends(text, language, encoding)).tolist()
                 before += len(encoding.ids)
-        for text, source, encoding in zip(texts, sources, encodings, strict=True):
+        for key, source, encoding in zip(_split_keys(batch, patients=task.patients), sources, encodings, strict=True):
             if encoding.ids:
                 ids.write(np.array(encoding.ids, dtype=task.dtype).tobytes())
                 end = ids.tell() // np.dtype(task.dtype).itemsize
-                documents.append((end, source_numbers[source], int(hash_share(text) < task.recipe.validation_share)))
-    task.writer.write_shard(task.number, ids.getvalue(), documents, sentence_ends if task.recipe.sentences else None)
+                documents.append((end, source_numbers[source], int(hash_share(key) < task.recipe.validation_share)))
+        if task.density:
+            shares = batch.column(DENSITY.name).to_pylist()
+            density += [share for share, encoding in zip(shares, encodings, strict=True) if encoding.ids]
+    extras = (sentence_ends if task.recipe.sentences else None, density if task.density else None)
+    task.writer.write_shard(task.number, ids.getvalue(), documents, *extras)
 
 
 def _sentence_ends(text: str, language: str | None, encoding: tokenizers.Encoding) -> np.ndarray:
@@ -233,11 +250,21 @@ def _sentence_ends(text: str, language: str | None, encoding: tokenizers.Encodin
     return np.unique([*ends[ends > 0], len(starts)])
 
 
-def hash_share(text: str) -> float:
-    """Hash a text to a number in [0, 1). A document keeps its split when other documents change.
+def split_hash(corpus: Corpus) -> str:
+    """Name of the hash that chooses the validation documents of a corpus. Encoders record it: another hash needs another name."""
+    return PATIENT_SPLIT_HASH if corpus.has_patients else SPLIT_HASH
 
-    Encoders record the name of this hash (`SPLIT_HASH`): another hash needs another name.
-    """
+
+def _split_keys(batch: Any, *, patients: bool) -> list[str]:
+    """What decides the split of each document: its patient where that is known, so that no patient is on both sides, or its text."""
+    texts: list[str] = batch.column("text").to_pylist()
+    if not patients:
+        return texts
+    return [patient or text for patient, text in zip(batch.column("patient").to_pylist(), texts, strict=True)]
+
+
+def hash_share(text: str) -> float:
+    """Hash a text to a number in [0, 1). A document keeps its split when other documents change."""
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") / 2**64
 

@@ -15,7 +15,21 @@ from osler.core.registry import Registry
 if TYPE_CHECKING:
     from osler.stages.corpus.documents import RepairedDocument
 
-FILTERS = Registry("filters", {"length": "osler.stages.corpus.filters.length:Length"})
+FILTERS = Registry(
+    "filters",
+    {
+        "alphabet": "osler.stages.corpus.filters.alphabet:Alphabet",
+        "blocked_words": "osler.stages.corpus.filters.blocked_words:BlockedWords",
+        "code": "osler.stages.corpus.filters.code:Code",
+        "digits": "osler.stages.corpus.filters.digits:Digits",
+        "error_pages": "osler.stages.corpus.filters.error_pages:ErrorPages",
+        "language": "osler.stages.corpus.filters.language:Language",
+        "length": "osler.stages.corpus.filters.length:Length",
+        "symbols": "osler.stages.corpus.filters.symbols:Symbols",
+        "terms": "osler.stages.corpus.filters.terms:Terms",
+        "uppercase": "osler.stages.corpus.filters.uppercase:Uppercase",
+    },
+)
 
 
 class Filter(Recipe, ABC):

@@ -10,8 +10,8 @@ from typing import Any
 from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import FileRange, InputFile, RawDocument
-from osler.stages.corpus.inputs import reading
+from osler.stages.corpus.documents import FileRange, InputFile, RawDocument, joined, named_facts
+from osler.stages.corpus.opening import open_bytes, reading
 
 _ROWS = 256
 
@@ -20,6 +20,7 @@ class ParquetReader:
     """Reads `.parquet` files. A range is a range of row groups; a null text is an empty document."""
 
     endings = (".parquet",)
+    options = None
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         with _opened(file.path) as table:
@@ -37,23 +38,25 @@ class ParquetReader:
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument]:
         path = file_range.file.path
         with _opened(path) as table:
-            _check_text_column(table.schema_arrow, source, path)
-            has_ids = source.id_field in table.schema_arrow.names
+            names = table.schema_arrow.names
+            _check_columns(table.schema_arrow, source, path)
             groups = range(file_range.start, file_range.stop)
-            columns = [source.text_field, source.id_field] if has_ids else [source.text_field]
+            wanted = dict.fromkeys([*source.texts(), source.id_field, *source.facts.values()])
+            columns = [name for name in wanted if name in names]
             row = file_range.first_row
             for batch in table.iter_batches(_ROWS, row_groups=groups, columns=columns, use_threads=False):
                 try:
-                    texts = batch.column(source.text_field).to_pylist()
-                    ids = batch.column(source.id_field).to_pylist() if has_ids else [None] * len(texts)
+                    records = batch.to_pylist()
                 except UnicodeDecodeError:
                     raise InputError(
                         f"a text or an id in rows {row} to {row + batch.num_rows - 1} is not valid UTF-8",
                         where=path,
                         fix="Write the file again as UTF-8",
                     ) from None
-                for text, key in zip(texts, ids, strict=True):
-                    yield RawDocument(row, text or "", None if key is None else str(key))
+                for record in records:
+                    text, key = joined(record[name] for name in source.texts()), record.get(source.id_field)
+                    facts = named_facts(record, source.facts)
+                    yield RawDocument(row, text, None if key is None else str(key), facts)
                     row += 1
 
 
@@ -63,25 +66,30 @@ def _opened(path: Path) -> Iterator[Any]:
     parquet = require("pyarrow.parquet", "corpus")
     with reading(path):
         try:
-            with parquet.ParquetFile(path) as table:
+            with open_bytes(path) as handle, parquet.ParquetFile(handle) as table:
                 yield table
         except pyarrow.ArrowException:
             raise InputError("not a valid Parquet file", where=path, fix="Write the file again") from None
 
 
-def _check_text_column(schema: Any, source: CorpusSource, path: Path) -> None:
+def _check_columns(schema: Any, source: CorpusSource, path: Path) -> None:
     types = require("pyarrow", "corpus").types
-    if source.text_field not in schema.names:
-        problem = f"the file has no column {source.text_field!r}"
-    else:
-        kind = schema.field(source.text_field).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-            return
-        problem = f"column {source.text_field!r} holds {kind}, not strings"
-    raise InputError(
-        problem, where=path, fix="Name the column with the text: --text-field, or text_field in the source"
-    )
+    lacking = next((f"{fact} = {name!r}" for fact, name in source.facts.items() if name not in schema.names), None)
+    if lacking is not None:
+        raise InputError(
+            f"the file has no such column: {lacking}", where=path, fix="Correct the table `facts` of the source"
+        )
+    for name in source.texts():
+        if name not in schema.names:
+            problem = f"the file has no column {name!r}"
+        else:
+            kind = schema.field(name).type
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+                continue
+            problem = f"column {name!r} holds {kind}, not strings"
+        fix = "Name the column with the text: --text-field, or text_field in the source"
+        raise InputError(problem, where=path, fix=fix)
 
 
 READER = ParquetReader()

@@ -1,0 +1,25 @@
+"""Count sentences, tokens and characters of documents.
+
+Workers count while they clean: `clean_part` calls `counts_of` on the text that was read and, if it was changed, on the text that is
+kept. What is counted in a worker is only summed up at the end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from osler.text.sentences import LANGUAGES, sentences
+
+
+class TextCounts(NamedTuple):
+    """Counts of one text. Words are separated by whitespace."""
+
+    sentences: int
+    words: int
+    characters: int
+
+
+def counts_of(text: str, language: str | None) -> TextCounts:
+    """Count one text. Languages without rules for sentences are split by the English ones."""
+    rules = language if language in LANGUAGES else "en"
+    return TextCounts(len(sentences(text, rules)), len(text.split()), len(text))

@@ -1,0 +1,27 @@
+"""Remove documents in other languages."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from osler.stages.corpus.documents import RepairedDocument
+from osler.stages.corpus.filters import Filter
+from osler.text.language import identify
+
+
+class Language(Filter):
+    """Which languages are kept."""
+
+    languages: tuple[str, ...] = ()
+    """Languages to keep; by default that of the source. Documents of a source without a language are then kept."""
+    min_confidence: float = Field(0.3, ge=0, le=1)
+    """Confidence that must be exceeded."""
+
+    def reason(self, document: RepairedDocument) -> str | None:
+        wanted = self.languages or ((document.language,) if document.language else ())
+        if not wanted:
+            return None
+        found = identify(document.text)
+        if found.language not in wanted:
+            return "languages"
+        return None if found.confidence > self.min_confidence else "min_confidence"

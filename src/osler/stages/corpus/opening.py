@@ -1,0 +1,138 @@
+"""Open files for reading: plain ones, compressed ones, and members of zip archives.
+
+A member is a path below its archive: `notes.zip/2024/a.txt`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+from osler.core.errors import InputError
+from osler.core.extras import require
+from osler.formats.archives import member_name
+
+_DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn a file that cannot be read, or is damaged, into an InputError."""
+    try:
+        yield
+    except _DAMAGE:
+        raise InputError(
+            "the compressed file is damaged or truncated", where=path, fix="Copy or download it again"
+        ) from None
+    except FileNotFoundError:
+        raise InputError("no such file", where=path, fix="Check the path") from None
+    except OSError as error:
+        # bz2 reports damaged data as a bare OSError.
+        problem = error.strerror or "the data is damaged"
+        raise InputError(f"cannot be read: {problem}", where=path, fix="Check the file and its permissions") from None
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, or a member of a zip archive, for reading; decompress it by its ending."""
+    inside = in_zip(path)
+    with _open_member(*inside) if inside else open(path, "rb") as stream:
+        opener = OPENERS.get(path.suffix.lower())
+        if opener is None:
+            yield stream
+            return
+        with opener(stream) as unpacked:
+            yield unpacked
+
+
+def _open_member(archive: Path, name: str) -> IO[bytes]:
+    info = zip_members(archive).get(name)
+    if info is None:
+        raise FileNotFoundError
+    try:
+        return _zip(archive).open(info)
+    except (RuntimeError, NotImplementedError):  # a password, or an unknown compression
+        raise InputError(
+            "this file in the archive is encrypted, or its compression is not supported",
+            where=archive / name,
+            fix="Unpack the archive yourself and give the folder",
+        ) from None
+
+
+class _ZstdFile(io.RawIOBase):
+    """The decompressed bytes of a Zstandard file, frame after frame. A truncated frame is an EOFError, as with gzip."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._zstandard: Any = require("zstandard", "zstd")
+        self._frame: Any = None
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            packed = (self._frame.unused_data if self._frame and self._frame.eof else b"") or self._stream.read(1 << 16)
+            if self._frame is None or self._frame.eof:
+                self._frame = self._zstandard.ZstdDecompressor().decompressobj() if packed else None
+            if not packed:
+                if self._frame:
+                    raise EOFError
+                return 0
+            try:
+                self._ready = self._frame.decompress(packed)
+            except self._zstandard.ZstdError:
+                raise zlib.error from None
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+# Each takes an open file and returns its decompressed bytes.
+OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".bz2": bz2.BZ2File,
+    ".gz": lambda stream: gzip.GzipFile(fileobj=stream),
+    ".xz": lzma.LZMAFile,
+    ".zst": lambda stream: io.BufferedReader(_ZstdFile(stream), 1 << 16),
+}
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file has to be read from its beginning, because it is compressed or in an archive."""
+    return path.suffix.lower() in OPENERS or in_zip(path) is not None
+
+
+def in_zip(path: Path) -> tuple[Path, str] | None:
+    """The zip archive that a path leads into, and the member it names."""
+    if ".zip" not in str(path).lower():
+        return None
+    archives = [parent for parent in path.parents if parent.suffix.lower() == ".zip" and parent.is_file()]
+    return (archives[0], path.relative_to(archives[0]).as_posix()) if archives else None
+
+
+@lru_cache(maxsize=8)
+def _zip(path: Path) -> zipfile.ZipFile:
+    with reading(path):
+        return zipfile.ZipFile(path)
+
+
+@lru_cache(maxsize=8)
+def zip_members(path: Path) -> dict[str, zipfile.ZipInfo]:
+    """The files in a zip archive by name, sorted; hidden ones are left out."""
+    infos = (info for info in _zip(path).infolist() if not info.is_dir())
+    named = {name: info for info in infos if (name := member_name(info.filename, str(path)))}
+    return dict(sorted(named.items()))

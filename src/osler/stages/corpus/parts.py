@@ -1,0 +1,75 @@
+"""The working files of a part: its kept documents, its rows of the ledger, and the revisions it has read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from osler.artifacts.corpus import FACT_COLUMNS, LEDGER_SCHEMA, ROW_GROUP_BYTES, parquet_writer
+from osler.core.extras import require
+
+pa = require("pyarrow", "corpus")
+
+DIGEST_BYTES = 16
+ROW_BYTES = 64
+"""Estimated size of a row without its text."""
+
+_POSITION = pa.field("position", pa.int64())  # of the document among all documents of the part
+LOSS_SCHEMA = pa.schema([_POSITION, *LEDGER_SCHEMA, ("fix", pa.string())])
+"""Rows of the ledger, with the position of the document and what could be done about a record that cannot be read."""
+ORIGIN = ("position", "source", "file", "row", "id")
+KEPT_SCHEMA = pa.schema(
+    [
+        *(LOSS_SCHEMA.field(name) for name in ORIGIN),
+        ("language", pa.string()),
+        *((name, pa.string()) for name in FACT_COLUMNS),
+        ("text", pa.string()),
+        ("digest", pa.binary(DIGEST_BYTES)),
+        ("bytes", pa.int64()),
+        ("characters", pa.int64()),
+        ("words", pa.int64()),
+        ("sentences", pa.int64()),
+        ("repaired", pa.bool_()),
+    ]
+)
+REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record", "number", "sequence", "position")])
+"""Revisions of the records of a source, in input order. Documents with one `sequence` are of one revision; a withdrawn one has -1."""
+
+
+REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record", "number", "sequence", "position")])
+"""Revisions of the records of a source, in input order. Documents with one `sequence` are of one revision; a withdrawn one has -1."""
+
+
+class RowWriter:
+    """Collects rows and writes them as a row group each time they are large enough."""
+
+    def __init__(self, writer: Any, schema: Any) -> None:
+        self._writer = writer
+        self._schema = schema
+        self._rows: list[tuple[Any, ...]] = []
+        self._size = 0
+
+    def add(self, row: tuple[Any, ...], size: int) -> None:
+        self._rows.append(row)
+        self._size += size
+        if self._size >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            columns = zip(zip(*self._rows, strict=True), self._schema, strict=True)
+            arrays = [pa.array(values, type=field.type) for values, field in columns]
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+            self._rows, self._size = [], 0
+
+
+@contextmanager
+def part_writer(path: Path, schema: Any) -> Iterator[RowWriter]:
+    """Open a file of a part for writing row by row."""
+    dictionary = {"source", "file", "licence", "section", "language", "step", "reason", "unit"} & set(schema.names)
+    with parquet_writer(path, schema, compression="lz4", dictionary=sorted(dictionary)) as file:
+        rows = RowWriter(file, schema)
+        yield rows
+        rows.flush()
