@@ -243,6 +243,23 @@ def near_osler(path: Path, work: Path, words: int) -> Callable[[], Removed]:
     return find
 
 
+def whole_osler(path: Path, work: Path, words: int) -> Callable[[], Removed]:
+    """The whole stage: repair, filters, exact and near-duplicates, shards, ledger, card."""
+    from osler.core.config import load_recipe
+    from osler.stages.corpus.config import CorpusRecipe
+    from osler.stages.corpus.run import run
+
+    options = {"sources": [str(path)], "near_duplicates": {"words": words}, "workers": 1}
+    recipe = load_recipe(CorpusRecipe, None, [], options)
+
+    def find() -> Removed:
+        shards = run(recipe, work / "corpus").shards
+        kept = {int(name) for shard in shards for name in pq.read_table(shard, columns=["id"])["id"].to_pylist()}
+        return [number for number in range(pq.read_metadata(path).num_rows) if number not in kept]
+
+    return find
+
+
 def near_rensa(path: Path, work: Path, words: int, *, normal: bool = False) -> Callable[[], Removed]:
     from rensa import RMinHashDeduplicator
 
@@ -301,6 +318,7 @@ def near_text_dedup(path: Path, work: Path, words: int) -> Callable[[], Removed]
 TOOLS: dict[str, tuple[Tool, int, tuple[str, ...]]] = {
     "osler": (near_osler, 3, ()),
     "osler-words": (near_osler, 1, ()),
+    "osler-corpus": (whole_osler, 3, ()),
     "rensa": (lambda *arguments: near_rensa(*arguments, normal=True), 3, ("rensa",)),
     "rensa-split": (near_rensa, 3, ("rensa",)),
     "rensa-words": (near_rensa, 1, ("rensa",)),
