@@ -19,6 +19,7 @@ import itertools
 import json
 import lzma
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -38,6 +39,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 MINIMUM = 40
+WORD = re.compile(r"[^\W_]+")
 EDITS = (1, 5, 20)
 """Percent of the words that are replaced in planted copies."""
 COPIES = 0.05
@@ -160,7 +162,8 @@ class Real:
 
         files = [path for path in sorted(folder.rglob("*.jsonl*")) if path.suffix in (".jsonl", ".xz")]
         # From each file in turn, so that all kinds of text are there.
-        texts = [text for group in itertools.zip_longest(*map(texts_of, files)) for text in group if text][: 2 * count]
+        turns = (text for group in itertools.zip_longest(*map(texts_of, files)) for text in group if text)
+        texts = list(itertools.islice(turns, 2 * count))
         path = work / "real.parquet"
         pq.write_table(pa.table({"source": ["real"] * len(texts), "text": texts}), path, row_group_size=4096)
         strict = NearDuplicates(threshold=0.3, bands=40, rows=3)
@@ -219,8 +222,8 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
             yield from zip(batch.column("id").to_pylist(), batch.column("text").to_pylist(), strict=True)
 
 
-def word_shingles(text: str, count: int) -> list[str]:
-    words = text.split()
+def word_shingles(text: str, count: int, *, normal: bool) -> list[str]:
+    words = WORD.findall(text.lower()) if normal else text.split()
     return words if count == 1 else [" ".join(words[i : i + count]) for i in range(len(words) - count + 1)]
 
 
@@ -240,12 +243,29 @@ def near_osler(path: Path, work: Path, words: int) -> Callable[[], Removed]:
     return find
 
 
-def near_rensa(path: Path, work: Path, words: int) -> Callable[[], Removed]:
+def whole_osler(path: Path, work: Path, words: int) -> Callable[[], Removed]:
+    """The whole stage: repair, filters, exact and near-duplicates, shards, ledger, card."""
+    from osler.core.config import load_recipe
+    from osler.stages.corpus.config import CorpusRecipe
+    from osler.stages.corpus.run import run
+
+    options = {"sources": [str(path)], "near_duplicates": {"words": words}, "workers": 1}
+    recipe = load_recipe(CorpusRecipe, None, [], options)
+
+    def find() -> Removed:
+        shards = run(recipe, work / "corpus").shards
+        kept = {int(name) for shard in shards for name in pq.read_table(shard, columns=["id"])["id"].to_pylist()}
+        return [number for number in range(pq.read_metadata(path).num_rows) if number not in kept]
+
+    return find
+
+
+def near_rensa(path: Path, work: Path, words: int, *, normal: bool = False) -> Callable[[], Removed]:
     from rensa import RMinHashDeduplicator
 
     def find() -> Removed:
         search = RMinHashDeduplicator(threshold=0.7, num_perm=128, use_lsh=True)
-        kept = search.add_pairs((name, word_shingles(text, words)) for name, text in read_texts(path))
+        kept = search.add_pairs((name, word_shingles(text, words, normal=normal)) for name, text in read_texts(path))
         return np.flatnonzero(~np.array(kept)).tolist()
 
     return find
@@ -297,7 +317,10 @@ def near_text_dedup(path: Path, work: Path, words: int) -> Callable[[], Removed]
 
 TOOLS: dict[str, tuple[Tool, int, tuple[str, ...]]] = {
     "osler": (near_osler, 3, ()),
-    "rensa": (near_rensa, 3, ("rensa",)),
+    "osler-words": (near_osler, 1, ()),
+    "osler-corpus": (whole_osler, 3, ()),
+    "rensa": (lambda *arguments: near_rensa(*arguments, normal=True), 3, ("rensa",)),
+    "rensa-split": (near_rensa, 3, ("rensa",)),
     "rensa-words": (near_rensa, 1, ("rensa",)),
     "text-dedup": (near_text_dedup, 5, ("text_dedup", "datasets")),
     "text-dedup-3": (near_text_dedup, 3, ("text_dedup", "datasets")),
@@ -305,7 +328,8 @@ TOOLS: dict[str, tuple[Tool, int, tuple[str, ...]]] = {
     "datatrove-whitespace-3": (lambda *arguments: near_datatrove(*arguments, spacy=False), 3, ("datatrove",)),
     "datatrove": (lambda *arguments: near_datatrove(*arguments, spacy=True), 5, ("datatrove", "spacy")),
 }
-"""Tools with the words of their shingles, and the packages they need."""
+"""Tools with the words of their shingles, and the packages they need. rensa leaves shingles to its user: those of osler
+(lower case, no punctuation), of `str.split`, and single words."""
 
 
 def one_tool(name: str, path: Path, work: Path) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
-BLOCK = 1 << 18
+BLOCK = 1 << 17
 """Bytes of text to hash together: what is made from them fits into the cache of a core."""
 
 # What a byte counts as in a word: ASCII letters in lower case and digits; all bytes of other characters; 0 elsewhere.
@@ -53,12 +53,12 @@ def band_hashes(shingles: Hashes, counts: Integers, bands: int, rows: int) -> Ha
     """MinHash of documents with so many shingles each, one hash per band: an array (bands, documents)."""
     values = (shingles >> np.uint64(32)).astype(np.uint32)
     starts = np.cumsum(counts) - counts
-    permuted = np.empty_like(values)
+    permuted = np.empty((rows, len(values)), dtype=np.uint32)
     hashes = np.zeros((bands, len(counts)), dtype=np.uint64)
     minima = np.empty((bands, rows, len(counts)), dtype=np.uint32)
-    for factor, row in zip(_factors(bands * rows), minima.reshape(-1, len(counts)), strict=True):
-        np.multiply(values, factor, out=permuted)
-        np.minimum.reduceat(permuted, starts, out=row)
+    for factors, band in zip(_factors(bands * rows).reshape(bands, rows, 1), minima, strict=True):
+        np.multiply(values, factors, out=permuted)
+        np.minimum.reduceat(permuted, starts, axis=1, out=band)
     for number in range(rows):
         hashes += minima[:, number]
         _mix(hashes)
@@ -83,40 +83,52 @@ def _factors(count: int) -> NDArray[np.uint32]:
 
 def _word_hashes(text: NDArray[np.uint8], bounds: Integers) -> tuple[Hashes, Integers]:
     """Hash and first byte of every word of some documents."""
-    if len(text) <= BLOCK:
-        return _hash_words(text, bounds)
-    # One long document: cut where no word is, so that memory does not grow with it. A word that fills a block is cut too.
-    hashes, starts = [], []
+    hashes, starts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     low = 0
     while low < len(text):
-        high = min(low + BLOCK, len(text))
-        if high < len(text):
-            gaps = np.flatnonzero(_LETTERS[text[low:high]] == 0)
-            high = low + int(gaps[-1]) + 1 if len(gaps) else high
-        found = _hash_words(text[low:high], np.array([0, high - low]))
-        hashes.append(found[0])
-        starts.append(found[1] + low)
+        high = _block_end(text, bounds, low)
+        inner = bounds[slice(*np.searchsorted(bounds, (low + 1, high)))] - low
+        found, at = _hash_words(text[low:high], inner)
+        hashes.append(found)
+        starts.append(at + low)
         low = high
     return np.concatenate(hashes), np.concatenate(starts)
 
 
-def _hash_words(text: NDArray[np.uint8], bounds: Integers) -> tuple[Hashes, Integers]:
+def _block_end(text: NDArray[np.uint8], bounds: Integers, low: int) -> int:
+    """Where to cut so that at most BLOCK bytes are hashed together.
+
+    That is between two documents, or between two words of a long one, or in a word that is longer still. A document is
+    cut in the same places whatever stands beside it.
+    """
+    limit = low + BLOCK
+    if limit >= len(text):
+        return len(text)
+    end = int(bounds[np.searchsorted(bounds, limit, side="right") - 1])
+    if end > low:
+        return end
+    gaps = np.flatnonzero(_LETTERS[text[low:limit]] == 0)
+    return low + int(gaps[-1]) + 1 if len(gaps) else limit
+
+
+def _hash_words(text: NDArray[np.uint8], inner: Integers) -> tuple[Hashes, Integers]:
+    """Hash and first byte of every word of a block; at `inner` one document ends and another begins."""
     letters = np.zeros(len(text) + 2, dtype=np.uint8)  # with a gap before the first and after the last
     np.take(_LETTERS, text, out=letters[1:-1], mode="clip")
     inside = letters != 0
     edges = np.flatnonzero(inside[1:] != inside[:-1])
-    inner = bounds[1:-1]
     touching = inner[inside[inner] & inside[inner + 1]]  # where two documents have no gap between them
     if len(touching):
         edges = np.sort(np.concatenate((edges, np.repeat(touching, 2))), kind="stable")  # a merge of two sorted runs
-    starts, stops = edges[::2], edges[1::2]
+    starts = edges[::2]
     # A polynomial in the bytes of each word: prefix sums over the whole text, divided by the power at the word's start.
     powers, inverses = _powers()
     sums = np.empty(len(text) + 1, dtype=np.uint64)
     sums[0] = 0
     np.multiply(letters[1:-1], powers[: len(text)], out=sums[1:])
     np.cumsum(sums, out=sums)
-    hashes = (sums[stops] - sums[starts]) * inverses[starts]
+    sums = sums[edges]
+    hashes = (sums[1::2] - sums[::2]) * inverses[starts]
     _mix(hashes)
     return hashes, starts
 
