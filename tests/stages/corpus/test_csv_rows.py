@@ -50,6 +50,14 @@ def test_reading_goes_on_after_a_damaged_row(tmp_path: Path, read_all: ReadAll) 
     ]
 
 
+def test_damaged_rows_in_an_encoding_of_two_bytes(tmp_path: Path, read_all: ReadAll) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_bytes('id,kind,text\n1,a,"bad "quotes" here"\n2,b,"good"\n3,c,"also\ngood"\n'.encode("utf-16"))
+    bad, *good = read_all(path, encoding="utf-16")
+    assert (bad.row, bad.byte) == (2, None)
+    assert [(item.row, item.text) for item in good] == [(3, "good"), (4, "also\ngood")]
+
+
 def test_a_quote_that_nothing_closes_costs_one_row(tmp_path: Path, read_all: ReadAll, monkeypatch) -> None:
     monkeypatch.setattr("osler.stages.corpus.csv_rows._LONGEST_ROW", 1000)
     path = tmp_path / "notes.csv"

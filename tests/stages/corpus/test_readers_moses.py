@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,14 @@ def test_documents_from_the_ids_file(tmp_path: Path, read_all: ReadAll) -> None:
         RawDocument(3, "tres", "es/2.xml.gz", ES),
     ]
     assert [item.id for item in read_all(tmp_path / "EMEA.en-es.en", reader="moses")] == ["en/1.xml.gz", "en/2.xml.gz"]
+
+
+def test_the_archive_of_opus_is_read_as_it_is(tmp_path: Path, read_all: ReadAll) -> None:
+    with zipfile.ZipFile(tmp_path / "en-es.txt.zip", "w") as archive:
+        archive.writestr("EMEA.en-es.es", "uno\ndos\ntres\n")
+        archive.writestr("EMEA.en-es.ids", IDS)
+    found = read_all(tmp_path / "en-es.txt.zip" / "EMEA.en-es.es", reader="moses")
+    assert [item.text for item in found] == ["uno\ndos", "tres"]
 
 
 def test_lines_that_cannot_be_read_or_placed(tmp_path: Path, read_all: ReadAll) -> None:

@@ -69,8 +69,8 @@ class TableFile:
         # Line breaks and quotes of UTF-16 cannot be found in its bytes, so its lines are read as UTF-8.
         self._bytewise = '"\n'.encode(encoding) == b'"\n'
         self._codec = encoding if self._bytewise else "utf-8"
-        self._quote = options.quote.encode(encoding) if self._bytewise else b""
-        self._escaped = bool(options.quote and options.escape)
+        self._quote = options.quote.encode(self._codec, "replace")
+        self._can_cut = self._bytewise and not (options.quote and options.escape) and options.quote.isascii()
         with reading(file.path), open_bytes(file.path) as handle:
             self._start = len(_BOM) if self._bytewise and handle.read(len(_BOM)) == _BOM else 0
         with self._lines(self._start) as lines:
@@ -95,7 +95,7 @@ class TableFile:
     def ranges(self, lines: list[FileRange]) -> list[FileRange]:
         """Move the starts of ranges of lines to where rows begin. The file stays one range where that cannot be told."""
         file = self._file
-        if not self._bytewise or self._escaped:
+        if not self._can_cut:
             return [FileRange(file, 0, file.size)]
         if not self._quote or len(lines) == 1:
             return lines
@@ -154,8 +154,8 @@ class TableFile:
 
     def _looks_like_a_row(self, cells: list[str], used: list[bytes], start_of_rows: bytes) -> bool:
         """Whether reading can go on here: a line of a broken cell may hold the right number of delimiters by chance."""
-        whole = len(cells) == len(self.columns) and sum(line.count(self._quote) for line in used) % 2 == 0
-        return whole and start_of_rows in (b"", _start(used))
+        paired = not self._quote or sum(line.count(self._quote) for line in used) % 2 == 0
+        return paired and len(cells) == len(self.columns) and start_of_rows in (b"", _start(used))
 
     def _rows_begin(self, file_range: FileRange) -> bool:
         return all(isinstance(row, TableRow) for row in islice(self.rows(file_range), _ROWS_TO_TRY))

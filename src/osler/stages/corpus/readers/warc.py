@@ -47,7 +47,7 @@ class WebOptions(Recipe):
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A record of a WARC file. `content` is None if it was not read: its type holds no page, or it is too long."""
+    """A record of a WARC file. `content` is None if it is too long to be a page."""
 
     number: int
     byte: int
