@@ -64,7 +64,8 @@ def _write_sources(raw: Path) -> None:
     ]
     (raw / "patents" / "patents.jsonl").write_text("".join(json.dumps(patent) + "\n" for patent in patents))
     (raw / "emea" / "emea.es").write_text(OTHER["emea"] + "\n")
-    topic = f'<health-topic title="Asma" id="1" language="Spanish"><full-summary>{OTHER["mespen-medlineplus"]}</full-summary></health-topic>'
+    summary = f"<full-summary>{OTHER['mespen-medlineplus']}</full-summary>"
+    topic = f'<health-topic title="Asma" id="1" language="Spanish">{summary}</health-topic>'
     (raw / "mespen-medlineplus" / "topics.xml").write_text(f"<health-topics>{topic}</health-topics>")
     other = f'<OtherAbstract Language="spa"><AbstractText>{OTHER["pubmed"]}</AbstractText></OtherAbstract>'
     (raw / "pubmed" / "pubmed.xml").write_text(_pubmed(5, "We studied smoking and lung cancer in young women.", other))

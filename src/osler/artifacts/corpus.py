@@ -49,14 +49,16 @@ LEDGER_SCHEMA = pa.schema(
         ("kept_id", pa.string()),
         ("kept_source", pa.string()),
         ("jaccard", pa.float64()),
+        ("share", pa.float64()),
     ]
 )
 """A removed document, a removed passage, or a changed document (`unit`); never its text.
 
 `step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of what
-was removed, or of a changed document afterwards. A duplicate names the document that was kept. In a row of the step `read` the reason
-is a sentence that says why a record could not be read, and `byte` where it begins, if that is known. The step `select` lists records
-that the options of a reader leave out.
+was removed, or of a changed document afterwards. A duplicate names the document that was kept. A contaminated document names the
+held-out record in its place, and `share` is how much of the shorter of the two both have. In a row of the step `read` the reason
+is a sentence that says why a record could not be read, and `byte` where it begins, if that is known. The step `select` lists
+records that the options of a reader leave out.
 """
 STEPS = (
     "read",

@@ -35,6 +35,7 @@ class LedgerEntry:
     kept_source: str | None = None
     jaccard: float | None = None
     byte: int | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

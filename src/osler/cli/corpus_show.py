@@ -112,7 +112,10 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     elif removal is not None:
         size = "" if removal.characters is None else f", {removal.characters:,} characters"
         facts.append(("outcome", f"removed by {removal.step} ({removal.reason}){size}"))
-        if removal.kept_id is not None:
+        if removal.share is not None:
+            found = f"{removal.kept_id} of {removal.kept_source}, {removal.share:.0%} of the shorter text"
+            facts.append(("shares text with", found))
+        elif removal.kept_id is not None:
             alike = "" if removal.jaccard is None else f", Jaccard {removal.jaccard:.3f}"
             test = removal.step == "decontaminate"
             name, of = ("shares text with", "of") if test else ("kept instead", "of source")

@@ -209,7 +209,7 @@ def test_a_corpus_loses_them_and_the_ledger_names_the_test_document(make_task, b
     ]
     [row] = ledger(corpus)
     assert (row["step"], row["reason"]) == ("decontaminate", "contaminated.deid.test")
-    assert (row["kept_source"], row["kept_id"]) == ("deid.test", "test-1")
+    assert (row["kept_source"], row["kept_id"], row["share"]) == ("deid.test", "test-1", 1.0)
     assert build(web, source, exact_duplicates="keep", out=corpus.path, **options).reused
     # Another test set makes another corpus.
     other = make_task("other", train=[note("train")], test=[note("c")])

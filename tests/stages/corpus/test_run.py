@@ -30,7 +30,14 @@ def test_the_first_copy_is_kept_across_sources(build, jsonl, documents, ledger) 
     )
     corpus = build(one, two)
     assert [row["id"] for row in documents(corpus)] == ["a1", "a2", "b3"]
-    removed = {"source": "two", "file": "two.jsonl", "byte": None, "step": "exact-duplicates", "jaccard": None}
+    removed = {
+        "source": "two",
+        "file": "two.jsonl",
+        "byte": None,
+        "step": "exact-duplicates",
+        "jaccard": None,
+        "share": None,
+    }
     removed |= {"reason": "duplicate.exact", "unit": "document", "characters": len(TEXT) + 1}
     assert ledger(corpus) == [
         {**removed, "row": 1, "id": "b2", "kept_id": "a2", "kept_source": "one"},

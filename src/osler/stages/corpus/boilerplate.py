@@ -150,7 +150,7 @@ def _remove_lines(part: _Part) -> None:
                 if shared and part.keep[start + number] and "\n" in row["text"]:
                     for reason, unit, characters in _trim(row, shared, strip=row["source"] in part.strip):
                         origin = tuple(row[name] for name in ORIGIN)
-                        loss = ("boilerplate", reason, unit, characters, None, None, None, None)
+                        loss = ("boilerplate", reason, unit, characters, None, None, None, None, None)
                         removed.add((*origin[:4], None, origin[4], *loss), ROW_BYTES)
                 kept.add(tuple(row.values()), row["bytes"] + ROW_BYTES)
 

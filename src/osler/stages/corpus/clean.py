@@ -139,7 +139,7 @@ def _add_document(
     before = counts_of(raw.text, document.language)
     name = document_id(file, raw)
     for effect in effects:
-        row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None)
+        row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None, None)
         removed.add(row, ROW_BYTES)
     if effects and effects[-1].unit == "document":
         return before
@@ -168,13 +168,13 @@ def document_id(file: InputFile, raw: RawDocument) -> str:
 def _bad_row(position: int, file: InputFile, bad: BadRecord) -> tuple[Any, ...]:
     name = file.name if bad.row is None else f"{file.name}:{bad.row}"
     effect = StepEffect("read", bad.reason, "document", None)
-    return (position, file.source_name, file.name, bad.row, bad.byte, name, *effect, None, None, None, bad.fix)
+    return (position, file.source_name, file.name, bad.row, bad.byte, name, *effect, None, None, None, None, bad.fix)
 
 
 def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any, ...]:
     name = _storable(record.id or f"{file.name}:{record.row}")
     effect = StepEffect("select", record.reason, "document", None)
-    return (position, file.source_name, file.name, record.row, None, name, *effect, None, None, None, None)
+    return (position, file.source_name, file.name, record.row, None, name, *effect, None, None, None, None, None)
 
 
 class StepEffect(NamedTuple):

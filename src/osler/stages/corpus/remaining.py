@@ -38,6 +38,7 @@ class _Removals:
     kept: Numbers
     jaccard: NDArray[np.float64] | None
     names: Sequence[tuple[str, str]] | None
+    share: NDArray[np.float64] | None
 
 
 @dataclass
@@ -79,10 +80,11 @@ class Remaining:
         kept: Numbers | None = None,
         jaccard: NDArray[np.float64] | None = None,
         names: Sequence[tuple[str, str]] | None = None,
+        share: NDArray[np.float64] | None = None,
     ) -> None:
         """Remove documents, given in increasing order."""
         kept = np.full(len(documents), -1, dtype=np.int64) if kept is None else kept
-        self._removals.append(_Removals(step, documents, reasons, kept, jaccard, names))
+        self._removals.append(_Removals(step, documents, reasons, kept, jaccard, names, share))
         for mask, start, stop in zip(self.keep, self.starts[:-1], self.starts[1:], strict=True):
             low, high = np.searchsorted(documents, [start, stop])
             mask[documents[low:high] - start] = False
@@ -125,8 +127,9 @@ class Remaining:
             "kept_id": pa.array([name for name, _ in kept], pa.string()),
             "kept_source": pa.array([source for _, source in kept], pa.string()),
         }
-        if removals.jaccard is not None:
-            columns["jaccard"] = pa.array(removals.jaccard[here])
+        for name, values in (("jaccard", removals.jaccard), ("share", removals.share)):
+            if values is not None:
+                columns[name] = pa.array(values[here])
         return pa.table(
             [columns.get(field.name, pa.nulls(count, field.type)) for field in LOSS_SCHEMA], schema=LOSS_SCHEMA
         )

@@ -159,7 +159,8 @@ def _compare_documents(
         numbers = np.array([match.document for match in found], dtype=np.int64)
         reasons = [f"contaminated.{match.task}.{match.split}" for match in found]
         names = [(match.record, f"{match.task}.{match.split}") for match in found]
-        remaining.remove("decontaminate", numbers, reasons, names=names)
+        share = np.array([match.share for match in found], dtype=np.float64)
+        remaining.remove("decontaminate", numbers, reasons, names=names, share=share)
     return remaining
 
 
