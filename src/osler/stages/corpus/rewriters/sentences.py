@@ -9,7 +9,7 @@ from pydantic import Field
 from osler.stages.corpus.filters.code import looks_like_code
 from osler.stages.corpus.rewriters import Removal, Rewriter, Rewritten
 from osler.text.characters import DIGITS
-from osler.text.language import LanguageGuess, identify
+from osler.text.language import LanguageGuess, identify, is_evident
 from osler.text.sentences import LANGUAGES, sentences
 from osler.text.words import Range
 
@@ -28,8 +28,8 @@ class Sentences(Rewriter):
     repeated: bool = True
     """Remove sentences that occur earlier in the document. carrino2022's cleaner removes the first copy too."""
     min_confidence: float | None = Field(None, ge=0, le=1)
-    """Remove sentences that are not recognised as the language of the document with more than this confidence. By default, sentences
-    of any language stay."""
+    """Remove sentences that are not recognised as the language of the document, by a common word or with more than this confidence.
+    By default, sentences of any language stay."""
 
     def rewrite(self, text: str, language: str | None) -> Rewritten:
         ranges = sentences(text, _splitting_language(text, language))
@@ -61,7 +61,7 @@ class Sentences(Rewriter):
         digits = DIGITS.count(sentence)
         if digits and self.max_digits < 1 and digits >= self.max_digits * sum(map(len, words)):
             return "max_digits"
-        if self.min_confidence is not None:
+        if self.min_confidence is not None and not is_evident(sentence, language):
             found = identify(sentence)
             if found.language != language or found.confidence <= self.min_confidence:
                 return "min_confidence"
