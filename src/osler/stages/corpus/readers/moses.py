@@ -44,13 +44,16 @@ class MosesOptions(Recipe):
 
 
 class MosesReader:
-    """Reads a text as one range, since a document can begin anywhere. A document's row is its first line."""
+    """Reads one language of a parallel corpus, a sentence per line, with the `.ids` file beside it if there is one.
+
+    The id of a document is its name in that file; its language is the ending of the text.
+    """
 
     endings = ()
     options = MosesOptions
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
-        return [FileRange(file, 0, file.size)]
+        return [FileRange(file, 0, file.size)]  # a document can begin anywhere
 
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord]:
         options = source.options
