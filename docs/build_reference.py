@@ -497,6 +497,8 @@ def _reader(name: str, reader: Any) -> Iterator[str]:
     yield from ("", f"### {name}", "", inspect.getdoc(type(reader)) or "")
     if reader.endings:
         yield from ("", f"File endings: {', '.join(f'`{ending}`' for ending in reader.endings)}.")
+    if roots := getattr(reader, "roots", ()):
+        yield from ("", f"Also `.xml` files with the root element {' or '.join(f'`{root}`' for root in roots)}.")
     if reader.options is not None:
         yield ""
         yield from _table(reader.options)

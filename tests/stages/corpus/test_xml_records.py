@@ -115,6 +115,13 @@ def test_parts_that_nobody_needs_are_not_parsed_and_lines_stay_right() -> None:
     assert bad.reason.endswith("line 10")
 
 
+def test_a_record_that_was_cut_off_inside_such_a_part_does_not_become_one_with_the_next() -> None:
+    data = HEAD + b"<item>a<list><x>" + b"<item>b<list><x/></list></item></set>"
+    bad, text = read(data, without=("list",))
+    assert isinstance(bad, BadRecord)
+    assert text == "2 b"
+
+
 def test_memory_does_not_grow_with_the_file() -> None:
     def blocks(count: int) -> Iterator[bytes]:
         yield HEAD

@@ -161,7 +161,8 @@ class CorpusSource(Recipe):
     name: str | None = Field(None, pattern=r"^[\w.+-]+$")
     """Stored with every document and shown on the card; by default the name of the file or folder."""
     files: tuple[str, ...] = runtime(min_length=1)
-    """Files, folders (read recursively in sorted order) and glob patterns."""
+    """Files, folders (read recursively in sorted order) and glob patterns, also into zip archives: `notes.zip/*.txt`. Files
+    may be compressed: .gz, .bz2, .xz or .zst."""
     reader: str | None = None
     """Name of a reader; by default chosen by file ending."""
     options: SerializeAsAny[Recipe] | None = None

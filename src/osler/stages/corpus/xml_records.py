@@ -69,7 +69,11 @@ def xml_records(blocks: Iterable[bytes], *tags: str, without: Sequence[str] = ()
         problem, line = f"the element <{tag.decode()}> does not end{within}", window.line
         if stop is not None:
             try:
-                element = head.parse(_shortened(window.data[:stop], unread))
+                record = window.data[:stop]
+                # Never cut across the beginning of another record: two halves would make one that looks right.
+                if unread and not any(record.find(b"<" + name, 1) > 0 for name in ends):
+                    _shorten(record, unread)
+                element = head.parse(record)
             except InputError as error:
                 problem = error.problem.partition(" at column ")[0]  # it counts what was put before the record
                 line += int((error.where or "").rpartition(":")[2] or 1) - 1
@@ -164,14 +168,13 @@ class _Head:
         return element
 
 
-def _shortened(record: bytearray, unread: Iterable[tuple[bytes, bytes]]) -> bytearray:
+def _shorten(record: bytearray, unread: Iterable[tuple[bytes, bytes]]) -> None:
     for first, last in unread:
         start = record.find(first)
         stop = record.find(last, start)
         if 0 <= start < stop:
             lines = record.count(b"\n", start, stop)
             record[start : stop + len(last)] = b"\n" * lines  # so that the line of an error stays right
-    return record
 
 
 def _resolve(reference: re.Match[bytes]) -> bytes:

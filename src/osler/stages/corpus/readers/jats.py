@@ -103,7 +103,7 @@ class _Version:
 
 
 class JatsReader:
-    """Reads JATS articles. The id is the PMC id, else PMID, DOI or the publisher's id."""
+    """Reads JATS articles, also from tar archives if the reader is named. The id is the PMC id, else PMID, DOI or the publisher's id."""
 
     endings = (".nxml",)
     options = JatsOptions

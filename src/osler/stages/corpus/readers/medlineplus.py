@@ -39,7 +39,7 @@ class MedlinePlusReader:
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[Reading]:
         options = cast(MedlinePlusOptions, source.options)
         release = release_date(file_range.file.path.name)
-        for record in xml_records(read_blocks(file_range.file.path), "health-topic", without=("site",)):
+        for record in xml_records(read_blocks(file_range.file.path), "health-topic"):
             if isinstance(record, BadRecord):
                 yield record
                 continue

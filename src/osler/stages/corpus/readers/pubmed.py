@@ -58,7 +58,11 @@ class PubmedOptions(Recipe):
 
 
 class PubmedReader:
-    """Reads PubMed XML. The PMID is the id; in other languages than English, the PMID and the language."""
+    """Reads PubMed XML. The PMID is the id; in other languages than English, the PMID and the language.
+
+    Of a record that several files of the source hold, the highest version in the latest file is kept, and a deleted record is removed.
+    The numbers in the names of baseline and update files say which is the latest; files with other names count in their order.
+    """
 
     endings = ()
     options = PubmedOptions
