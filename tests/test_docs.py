@@ -19,8 +19,9 @@ import typer
 import osler
 from osler.cli import common
 from osler.cli.main import app
-from osler.core.config import Recipe, load_recipe, shipped_recipe
+from osler.core.config import Recipe, load_recipe, shipped_recipe, validate
 from osler.core.errors import RecipeError
+from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.study.recipe import StudyRecipe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -213,6 +214,13 @@ def _recipes() -> dict[str, type[Recipe]]:
 @pytest.mark.parametrize("block", blocks("toml"), ids=str)
 def test_toml_examples_are_toml(block):
     tomllib.loads(block.text)
+
+
+def test_the_recipes_of_the_corpus_guide_are_valid():
+    recipes = [block for block in blocks("toml") if block.page == DOCS / "guide" / "corpus.md"]
+    assert len(recipes) >= 2
+    for block in recipes:
+        validate(CorpusRecipe, tomllib.loads(block.text), where=str(block))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

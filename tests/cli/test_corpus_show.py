@@ -81,3 +81,21 @@ def test_an_audit_prints_a_table_and_snippets_only_with_text(corpus: str) -> Non
     assert "kept instead" in text
     assert "daughter" in text
     assert "This prints the text of documents." in text
+
+
+def test_a_near_duplicate_of_a_build_is_explained_with_its_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [f"word{number}" for number in range(80)]
+    texts = {"first": words, "second": [*words[:40], SECRET, *words[41:]], "other": words[::-1]}
+    lines = [json.dumps({"id": key, "text": " ".join(text)}) + "\n" for key, text in texts.items()]
+    Path("notes.jsonl").write_text("".join(lines))
+    osler("build", "notes.jsonl", "--out", "corpus", "--set", "near_duplicates.threshold=0.8")
+    text = osler("explain", "corpus", "second", "--diff")
+    assert "removed by near-duplicates (duplicate.near)" in text
+    assert "first of source notes, Jaccard 0.9" in text
+    assert "1 place: 1 words only in it, 1 only in the kept one" in text
+    assert SECRET not in text
+    assert SECRET in osler("audit", "corpus", "--step", "near-duplicates", "--text")
+    assert "near-duplicates" in Path("corpus/report.html").read_text()

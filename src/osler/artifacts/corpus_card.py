@@ -10,10 +10,11 @@ from osler.report.tables import Cell, Column, Row, Table, markdown_table
 
 NOT_STATED = "not stated"
 """Name of the languages and licences that nobody stated."""
-_READ_BY_PRETRAINING = (
+_NO_SPLITS = (
     "The corpus has no fixed splits: `osler pretrain` holds out a share of the documents (`validation_share`), chosen by a hash of "
     "their text."
 )
+_BY_PATIENT = "The patient of {:,} documents is known; all documents of a patient are held out together."
 _COUNTING = (
     "Tokens are separated by whitespace, as in table 1 of Carrino et al. 2022. Sentences are split by osler's rules; those for "
     "English are used for languages other than English, Spanish and French."
@@ -187,7 +188,8 @@ def readme(card: CorpusCard, columns: Sequence[str], preparation: Sequence[str])
         *(("## Languages", markdown_table(shares_table(card.languages, "language"))) if card.languages else ()),
         *(("## Licences", markdown_table(shares_table(card.licences, "licence"))) if card.licences else ()),
         "## Splits",
-        markdown_table(shares_table(card.splits, "split")) if card.splits else _READ_BY_PRETRAINING,
+        markdown_table(shares_table(card.splits, "split")) if card.splits else _NO_SPLITS,
+        *([_BY_PATIENT.format(card.of_patients)] if card.of_patients else []),
         "## Hash",
         f"sha256 of the shards: `{card.sha256}`. The same recipe on the same files gives the same hash, whatever the number of "
         "workers and however often the run was interrupted. `manifest.json` has the hash of every file.",

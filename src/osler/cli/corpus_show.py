@@ -93,7 +93,7 @@ def audit(
     if text:
         _warn()
         for number, removal in enumerate(sample, 1):
-            columns = {f"{number}  removed": removal.removed or "(cannot be read)"}
+            columns = {f"{number}  removed": removal.removed or "(was not read)"}
             columns |= {"kept instead": removal.kept} if removal.kept is not None else {}
             _print_columns(columns)
 
@@ -117,7 +117,9 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
             facts.append(("shares text with", found))
         elif removal.kept_id is not None:
             alike = "" if removal.jaccard is None else f", Jaccard {removal.jaccard:.3f}"
-            facts.append(("kept instead", f"{removal.kept_id} of source {removal.kept_source}{alike}"))
+            test = removal.step == "decontaminate"
+            name, of = ("shares text with", "of") if test else ("kept instead", "of source")
+            facts.append((name, f"{removal.kept_id} {of} {removal.kept_source}{alike}"))
         facts.append(("what would keep it", explanation.advice))
     else:
         facts.append(
@@ -183,7 +185,7 @@ def _print_text(corpus: Corpus, explanation: Explanation) -> None:
 
     if explanation.kept is not None:
         _print_columns({"text in the corpus": explanation.kept.text})
-    elif explanation.removal is not None and explanation.removal.step != "read":
+    elif explanation.removal is not None and explanation.removal.step not in ("read", "select"):
         _print_columns({"text as it was read": original_of(corpus, explanation).text})
 
 

@@ -83,9 +83,11 @@ def test_the_words_that_differ_are_found_in_the_raw_files(noted: Corpus, notes) 
         ("filter", "length.max_words", "A higher value of `clean.filters.length.max_words` (now 18)"),
         ("filter", "gone.max_share", "Leaving out the filter `clean.filters.gone`"),
         ("exact-duplicates", "duplicate.exact", 'clean.exact_duplicates = "keep"'),
-        ("decontaminate", "meddocan.test", "meddocan.test"),
+        ("decontaminate", "contaminated.meddocan.test", "decontaminate.tasks"),
+        ("select", "mimic.categories", "option (mimic.categories)"),
+        ("revisions", "revision.replaced", "latest version"),
         ("licence", "licences.unknown", "Its licence in `licences`"),
-        ("boilerplate", "boilerplate.empty", "`boilerplate.empty`"),
+        ("boilerplate", "boilerplate.empty", "boilerplate.min_documents"),
     ],
 )
 def test_every_step_has_advice(step, reason, said) -> None:

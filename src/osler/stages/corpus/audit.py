@@ -48,14 +48,16 @@ def _with_snippets(corpus: Corpus, audited: Sequence[AuditedRemoval]) -> list[Au
 
 
 def _origin(entry: LedgerEntry) -> Origin | None:
-    """Where to read a document again. A record that could not be read cannot be read now either."""
-    if entry.row is None or entry.step == "read":
+    """Where to read a document again. A record that was not read then is not read now."""
+    if entry.row is None or entry.step in ("read", "select"):
         return None
     return Origin(entry.source, entry.file, entry.row, entry.id)
 
 
 def _compared(entry: LedgerEntry) -> tuple[str, str] | None:
     """Source and id of the kept document to compare with: of a pair the other one; without its boilerplate, the same one."""
+    if entry.step == "decontaminate":
+        return None  # the other document is one of a task
     if entry.kept_source is not None and entry.kept_id is not None:
         return entry.kept_source, entry.kept_id
     return (entry.source, entry.id) if (entry.step, entry.unit) == ("boilerplate", "passage") else None
@@ -96,7 +98,8 @@ def audit_table(audited: Sequence[AuditedRemoval], total: int, step: str) -> Tab
         place = entry.file if entry.row is None else f"{entry.file}:{entry.row}"
         kept: Row = [_name(entry.kept_source, entry.kept_id, entry.source), entry.jaccard] if pairs else []
         rows.append([number, entry.source, entry.id, place, entry.reason, entry.characters, *kept])
-    columns = ["", "source", "id", "read from", "reason", "characters", *(["kept instead", "Jaccard"] if pairs else [])]
+    other = "test document" if step == "decontaminate" else "kept instead"
+    columns = ["", "source", "id", "read from", "reason", "characters", *([other, "Jaccard"] if pairs else [])]
     what = "passages" if units == {"passage"} else "documents" if units == {"document"} else "documents and passages"
     return Table(columns, rows, f"{len(entries):,} of {total:,} {what} that {step} removed")
 

@@ -70,6 +70,8 @@ def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
     owned = own is not None
     if entry.step == "read":
         return "None: correct the raw file."
+    if entry.step == "select":
+        return f"Another value of the reader's option ({entry.reason}) in the source's `options`."
     if entry.reason == "empty":
         return "None: it has no text."
     if entry.step == "filter":
@@ -78,12 +80,16 @@ def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
         return f'{_setting("exact_duplicates", owned)} = "keep" keeps all copies.'
     if entry.step == "near-duplicates":
         above = f" above {entry.jaccard:.3f}" if entry.jaccard is not None else " that is higher"
-        return f"A near_duplicates.threshold{above} for this source, or no near_duplicates for it."
+        return f"A near_duplicates.threshold{above}, or clean.near_duplicates = false for its source."
     if entry.step == "decontaminate":
-        return f"Training on test text spoils its scores. Leaving the task out of `decontaminate` ({entry.reason}) keeps it."
+        return "Leaving the task out of decontaminate.tasks. Then the model sees test text in training."
     if entry.step == "licence":
         return f"Its licence in `{entry.reason.partition('.')[0]}`, or no such list."
-    return f"Another value of `{entry.reason}`, or no such step for this source."
+    if entry.step == "boilerplate":
+        return "A higher value of boilerplate.min_documents or min_share, or clean.boilerplate = false for its source."
+    if entry.step == "revisions":
+        return "None: a record is kept in its latest version, and not at all if it was withdrawn."
+    return f"Another value of `{entry.reason}`."
 
 
 def _filter_option(entry: LedgerEntry, cleaning: Cleaning, of: str) -> str:

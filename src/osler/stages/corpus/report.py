@@ -23,6 +23,8 @@ _COLOURS = (
     "decontaminate",
     "read",
     "licence",
+    "revisions",
+    "select",
 )
 """Steps in the order of their colours: those that remove most are told apart best."""
 _SOURCES = 24  # most rows of a plot; the smallest sources share the last one
