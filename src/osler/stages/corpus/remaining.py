@@ -118,11 +118,11 @@ class Remaining:
         rows = pa.array(removals.documents[here] - self.starts[part])
         origin = self.column(part, *ORIGIN, "characters").take(rows)
         columns = dict(zip(origin.column_names, origin.columns, strict=True))
-        kept: Sequence[tuple[str | None, str | None]] = [
-            self._names.get(number, (None, None)) for number in removals.kept[here].tolist()
-        ]
+        kept: Sequence[tuple[str | None, str | None]]
         if removals.names is not None:
             kept = removals.names[here]
+        else:
+            kept = [self._names.get(number, (None, None)) for number in removals.kept[here].tolist()]
         columns |= {
             "step": pa.array([removals.step] * count, pa.string()),
             "reason": pa.array(removals.reasons[here], pa.string()),
