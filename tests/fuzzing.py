@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from osler.core.errors import OslerError
+from osler.core.extras import available
 from osler.formats.archives import Entry, Limits
 from osler.formats.base import Problems
 from osler.formats.mimic import HEADER, line
@@ -192,7 +193,10 @@ def _corpus_reader(name: str) -> Subject:
 
 def _corpus_file(name: str) -> bytes:
     rows = [{"id": f"n{number}", "text": _TEXT, "age": number} for number in range(4)]
-    if name == "jsonl":
+    if name == "wikipedia" and available("mwparserfromhell"):
+        text = f"<title>{SECRET}</title>\n<ns>0</ns>\n<revision>\n<text>{_TEXT}</text>\n</revision>"
+        return "".join(["<mediawiki>\n", f"<page>\n{text}\n</page>\n" * 3, "</mediawiki>\n"]).encode()
+    if name in ("jsonl", "wikipedia"):
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     if name == "parquet":
         import pyarrow
@@ -201,10 +205,27 @@ def _corpus_file(name: str) -> bytes:
         data = io.BytesIO()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), data)
         return data.getvalue()
+    if name == "jats":
+        article = f"<front><article-meta><title-group><article-title>{SECRET}</article-title></title-group></article-meta></front>"
+        return f"<article>\n{article}\n<body><p>{_TEXT}</p></body>\n</article>\n".encode()
+    if name == "medlineplus":
+        topic = f'<health-topic id="1" title="{SECRET}" language="English">\n<full-summary>{_TEXT}</full-summary>\n'
+        return f"<health-topics>\n{topic}</health-topic>\n</health-topics>\n".encode()
+    if name == "pubmed":
+        article = f"<ArticleTitle>{SECRET}</ArticleTitle><Abstract><AbstractText>{_TEXT}</AbstractText></Abstract>"
+        citation = f'<MedlineCitation><PMID Version="1">7</PMID><Article>{article}</Article></MedlineCitation>'
+        records = f"<PubmedArticle>\n{citation}\n</PubmedArticle>\n" * 3
+        return f"<PubmedArticleSet>\n{records}</PubmedArticleSet>\n".encode()
     if name == "mimic":
         return HEADER + b"".join(line({"ROW_ID": row["id"], "TEXT": row["text"]}) for row in rows)
     if name == "patents":
         return "".join(json.dumps(row | {"abstract": _TEXT, "ipc": "A61K"}) + "\n" for row in rows).encode()
+    if name == "warc":
+        kind, content = "WARC-Type: conversion\r\nContent-Type: text/plain", _TEXT.encode()
+        if available("trafilatura"):
+            kind, content = "WARC-Type: response", b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>" + content
+        head = f"WARC/1.0\r\n{kind}\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+        return (head + content + b"\r\n\r\n") * 3
     if name == "table":
         return b"id,text,age\n" + b"".join(f'{row["id"]},"{_TEXT}",{row["age"]}\n'.encode() for row in rows)
     return _TEXT.encode()

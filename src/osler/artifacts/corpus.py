@@ -26,10 +26,13 @@ ROW_GROUP_BYTES = 8 << 20
 """Text per row group; a reader holds one row group in memory."""
 FACT_COLUMNS = ("title", "section", "date", "licence", "patient")
 """Columns that are null where nothing is known. Corpora of earlier versions do not have them."""
+DENSITY = pa.field("density", pa.float32())
+"""Column with the share of a document's words that are in terms of a list; null if the corpus was made without one."""
 SHARD_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "text", "source", "language", *FACT_COLUMNS, "file")),
         ("row", pa.int64()),
+        DENSITY,
     ]
 )
 LEDGER_SCHEMA = pa.schema(
@@ -100,6 +103,7 @@ class KeptDocument:
     patient: str | None = None
     file: str | None = None
     row: int | None = None
+    density: float | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,16 @@ class Corpus(Artifact):
         """Whether the patient of some documents is known, in the column `patient`."""
         card = self.card
         return card is not None and card.of_patients > 0
+
+    @cached_property
+    def has_density(self) -> bool:
+        """Whether the term density of the documents is known, in the column `density`."""
+        for path in self.shards[:1]:
+            with undamaged(path), pq.ParquetFile(path) as file:
+                if DENSITY.name in file.schema_arrow.names:
+                    first = next(file.iter_batches(1, columns=[DENSITY.name], use_threads=False), None)
+                    return first is not None and first.column(0).null_count == 0
+        return False
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ class TokenIndex(BaseModel):
     shards: tuple[ShardEntry, ...]
     sentences: bool = False
     """Whether the ends of sentences are stored too."""
+    density: bool = False
+    """Whether the term density of the documents is stored too."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class TokenisedDocuments:
     names: tuple[str, ...]
     sentence_ends: np.ndarray | None = None
     """Where sentences end, in rising order and for the documents of all splits, if the shards have them."""
+    density: np.ndarray | None = None
+    """Term density of each document, if the corpus states it."""
 
     @cached_property
     def _bases(self) -> np.ndarray:
@@ -118,6 +122,7 @@ class TokenShards(Artifact):
         maps: list[np.ndarray] = []
         columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         sentences: list[np.ndarray] = []
+        densities: list[np.ndarray] = []
         before = 0
         for shard in self.index.shards:
             path = self.path / _SHARDS / f"{shard.name}.ids"
@@ -137,10 +142,14 @@ class TokenShards(Artifact):
             columns.append((starts[here], lengths[here].astype(np.int32), records["source"][here].astype(np.int32)))
             if self.index.sentences:
                 sentences.append(before + self._load(path.with_name(f"{shard.name}.sentences.npy")).astype(np.int64))
+            if self.index.density:
+                densities.append(self._load(path.with_name(f"{shard.name}.density.npy"))[here])
             before += shard.tokens
         starts, lengths, sources = (np.concatenate(column) for column in zip(*columns, strict=True))
         sentence_ends = np.concatenate(sentences) if sentences else None
-        return TokenisedDocuments(tuple(maps), starts, lengths, sources, tuple(self.index.sources), sentence_ends)
+        density = np.concatenate(densities) if densities else None
+        names = tuple(self.index.sources)
+        return TokenisedDocuments(tuple(maps), starts, lengths, sources, names, sentence_ends, density)
 
     def _load(self, path: Path) -> np.ndarray:
         try:
@@ -185,15 +194,20 @@ class TokenShardsWriter:
         ids: bytes,
         documents: Sequence[tuple[int, int, int]],
         sentence_ends: Sequence[int] | None = None,
+        density: Sequence[float] | None = None,
     ) -> None:
         """Write one shard; `documents` are (end, source, split). The records come last: they mark it as complete."""
         write_atomic(self.folder / _SHARDS / f"{number:05d}.ids", ids)
         if sentence_ends is not None:
             ends = np.array(sentence_ends, dtype="<u4")
             write_atomic(self.folder / _SHARDS / f"{number:05d}.sentences.npy", _npy(ends))
+        if density is not None:
+            write_atomic(self.folder / _SHARDS / f"{number:05d}.density.npy", _npy(np.array(density, dtype="<f4")))
         write_atomic(self._records(number), _npy(np.array(documents, dtype=_RECORD)))
 
-    def index_shards(self, count: int, sources: Sequence[str], dtype: str, *, sentences: bool = False) -> TokenIndex:
+    def index_shards(
+        self, count: int, sources: Sequence[str], dtype: str, *, sentences: bool = False, density: bool = False
+    ) -> TokenIndex:
         """Build the index from the records of the first `count` shards."""
         counts = {f"{split}_{unit}": 0 for split in SPLITS for unit in ("documents", "tokens")}
         tokens = {name: dict.fromkeys(SPLITS, 0) for name in sources}
@@ -209,7 +223,8 @@ class TokenShardsWriter:
                 for name, total in zip(sources, sums, strict=True):
                     tokens[name][split] += int(total)
             shards.append(ShardEntry(name=f"{shard:05d}", documents=len(records), tokens=int(lengths.sum())))
-        return TokenIndex(dtype=dtype, counts=counts, sources=tokens, shards=tuple(shards), sentences=sentences)
+        stored = {"sentences": sentences, "density": density}
+        return TokenIndex(dtype=dtype, counts=counts, sources=tokens, shards=tuple(shards), **stored)
 
     def write_index(self, index: TokenIndex) -> None:
         """Write the index. It comes last: it marks the tokenised corpus as complete."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,13 +16,17 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
 
+BLOCK = 1 << 19
+"""Characters to work on in one go: arrays of their values stay in the tens of megabytes."""
+
 _WORD = re.compile(r"\w+")
 # Diacritics, and characters inside words that nobody sees: soft hyphens, joiners.
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u00ad\u200b-\u200d\u2060]")
 # Values of characters that are nothing, no part of a word, or several characters once they are folded.
 _NOTHING, _BETWEEN, _SEVERAL = (np.uint64(value) for value in range(3))
-_TABLE_SIZE = 0x10000
+_CHARACTERS = 0x10000
 _BASE = 0x9E3779B97F4A7C15
+_TABLE_BITS = (16, 26)  # 64 KB to 64 MB
 
 
 def folded_words(text: str) -> list[str]:
@@ -36,31 +40,81 @@ def _folded(text: str) -> str:
     return text.casefold()
 
 
-def ngrams(texts: Sequence[str], length: int) -> tuple[Hashes, NDArray[np.int64]]:
-    """Return hashes of all runs of `length` folded words, text by text, and the number of runs in each text.
+class FoldedWords:
+    """The folded words of some texts, one after the other.
 
-    The texts become one array of characters in which words are separated by one character each. The hash of a run is the
-    difference of two prefix sums of a polynomial in these characters, modulo 2**64: no word is ever made a string.
+    The texts become one array of characters in which words are separated by one character each. The hash of a run of words is
+    the difference of two prefix sums of a polynomial in these characters, modulo 2**64: no word is ever made a string.
     """
-    if not texts:
-        return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
-    values, ends = _characters(texts)
-    stops = np.flatnonzero(values == _BETWEEN)
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), stops[:-1] + 1))[: len(stops)]
-    words = np.diff(np.searchsorted(stops, ends), prepend=0)
-    runs = np.maximum(words - length + 1, 0)
-    owner = np.repeat(np.arange(len(texts)), words)
-    whole = (
-        np.flatnonzero(owner[: len(owner) - length + 1] == owner[length - 1 :]) if len(owner) >= length else stops[:0]
-    )
-    powers, inverse = _powers(len(values).bit_length())
-    sums = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(values * powers[: len(values)])))
-    first, last = starts[whole], stops[whole + length - 1]
-    return _scrambled((sums[last] - sums[first]) * inverse[first]), runs
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        values, ends = _characters(texts)
+        self._stops = np.flatnonzero(values == _BETWEEN)
+        self._starts = np.concatenate((np.zeros(1, dtype=np.int64), self._stops + 1))[: len(self._stops)]
+        self.counts = np.diff(np.searchsorted(self._stops, ends), prepend=0)
+        """Number of words of each text."""
+        self._owner = np.repeat(np.arange(len(texts)), self.counts)
+        powers, self._inverse = _powers(len(values).bit_length())
+        self._sums = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(values * powers[: len(values)])))
+
+    def runs(self, length: int, among: NDArray[np.int64] | None = None) -> tuple[Hashes, NDArray[np.int64]]:
+        """Hashes of the runs of `length` words within a text, in order, and the number of the first word of each.
+
+        With `among`, only of runs that begin at one of these words.
+        """
+        last = len(self._owner) - length
+        first = np.arange(max(0, last + 1)) if among is None else among[among <= last]
+        first = first[self._owner[first] == self._owner[first + length - 1]]
+        start, stop = self._starts[first], self._stops[first + length - 1]
+        return _scrambled((self._sums[stop] - self._sums[start]) * self._inverse[start]), first
+
+
+def ngrams(texts: Sequence[str], length: int) -> tuple[Hashes, NDArray[np.int64]]:
+    """Return hashes of all runs of `length` folded words, text by text, and the number of runs in each text."""
+    words = FoldedWords(texts)
+    return words.runs(length)[0], np.maximum(words.counts - length + 1, 0)
+
+
+def blocks(texts: Iterable[tuple[int, str]]) -> Iterator[tuple[list[int], list[str]]]:
+    """Group numbered texts into blocks of about BLOCK characters. A longer text is cut, and its parts have the same number."""
+    numbers: list[int] = []
+    block: list[str] = []
+    size = 0
+    for number, text in texts:
+        for start in range(0, len(text), BLOCK):
+            numbers.append(number)
+            block.append(text[start : start + BLOCK])
+            size += len(block[-1])
+            if size >= BLOCK:
+                yield numbers, block
+                numbers, block, size = [], [], 0
+    if numbers:
+        yield numbers, block
+
+
+class HashTable:
+    """Sorted hashes, with a table of bits that rules out nearly all others before they are searched for."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        self._hashes = hashes
+        bits = min(max((16 * len(hashes)).bit_length(), _TABLE_BITS[0]), _TABLE_BITS[1])
+        self._shift = np.uint64(64 - bits)
+        self._known = np.zeros(1 << bits, dtype=np.bool_)
+        self._known[hashes >> self._shift] = True
+
+    def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of these hashes are in the table, and their places in it."""
+        likely = np.flatnonzero(self._known[hashes >> self._shift])
+        likely = likely[np.argsort(hashes[likely])]  # a search in order of the hashes is several times as fast
+        places = np.minimum(np.searchsorted(self._hashes, hashes[likely]), len(self._hashes) - 1)
+        found = self._hashes[places] == hashes[likely]
+        return likely[found], places[found]
 
 
 def _characters(texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
     """The words of all texts, each followed by one _BETWEEN, as values of characters; and where each text ends."""
+    if not texts:
+        return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
     raw, values, ends = _looked_up(texts)
     several = np.flatnonzero(values == _SEVERAL)
     if len(several):
@@ -82,7 +136,7 @@ def _looked_up(texts: Sequence[str]) -> tuple[NDArray[np.uint32], Hashes, NDArra
     joined = "".join(f"{text}\n" for text in texts)
     raw = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     ends = np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)) + 1)
-    return raw, _table()[np.minimum(raw, _TABLE_SIZE - 1)], ends
+    return raw, _table()[np.minimum(raw, _CHARACTERS - 1)], ends
 
 
 def _kept(values: Hashes, ends: NDArray[np.int64], keep: NDArray[np.bool_]) -> tuple[Hashes, NDArray[np.int64]]:
@@ -92,9 +146,9 @@ def _kept(values: Hashes, ends: NDArray[np.int64], keep: NDArray[np.bool_]) -> t
 @cache
 def _table() -> Hashes:
     """Value of every character up to U+FFFF; the last, which is no character, stands for all above."""
-    codes = np.arange(_TABLE_SIZE)
-    special: dict[np.uint64, list[int]] = {_NOTHING: [], _BETWEEN: [], _SEVERAL: [_TABLE_SIZE - 1]}
-    for code in range(_TABLE_SIZE - 1):
+    codes = np.arange(_CHARACTERS)
+    special: dict[np.uint64, list[int]] = {_NOTHING: [], _BETWEEN: [], _SEVERAL: [_CHARACTERS - 1]}
+    for code in range(_CHARACTERS - 1):
         folded = _folded(chr(code))
         if not folded:
             special[_NOTHING].append(code)

@@ -133,7 +133,7 @@ def test_documents_that_are_gone_already_are_not_searched(make_task, search):
 def test_a_document_longer_than_a_block_is_searched_in_pieces(make_task, search, monkeypatch):
     task = make_task("deid", train=[note("t")], test=[note("a"), note("b")])
     texts = [f"{note('x', 900)} {note('a')} {note('y', 900)}", note("b"), note("c", 3000)]
-    monkeypatch.setattr(decontaminate, "_BLOCK", 1000)
+    monkeypatch.setattr("osler.text.ngrams.BLOCK", 1000)
     assert [item.document for item in search(texts, tasks=task)] == [0, 1]
 
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from osler.core.config import load_recipe
-from osler.core.errors import RecipeError, UnknownNameError
+from osler.core.errors import InputError, RecipeError, UnknownNameError
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters import FILTERS, Filter
 from osler.stages.corpus.filters.length import Length
+from osler.stages.corpus.filters.terms import Terms
 
 
 @pytest.mark.parametrize(
@@ -24,6 +27,23 @@ from osler.stages.corpus.filters.length import Length
 )
 def test_bounds(options: dict[str, int], text: str, reason: str | None) -> None:
     assert Length(**options).reason(RepairedDocument(text, len(text.split()), None)) == reason
+
+
+def test_documents_with_few_terms_are_removed(tmp_path: Path) -> None:
+    terms = tmp_path / "terms.txt"
+    terms.write_text("# heart\ninfarto de miocardio\nestatina\n", encoding="utf-8")
+    rule = Terms(terms=terms, min_share=0.5)
+    assert rule.reason(RepairedDocument("Infarto de miocardio, con ESTATINA", 5, "es")) is None
+    assert rule.reason(RepairedDocument("El infarto de otro órgano y una estatina", 8, "es")) == "min_share"
+    # The terms count for the identity of a corpus, not where they are.
+    elsewhere = tmp_path / "copy.txt"
+    elsewhere.write_text(terms.read_text(encoding="utf-8"), encoding="utf-8")
+    assert rule.identity() == Terms(terms=elsewhere, min_share=0.5).identity()
+    elsewhere.write_text("órgano\n", encoding="utf-8")
+    assert rule.identity() != Terms(terms=elsewhere, min_share=0.5).identity()
+    assert Terms(terms=elsewhere, min_share=0.1).reason(RepairedDocument("un órgano", 2, "es")) is None
+    with pytest.raises(InputError, match="no such file"):
+        Terms(terms=tmp_path / "none.txt", min_share=0.1).identity()
 
 
 def _recipe(**filters: object) -> CorpusRecipe:

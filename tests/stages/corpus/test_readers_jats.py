@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, RawDocument, Revision
+from osler.stages.corpus.documents import BadRecord, LeftOut, RawDocument, Revision
 from osler.stages.corpus.inputs import find_inputs
 from osler.stages.corpus.readers import READERS
 
@@ -105,7 +105,7 @@ def test_translations_by_language(path: Path) -> None:
     assert [(part.id, part.text) for part in read(path, spanish)] == [("10.1590/x", "Título\nResumen.\nCuerpo.")]
     found = [(part.id, part.facts["language"], part.text) for part in read(path, spanish, languages=["en", "pt"])]
     assert found == [("10.1590/x-pt", "pt", "Titulo\nTexto."), ("10.1590/x-en", "en", "Title\nAbstract.")]
-    assert read(path, spanish, languages=["fr"]) == []
+    assert read(path, spanish, languages=["fr"]) == [LeftOut(1, "jats.languages", "10.1590/x")]
 
 
 @pytest.mark.parametrize(

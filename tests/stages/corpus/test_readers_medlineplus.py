@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, RawDocument, Revision
+from osler.stages.corpus.documents import BadRecord, LeftOut, RawDocument, Revision
 from osler.stages.corpus.inputs import find_inputs
 from osler.stages.corpus.readers import READERS
 
@@ -53,8 +53,9 @@ def test_summaries_become_lines_of_text(topics: Path) -> None:
 
 
 def test_languages_and_parts(topics: Path) -> None:
-    [document, _] = read(topics, languages=["es"])
-    assert document.id == "3062"
+    english, spanish, _ = read(topics, languages=["es"])
+    assert english == LeftOut(1, "medlineplus.languages", "3061")
+    assert spanish.id == "3062"
     assert read(topics, parts=["also_called"])[0].text == "Bellyache"
 
 

@@ -55,6 +55,16 @@ def test_categories_errors_and_marks_are_chosen(table: Path, read_all: ReadAll) 
         read_all(table, reader="mimic", options={"categories": ["physicians"]})
 
 
+def test_left_out_notes_are_in_the_ledger(table: Path, build, documents, ledger) -> None:
+    corpus = build({"files": [str(table)], "reader": "mimic"}, filters={})
+    assert [row["patient"] for row in documents(corpus)] == ["90", "91", "90"]
+    rows = [(row["step"], row["row"], row["id"], row["reason"]) for row in ledger(corpus)]
+    assert rows == [
+        ("select", 4, "2", "mimic.errors"),
+        ("read", 7, "NOTEEVENTS.csv:7", "the row has 2 cells, not 11"),
+    ]
+
+
 def test_lower_case_columns_and_other_tables(table: Path, read_all: ReadAll, tmp_path: Path) -> None:
     head, rest = table.read_bytes().split(b"\n", 1)
     table.write_bytes(head.lower() + b"\n" + rest)

@@ -8,7 +8,7 @@ import pytest
 
 from osler.core.errors import RecipeError
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, RawDocument, Revision, Withdrawn
+from osler.stages.corpus.documents import BadRecord, LeftOut, RawDocument, Reading, Revision, Withdrawn
 from osler.stages.corpus.inputs import find_inputs
 from osler.stages.corpus.readers import READERS
 
@@ -44,7 +44,7 @@ def write(path: Path, *records: str) -> Path:
     return path
 
 
-def read(path: Path, **options: Any) -> list[RawDocument | BadRecord | Withdrawn]:
+def read(path: Path, **options: Any) -> list[Reading]:
     source = CorpusSource(files=[path], reader="pubmed", options=options)
     [file] = find_inputs([source])
     reader = READERS.get(file.reader)
@@ -72,7 +72,7 @@ def test_structured_abstracts_with_empty_labels_and_text_after_inner_tags(tmp_pa
     sections = (
         '<AbstractText Label="" NlmCategory="UNASSIGNED"><b>Patient: Female, 16</b>\n <b>Symptoms: None</b></AbstractText>'
         '<AbstractText Label="BACKGROUND">An <i>in vivo</i> study of β<sub>2</sub>-agonists in 10<sup>6</sup> cells.</AbstractText>'
-        '<AbstractText Label="UNLABELLED">No label.</AbstractText><AbstractText Label="RESULTS"/>'
+        '<AbstractText Label="UNLABELLED">No label.</AbstractText><AbstractText Label="LEVEL OF EVIDENCE: 4"/>'
         '<AbstractText Label="CONCLUSIONS:">Done.</AbstractText>'
     )
     path = write(tmp_path / "a.xml", article(1, "", sections))
@@ -80,6 +80,7 @@ def test_structured_abstracts_with_empty_labels_and_text_after_inner_tags(tmp_pa
         "Patient: Female, 16 Symptoms: None",
         "BACKGROUND: An in vivo study of β2-agonists in 10^6 cells.",
         "No label.",
+        "LEVEL OF EVIDENCE: 4",
         "CONCLUSIONS: Done.",
     ]
     assert "BACKGROUND" not in only(path, labels=False).text
@@ -93,11 +94,11 @@ def test_other_languages_are_read_from_their_own_abstract_and_the_original_title
     vernacular = "<VernacularTitle>El título.</VernacularTitle>"
     spanish = article(5, "[The title].", language="spa", vernacular=vernacular, other=other)
     path = write(tmp_path / "a.xml", spanish, article(6))
-    first, second = read(path, languages=["es"])
+    first, *second = read(path, languages=["es"])
     assert isinstance(first, RawDocument)
     assert (first.id, first.text) == ("5-es", "El título.\nObjetivo: Uno.")
     assert first.facts == {"title": "El título.", "date": "2018-05-17", "language": "es"}
-    assert second == Withdrawn(2, Revision(6, 1_000_000))  # an earlier Spanish version of it would be out of date
+    assert second == [LeftOut(2, "pubmed.languages", "6"), Withdrawn(2, Revision(6, 1_000_000))]
     both = [document for document in read(path, languages=["en", "es"]) if isinstance(document, RawDocument)]
     assert [(document.id, document.row) for document in both] == [("5", 1), ("5-es", 1), ("6", 2)]
     assert only(write(path, spanish), parts=["abstract", "other_abstracts"]).text == "An abstract.\nSimply."
@@ -105,8 +106,10 @@ def test_other_languages_are_read_from_their_own_abstract_and_the_original_title
 
 def test_parts_and_minimum(tmp_path: Path) -> None:
     path = write(tmp_path / "a.xml", article(1, abstract=""), article(2, "[Not Available]."))
-    texts = [document.text for document in read(path, minimum=5) if isinstance(document, RawDocument)]
-    assert texts == ["", "An abstract."]
+    *short, full = read(path, minimum=5)
+    assert short == [LeftOut(1, "pubmed.minimum", "1"), Withdrawn(1, Revision(1, 1_000_000))]
+    assert isinstance(full, RawDocument)
+    assert full.text == "An abstract."
     texts = [document.text for document in read(path, parts=["title"]) if isinstance(document, RawDocument)]
     assert texts == ["A title.", ""]
     with pytest.raises(RecipeError, match="authors"):

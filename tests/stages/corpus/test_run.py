@@ -86,7 +86,7 @@ def test_the_card_adds_up(build, jsonl, tmp_path: Path) -> None:
 def test_columns_of_the_shards(build, jsonl, documents) -> None:
     corpus = build({"files": str(jsonl([{"id": "x", "text": TEXT}])), "language": "es"})
     row = {"id": "x", "text": TEXT.strip(), "source": "notes", "language": "es"}
-    facts = dict.fromkeys(("title", "section", "date", "licence", "patient"))
+    facts = dict.fromkeys(("title", "section", "date", "licence", "patient", "density"))
     assert documents(corpus) == [row | facts | {"file": "notes.jsonl", "row": 1}]
 
 

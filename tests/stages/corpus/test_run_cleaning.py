@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from osler.core.artifact import identity_of
-from osler.core.config import load_recipe, shipped_recipe
+from osler.core.config import load_recipe
 from osler.core.errors import RecipeError
 from osler.stages.corpus.config import CorpusRecipe
-from osler.stages.corpus.run import plan, run
+from osler.stages.corpus.run import plan
 
 LABS = "Hb 12.1\r\nNa 140  \n"
 BROKEN = "  El paciente refiere dolor, fiebre y disuria desde hace tres dÃ\xadas &lt; 38 ºC.\n"
@@ -87,24 +85,3 @@ def test_a_corpus_without_cleanings_of_its_own_is_recognised_as_before():
         "encoding",
         "weight",
     }
-
-
-def test_carrino_s_hospital_documents_are_left_as_they_are(tmp_path, monkeypatch, documents):
-    monkeypatch.chdir(tmp_path)
-    bio = load_recipe(CorpusRecipe, shipped_recipe("carrino2022/corpus-bio"), [])
-    both = load_recipe(CorpusRecipe, shipped_recipe("carrino2022/corpus-bio-ehr"), [])
-    assert both.sources[:-1] == bio.sources
-    assert len(bio.sources) == 9
-    assert both.changed(sources=bio.sources) == bio
-    for source in both.sources:
-        folder = Path(source.files[0])
-        folder.mkdir(parents=True)
-        for number in range(3):
-            (folder / f"{number}.txt").write_text(
-                LABS if source.name == "ehr" else f"{ABSTRACT} {number} {source.name}"
-            )
-    (folder.parent / "pubmed" / "copy.txt").write_text(f"{ABSTRACT} 0 scielo")
-    corpus = run(both.changed(workers=1), tmp_path / "out")
-    kept = {name: (source.read, source.documents) for name, source in corpus.card.sources.items()}
-    assert kept == {source.name: (4, 3) if source.name == "pubmed" else (3, 3) for source in both.sources}
-    assert [row["text"] for row in documents(corpus) if row["source"] == "ehr"] == [LABS] * 3

@@ -60,7 +60,7 @@ def test_a_file_that_ends_too_early_is_reported() -> None:
     found = read(data[:-10])
     assert found[0] == "1 text 1"
     assert [item.reason for item in found[1:]] == [
-        "the element <item> has no end, line 5",
+        "the element <item> does not end, line 5",
         "the file ends before </set>, line 5",
     ]
 
@@ -138,7 +138,10 @@ def test_memory_does_not_grow_with_the_file() -> None:
     [
         ("<t>a <i>b</i> c<sup>+</sup> d</t>", "a b c+ d"),
         ("<t>5 x 10<sup>6</sup> cells at 10<sup>-3</sup> M</t>", "5 x 10^6 cells at 10^-3 M"),
-        ("<t>CD4<sup>+</sup>, 1<sup>st</sup>, Ca<sup>2+</sup>, m<sup>2</sup></t>", "CD4+, 1st, Ca2+, m2"),
+        (
+            "<t>CD4<sup>+</sup>, 25<sup>+3</sup> weeks, 1<sup>st</sup>, Ca<sup>2+</sup>, m<sup>2</sup></t>",
+            "CD4+, 25+3 weeks, 1st, Ca2+, m2",
+        ),
         ("<t>\n  a\n  <b>b</b>\n</t>", "a b"),
         ("<t/>", ""),
     ],

@@ -15,17 +15,21 @@ BOS, EOS = 0, 2
 lists_of_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=12)
 
 
-def documents(lengths: list[int], sources: list[int] | None = None) -> TokenisedDocuments:
+def documents(
+    lengths: list[int], sources: list[int] | None = None, density: list[float] | None = None
+) -> TokenisedDocuments:
     """Documents whose tokens are all different, so that every one can be traced."""
     ids = np.arange(10, 10 + sum(lengths), dtype=np.uint16)
     numbers = np.array(sources or [0] * len(lengths), dtype=np.int32)
     names = tuple(str(number) for number in range(max(numbers) + 1))
     sizes = np.array(lengths, dtype=np.int64)
-    return TokenisedDocuments((ids,), np.cumsum(sizes) - sizes, sizes, numbers, names)
+    shares = None if density is None else np.array(density, dtype=np.float32)
+    return TokenisedDocuments((ids,), np.cumsum(sizes) - sizes, sizes, numbers, names, density=shares)
 
 
 def stream(lengths: list[int], max_length: int = 8, seed: int | None = 1, **options) -> ChunkStream:
-    return ChunkStream(documents(lengths, options.pop("sources", None)), max_length, [BOS], [EOS], seed, **options)
+    made = documents(lengths, options.pop("sources", None), options.pop("density", None))
+    return ChunkStream(made, max_length, [BOS], [EOS], seed, **options)
 
 
 def sequences(line: ChunkStream, start: int, end: int) -> list[np.ndarray]:
@@ -171,3 +175,40 @@ def test_batches_hold_no_more_sequences_than_usual(lengths, weights):
     counts = [len(sequences(line, 512 * k, 512 * (k + 1))) for k in range(60)]
     assert max(counts) <= room < 2 * max(counts)
     assert room % 8 == 0
+
+
+def test_dense_documents_are_read_more_often_and_sources_as_often_as_before():
+    density = [0.0, 0.1, 0.2, 0.3, 0.4, 0.0, 0.0, 0.0]
+    options = {"sources": [0] * 5 + [1] * 3, "weights": {"0": 2.0}, "density": density}
+    line = stream([6] * 8, density_weight=1.0, **options)
+    epochs = 40
+    end = line.epoch_start(epochs)
+    seen = ordinary(read(line, 0, end))
+    times = [seen[first] for first in range(10, 58, 6)]
+    # Proportional to density within the first source, whose mean stays 2; the second has no terms at all.
+    assert np.abs(np.array(times) - np.array([0, 40, 80, 120, 160, 40, 40, 40])).max() <= 1
+    assert read(stream([6] * 8, density_weight=1.0, **options), end - 30, end) == read(line, end - 30, end)
+    plain = stream([6] * 8, **options)
+    assert ordinary(read(plain, 0, plain.epoch_start(10)))[10] == 20
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0, 2.5])
+def test_text_goes_from_low_to_high_density_in_every_epoch_of_a_run(share):
+    rng = np.random.default_rng(3)
+    density = rng.random(200)
+    lengths = rng.integers(3, 30, 200).tolist()
+    whole = stream(lengths, max_length=12, density=density.tolist())
+    end = int(share * whole.epoch_tokens)
+    line = stream(lengths, max_length=12, density=density.tolist(), sorted_until=end)
+    owner = np.repeat(np.arange(200), lengths)
+    for start in range(0, end, whole.epoch_tokens):
+        stop = min(end, start + whole.epoch_tokens)
+        tokens = np.array([token for token in read(line, start, stop) if token not in (BOS, EOS)])
+        read_densities = density[owner[tokens - 10]]
+        thirds = [part.mean() for part in np.array_split(read_densities, 3)]
+        assert thirds[0] < 0.3 < thirds[1] < 0.7 < thirds[2]
+        # The same text as without the order, give or take the chunk at the end.
+        others = np.array([token for token in read(whole, start, stop) if token not in (BOS, EOS)])
+        assert len(set(tokens.tolist()) ^ set(others.tolist())) < 2 * 12
+    far = 7 * whole.epoch_tokens
+    assert read(line, far, far + 50) == read(whole, far, far + 50)

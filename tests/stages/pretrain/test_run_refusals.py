@@ -68,6 +68,32 @@ def test_a_damaged_corpus_card_is_named(corpus, tokenizer_folder, tmp_path, card
         assert found.value.where == str(broken / "card.json")
 
 
+def test_densities_that_the_corpus_does_not_state_are_asked_for(corpus, tokenizer_folder, tmp_path):
+    for setting in ("density_weight=1", "order=density"):
+        with pytest.raises(InputError, match="does not state the term density") as found:
+            stage.run(recipe(corpus, tokenizer_folder, setting), tmp_path / "out")
+        assert "density_terms" in str(found.value)
+    with pytest.raises(RecipeError, match=r"needs train\.steps"):
+        recipe(corpus, tokenizer_folder, "order=density", "train.steps=", "train.budget=5m")
+    with pytest.raises(RecipeError, match="not supported with next_sentence"):
+        recipe(corpus, tokenizer_folder, "preset=bert-base", "density_weight=1")
+
+
+def test_an_encoder_is_trained_on_text_in_order_of_density(tokenizer_folder, tmp_path):
+    texts = list(raw_texts(60, "en", 1))
+    (tmp_path / "raw.jsonl").write_text("".join(json.dumps(record) + "\n" for record in texts))
+    (tmp_path / "terms.txt").write_text(
+        "\n".join(sorted({word for record in texts[::3] for word in record["text"].split()}))
+    )
+    given = {"sources": [str(tmp_path / "raw.jsonl")], "density_terms": tmp_path / "terms.txt", "workers": 1}
+    dense = build_corpus(CorpusRecipe(**given), tmp_path / "corpus").path
+    losses = {}
+    for name, sets in {"plain": (), "order": ("order=density",), "weight": ("density_weight=1",)}.items():
+        made = stage.run(recipe(dense, tokenizer_folder, *sets, tokens=tmp_path / "tokens"), tmp_path / name)
+        losses[name] = made.counts["validation_loss"]
+    assert len(set(losses.values())) == 3
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the GPU")
 def test_a_device_that_is_not_there_is_said_before_the_corpus_is_tokenised(corpus, tokenizer_folder, tmp_path):
     with pytest.raises(RecipeError, match="no CUDA device"):

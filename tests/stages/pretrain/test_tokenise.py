@@ -311,6 +311,23 @@ def test_a_weight_given_to_a_source_of_the_corpus_reaches_pretraining(tmp_path):
     assert "| 2.5 |" in (built.path / "README.md").read_text()
 
 
+def test_term_densities_of_a_corpus_come_with_its_documents(tmp_path, tokenizer):
+    rows = [f"w{n} w{n % 7} w{n % 11} w1" for n in range(2, 200)]
+    (tmp_path / "raw.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    (tmp_path / "terms.txt").write_text("w1\nw2 w3\n")
+    recipe = {"sources": [str(tmp_path / "raw.jsonl")], "filters": {}, "workers": 1}
+    plain = build_corpus(CorpusRecipe.model_validate(recipe), tmp_path / "plain")
+    assert not plain.has_density
+    assert tokenise(plain, tokenizer, tmp_path / "a", SHARE, workers=1).split("train").density is None
+    dense = build_corpus(CorpusRecipe(**recipe, density_terms=tmp_path / "terms.txt"), tmp_path / "dense")
+    assert dense.has_density
+    opened = tokenise(dense, tokenizer, tmp_path / "b", SHARE, workers=1).split("train")
+    for (_, words), density in zip(documents_in(opened), opened.density.tolist(), strict=True):
+        inside = {n for n, word in enumerate(words) if word == "w1"}
+        inside |= {m for n in range(3) if words[n : n + 2] == ["w2", "w3"] for m in (n, n + 1)}
+        assert density == len(inside) / 4
+
+
 def test_sentences_are_found_again_in_sub_words(tmp_path):
     """Their ends are those of the splitter, for every language, and no document without sub-words leaves a trace."""
     texts = {"en": "w1 w2 w3. W4 w5, Dr. w6 w7. W8.", "es": "w1 w2. W3 del Dr. W4. W5 w6", "de": "w9. W1 w2"}

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from osler.artifacts.corpus import CorpusText
-from osler.core.errors import InputError
-from osler.stages.vocab.terms import Term, TermCount, is_medical, read_terms
+from osler.stages.vocab.terms import Term, TermCount, is_medical
 
 
 @pytest.mark.parametrize(
@@ -76,19 +73,3 @@ def test_a_term_is_split_as_the_corpus_spells_it() -> None:
         ("FEVER", "fever"),
         ("Renal Failure", "renal failure"),
     ]
-
-
-def test_reading_a_list(tmp_path: Path) -> None:
-    path = tmp_path / "terms.txt"
-    path.write_text("\ufeffasma\n\n# drugs\n  ácido   fólico \nasma\n", encoding="utf-8")
-    assert read_terms(path) == ["asma", "ácido fólico"]
-    path.write_text("# nothing\n")
-    with pytest.raises(InputError, match="has no terms"):
-        read_terms(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not UTF-8"):
-        read_terms(path)
-    with pytest.raises(InputError, match="is a folder"):
-        read_terms(tmp_path)
-    with pytest.raises(InputError, match="no such file"):
-        read_terms(tmp_path / "none")

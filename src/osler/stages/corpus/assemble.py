@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from osler.artifacts.corpus import LEDGER_SCHEMA, SHARD_SCHEMA, CorpusWriter
+from osler.artifacts.corpus import DENSITY, LEDGER_SCHEMA, SHARD_SCHEMA, CorpusWriter
 from osler.artifacts.corpus_card import NOT_STATED, CorpusCard, SkippedRecord, SourceCard
 from osler.core.extras import require
 from osler.core.processes import run_all
@@ -19,6 +19,7 @@ from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.counts import TextCounts
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.remaining import Mask, Remaining
+from osler.text.terms import term_list
 
 pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
 
@@ -42,11 +43,12 @@ class _Shard:
     writer: CorpusWriter
     number: int
     rows: tuple[_Rows, ...]
+    terms: Path | None
 
 
 def write_shards(remaining: Remaining, writer: CorpusWriter, recipe: CorpusRecipe) -> int:
     """Write the documents that remain; return the number of shards."""
-    shards = _plan_shards(remaining, writer, recipe.shard_megabytes * 1_000_000)
+    shards = _plan_shards(remaining, writer, recipe)
     run_all(_write_shard, shards, workers=recipe.workers, label="corpus: write")
     return len(shards)
 
@@ -144,8 +146,9 @@ def _most_common(counts: Counter[str]) -> dict[str, int]:
     return dict(ranked[:_MOST_VALUES]) | ({"other": rest} if rest else {})
 
 
-def _plan_shards(remaining: Remaining, writer: CorpusWriter, limit: int) -> list[_Shard]:
-    """Fill shards with documents, in order, up to about `limit` bytes of text each."""
+def _plan_shards(remaining: Remaining, writer: CorpusWriter, recipe: CorpusRecipe) -> list[_Shard]:
+    """Fill shards with documents, in order, up to about `shard_megabytes` of text each."""
+    limit = recipe.shard_megabytes * 1_000_000
     rows: dict[int, list[_Rows]] = {}
     before = 0
     for part, (path, mask) in enumerate(zip(remaining.files, remaining.keep, strict=True)):
@@ -158,11 +161,13 @@ def _plan_shards(remaining: Remaining, writer: CorpusWriter, limit: int) -> list
         for start, stop in zip(edges, [*edges[1:], len(mask)], strict=True):
             if mask[start:stop].any():
                 rows.setdefault(int(shard_of[start]), []).append(_Rows(path, start, mask[start:stop]))
-    return [_Shard(writer, number, tuple(rows[key])) for number, key in enumerate(sorted(rows))]
+    terms = recipe.density_terms
+    return [_Shard(writer, number, tuple(rows[key]), terms) for number, key in enumerate(sorted(rows))]
 
 
 def _write_shard(shard: _Shard) -> None:
-    shard.writer.write_shard(shard.number, (table for rows in shard.rows for table in _tables(rows)))
+    tables = (table for rows in shard.rows for table in _tables(rows))
+    shard.writer.write_shard(shard.number, (_with_density(table, shard.terms) for table in tables))
 
 
 def _tables(rows: _Rows) -> Iterator[Any]:
@@ -174,7 +179,16 @@ def _tables(rows: _Rows) -> Iterator[Any]:
             last = first + file.metadata.row_group(index).num_rows
             low, high = max(first, rows.start), min(last, stop)
             if low < high:
-                table = file.read_row_group(index, columns=SHARD_SCHEMA.names, use_threads=False)
+                names = [name for name in SHARD_SCHEMA.names if name != DENSITY.name]
+                table = file.read_row_group(index, columns=names, use_threads=False)
                 mask = pa.array(rows.mask[low - rows.start : high - rows.start])
-                yield table.select(SHARD_SCHEMA.names).slice(low - first, high - low).filter(mask)
+                yield table.select(names).slice(low - first, high - low).filter(mask)
             first = last
+
+
+def _with_density(table: Any, terms: Path | None) -> Any:
+    """The table with the term density of its documents, or nulls without a list."""
+    if terms is None:
+        return table.append_column(DENSITY, pa.nulls(table.num_rows, DENSITY.type))
+    shares = term_list(terms).density(table["text"].to_pylist())
+    return table.append_column(DENSITY, pa.array(shares.astype(np.float32)))

@@ -17,6 +17,7 @@ from osler.stages.corpus.filters import FILTERS, Filter
 from osler.stages.corpus.presets import CORPUS_PRESETS, PRESETS
 from osler.stages.corpus.readers import READERS
 from osler.stages.corpus.rewriters import REWRITERS, Rewriter
+from osler.text.terms import terms_digest
 
 
 def _resolver(section: str, registry: Registry) -> Callable[[Any], Any]:
@@ -293,6 +294,8 @@ class CorpusRecipe(Recipe):
     """Keep only documents with one of these licences; `*` stands for any characters, and case does not count. By default, all."""
     priority: tuple[str, ...] = ()
     """Names of sources: of several copies, the one from the source named first is kept. The others follow in their own order."""
+    density_terms: Path | None = runtime(None)
+    """A text file with one term per line: the share of its words in these terms is stored with every document (column `density`)."""
     shard_megabytes: int = Field(128, ge=1)
     """Text per shard, before compression."""
     workers: int = runtime(0, ge=0)
@@ -313,8 +316,10 @@ class CorpusRecipe(Recipe):
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which corpora of earlier versions are recognised."""
+        """Identity in which corpora of earlier versions are recognised; with the terms themselves, wherever the file is."""
         values = _without(super().identity(), (*_NEW, "licences", "priority"), False, {}, [])
+        if self.density_terms is not None:
+            values["density_terms"] = terms_digest(self.density_terms)
         # A source that turns off what the corpus does not do is cleaned as ever.
         off = [name for name in _NEW if name not in values]
         for source, own in zip(values["sources"], self.sources, strict=True):

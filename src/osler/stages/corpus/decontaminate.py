@@ -32,15 +32,12 @@ from osler.core.logs import get_logger
 from osler.core.processes import run_all
 from osler.stages.corpus.config import Decontaminate
 from osler.text.document import Document, Record
-from osler.text.ngrams import Hashes, ngrams
+from osler.text.ngrams import Hashes, HashTable, blocks, ngrams
 
 pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))
 log = get_logger("osler.corpus")
 
-_BLOCK = 1 << 19
-"""Characters that are compared in one go. A longer document is cut, which loses a few runs of words at each cut."""
 _BATCH = 256
-_FILTER_BITS = range(16, 27)
 _TEXTS_SCHEMA = pa.schema(
     [("task", pa.string()), ("split", pa.string()), ("record", pa.string()), ("runs", pa.int64())]
 )
@@ -176,28 +173,21 @@ class HeldOutIndex:
 
 
 class _Lookup:
-    """An index in memory, with a table of bits that rules out nearly all runs before the search in the sorted hashes."""
+    """An index in memory."""
 
     def __init__(self, index: HeldOutIndex) -> None:
         self.runs = pq.read_table(index._texts, columns=["runs"], use_threads=False)["runs"].to_numpy()
-        self._hashes = np.load(index._hashes, mmap_mode="r")
+        self._table = HashTable(np.load(index._hashes, mmap_mode="r"))
         self._first = np.load(index._first, mmap_mode="r")
         self._owners = np.load(index._owners, mmap_mode="r")
-        bits = min(max((16 * len(self._hashes)).bit_length(), _FILTER_BITS[0]), _FILTER_BITS[-1])
-        self._shift = np.uint64(64 - bits)
-        self._known = np.zeros(1 << bits, dtype=np.bool_)
-        self._known[self._hashes >> self._shift] = True
 
     def shared(
         self, hashes: Hashes, document: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Documents and texts that share runs, and how many different ones."""
-        likely = np.flatnonzero(self._known[hashes >> self._shift])
-        likely = likely[np.argsort(hashes[likely])]  # a search in order of the hashes is several times as fast
-        places = np.minimum(np.searchsorted(self._hashes, hashes[likely]), len(self._hashes) - 1)
-        true = self._hashes[places] == hashes[likely]
+        found, places = self._table.find(hashes)
         # A run counts once for a document.
-        rows, places = _distinct_pairs(document[likely[true]], places[true])[:2]
+        rows, places = _distinct_pairs(document[found], places)[:2]
         first, count = self._first[places], self._first[places + 1] - self._first[places]
         owners = self._owners[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())]
         return _distinct_pairs(np.repeat(rows, count), owners.astype(np.int64))
@@ -230,31 +220,21 @@ def _scan(scan: _Scan) -> None:
     lookup = _Lookup(scan.index)
     matches = [
         np.zeros(0, dtype=_MATCH),
-        *(_matches(rows, texts, lookup, scan.options) for rows, texts in _blocks(scan)),
+        *(_matches(rows, texts, lookup, scan.options) for rows, texts in blocks(_documents(scan))),
     ]
     with atomic(scan.out) as handle:
         np.save(handle, np.concatenate(matches))
 
 
-def _blocks(scan: _Scan) -> Iterator[tuple[list[int], list[str]]]:
-    """Texts of the documents to search with their rows, in blocks of about _BLOCK characters."""
-    rows: list[int] = []
-    texts: list[str] = []
-    row = size = 0
+def _documents(scan: _Scan) -> Iterator[tuple[int, str]]:
+    """Row and text of each document to search."""
+    row = 0
     with pq.ParquetFile(scan.file) as file:
         for batch in file.iter_batches(_BATCH, columns=["text"], use_threads=False):
             for text in batch.column("text").to_pylist():
                 if scan.keep[row]:
-                    for start in range(0, len(text), _BLOCK):
-                        rows.append(row)
-                        texts.append(text[start : start + _BLOCK])
-                        size += len(texts[-1])
-                        if size >= _BLOCK:
-                            yield rows, texts
-                            rows, texts, size = [], [], 0
+                    yield row, text
                 row += 1
-    if rows:
-        yield rows, texts
 
 
 def _matches(rows: Sequence[int], texts: Sequence[str], lookup: _Lookup, options: Decontaminate) -> NDArray[Any]:

@@ -26,7 +26,7 @@ _NAMESPACE = re.compile(rb"""\sxmlns(?::[\w.-]+)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 _DECLARATION = re.compile(rb"\s*(<\?xml\s[^>]*\?>)")
 _REFERENCE = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
 _BUILT_IN = (b"amp", b"lt", b"gt", b"quot", b"apos")
-_NUMBER = re.compile(r"[-\u2212\u2013+]?\d+")
+_NUMBER = re.compile(r"[-\u2212\u2013]?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ def xml_records(blocks: Iterable[bytes], *tags: str, without: Sequence[str] = ()
         tag = start[1]
         window.drop(start.start())
         stop = window.end_of_record(ends[tag])
-        problem, line = f"the element <{tag.decode()}> has no end", window.line
+        within = f" within {_LARGEST >> 20} MB" if len(window.data) > _LARGEST else ""
+        problem, line = f"the element <{tag.decode()}> does not end{within}", window.line
         if stop is not None:
             try:
                 element = head.parse(_shortened(window.data[:stop], unread))

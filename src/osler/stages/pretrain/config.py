@@ -139,6 +139,10 @@ class PretrainRecipe(Recipe):
     """Smaller steps at first: pairs (up to this step, micro-batches). `accumulate` applies after the last pair."""
     source_weights: dict[str, float] = Field(default_factory=dict)
     """How often to read each source, relative to the others; the corpus card's weight, or 1, when left out."""
+    density_weight: float = Field(0.0, ge=0.0)
+    """How much more often documents with many medical terms are read: 0 reads all alike, 1 in proportion to their term density."""
+    order: Literal["random", "density"] = "random"
+    """Order of the text: random, or from low to high term density, in ten parts that are random within."""
     validation_share: float = Field(0.01, gt=0.0, lt=0.5)
     """Share of documents held out for validation, chosen by a hash of their text."""
     check_validation: bool = runtime(True)
@@ -174,11 +178,17 @@ class PretrainRecipe(Recipe):
         return new_bert if self.next_sentence is None else self.next_sentence
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which encoders of earlier versions are recognised: no `next_sentence` at its default."""
+        """Identity in which encoders of earlier versions are recognised: no newer setting at its default."""
         values = super().identity()
-        if self.next_sentence is None:
-            del values["next_sentence"]
+        for name in ("next_sentence", "density_weight", "order"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del values[name]
         return values
+
+    @property
+    def uses_density(self) -> bool:
+        """Whether the term density of documents decides how often or when they are read."""
+        return self.density_weight > 0 or self.order == "density"
 
     @property
     def starts_at_random(self) -> bool:
@@ -221,6 +231,10 @@ class PretrainRecipe(Recipe):
             raise ValueError("ramp must be pairs (step, micro-batches), steps rising and all numbers at least 1")
         if any(weight <= 0 for weight in self.source_weights.values()):
             raise ValueError("source_weights must be greater than 0")
+        if self.uses_density and self.uses_pairs:
+            raise ValueError("density_weight and order = 'density' are not supported with next_sentence")
+        if self.order == "density" and self.train.budget:
+            raise ValueError("order = 'density' needs train.steps: with a budget, it is not known where the text ends")
         return self
 
 

@@ -22,6 +22,7 @@ from osler.train.source import Batch
 
 _ONE = 1 << 24
 """Source weights are multiples of 1 / _ONE: with integers, no rounding error adds up over epochs."""
+_BANDS = 10
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ class ChunkStream:
 
     Each epoch has its own order, which depends only on the seed; without a seed, chunks keep the order of the documents.
     `weights` gives the mean number of times per epoch that the documents of a source are read; 1 for sources it leaves out.
+    With `density_weight`, dense documents of a source are read more often than others, in proportion to that power of their density.
+    With `sorted_until`, the text of each epoch up to this position of the stream goes from low to high density.
     """
 
     def __init__(
@@ -151,6 +154,8 @@ class ChunkStream:
         suffix: Sequence[int],
         seed: int | None,
         weights: Mapping[str, float] | None = None,
+        density_weight: float = 0.0,
+        sorted_until: int | None = None,
     ) -> None:
         self.documents = documents
         self.prefix = np.array(prefix, dtype=np.int64)
@@ -160,9 +165,14 @@ class ChunkStream:
         self._cut_documents(max_length - self._specials)
         self._weights = np.array([float((weights or {}).get(name, 1.0)) for name in documents.names])
         self._repetition: Repetition | None = None
-        if seed is not None and (self._weights != 1.0).any():
-            tokens = documents.lengths + self._chunks_per_document.astype(np.int64) * self._specials
-            self._repetition = Repetition(documents.sources, self._weights.tolist(), tokens, seed)
+        tokens = documents.lengths + self._chunks_per_document.astype(np.int64) * self._specials
+        self._factors = _density_factors(documents, tokens, density_weight) if density_weight else None
+        if seed is not None and ((self._weights != 1.0).any() or self._factors is not None):
+            self._repetition = Repetition(documents.sources, self._weights.tolist(), tokens, seed, self._factors)
+        self._sorted_until = sorted_until
+        self._bands = None
+        if sorted_until is not None:
+            self._bands = np.repeat(_density_bands(documents, tokens), self._chunks_per_document)
         self._current: Epoch | None = None
 
     def _cut_documents(self, room: int) -> None:
@@ -219,7 +229,8 @@ class ChunkStream:
         lengths = self.lengths
         if self._repetition is None:
             return float(lengths.mean()), float(lengths.std())
-        read = np.repeat(self._weights[self.documents.sources], self._chunks_per_document)
+        weights = self._weights[self.documents.sources] * (1.0 if self._factors is None else self._factors)
+        read = np.repeat(weights, self._chunks_per_document)
         mean = float(np.average(lengths, weights=read))
         return mean, math.sqrt(float(np.average((lengths - mean) ** 2, weights=read)))
 
@@ -228,7 +239,7 @@ class ChunkStream:
             repetition = self._repetition
             number = position // self.epoch_tokens if repetition is None else repetition.epoch_at(position)
             self._current = None  # free the old order before the new one is made
-            order = self._order(number)
+            order = self._by_density(self._order(number), self.epoch_start(number))
             ends = np.cumsum(self.sizes[order] + self._specials, dtype=np.int64)
             self._current = Epoch(self.epoch_start(number), order, ends)
         return self._current
@@ -241,6 +252,14 @@ class ChunkStream:
         if self.seed is not None:
             generator(self.seed, "pieces", epoch).shuffle(order)  # the key decides the order: never rename it
         return order
+
+    def _by_density(self, order: np.ndarray, start: int) -> np.ndarray:
+        """Sort the chunks of an epoch that are read before the end of the run, so that a run of half an epoch sees dense text too."""
+        if self._bands is None or self._sorted_until is None or start >= self._sorted_until:
+            return order
+        ends = np.cumsum(self.sizes[order] + self._specials, dtype=np.int64)
+        count = int(np.searchsorted(ends, self._sorted_until - start)) + 1
+        return np.concatenate((order[:count][np.argsort(self._bands[order[:count]], kind="stable")], order[count:]))
 
     def _take(self, epoch: Epoch, start: int, stop: int) -> Sequences:
         """Return tokens `start` to `stop` of one epoch: lay out complete chunks, then cut both edges."""
@@ -265,27 +284,59 @@ class ChunkStream:
         return Sequences(ids[begin : begin + stop - start], lengths)
 
 
+def _density_factors(documents: TokenisedDocuments, tokens: np.ndarray, power: float) -> np.ndarray:
+    """How often each document is read, relative to its source: the mean over the tokens of a source is 1."""
+    assert documents.density is not None
+    factors = documents.density.astype(np.float64) ** power
+    sums = np.bincount(documents.sources, weights=factors * tokens, minlength=len(documents.names))
+    sizes = np.bincount(documents.sources, weights=tokens, minlength=len(documents.names))
+    means = np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0)
+    # A source without a single term is read as if there were no densities.
+    return np.where(means[documents.sources] > 0, factors / np.maximum(means[documents.sources], 1e-12), 1.0)
+
+
+def _density_bands(documents: TokenisedDocuments, tokens: np.ndarray) -> np.ndarray:
+    """The number of each document's part: parts have about the same number of tokens and rising density."""
+    assert documents.density is not None
+    order = np.argsort(documents.density, kind="stable")
+    bands = np.empty(len(order), dtype=np.uint8)
+    bands[order] = (np.cumsum(tokens[order]) - tokens[order]) * _BANDS // max(1, int(tokens.sum()))
+    return bands
+
+
 class Repetition:
     """How often each document is read in each epoch: a weight of 2.5 means 2, 3, 2, 3, … times.
 
     Document d has been read floor(phase_d + n · weight_d) times after n epochs, which is always within one of n · weight_d.
     The phases of a source are evenly spaced and shuffled by the seed, so every epoch draws a random sample of the right
-    size from the source. There is no state: any epoch can be computed directly.
+    size from the source. There is no state: any epoch can be computed directly. With `factors`, the weight of a document is that of its
+    source times its factor.
     """
 
-    def __init__(self, sources: np.ndarray, weights: Sequence[float], tokens: np.ndarray, seed: int) -> None:
+    def __init__(
+        self,
+        sources: np.ndarray,
+        weights: Sequence[float],
+        tokens: np.ndarray,
+        seed: int,
+        factors: np.ndarray | None = None,
+    ) -> None:
         self._tokens = tokens
         self._parts = np.array([max(1, round(weight * _ONE)) for weight in weights], dtype=np.int64)
-        self._sources = sources
+        self._sources: np.ndarray | slice = sources
         self._phase = np.zeros(len(sources), dtype=np.int32)
         self._total = int(tokens.sum())
         self._mean = 0  # tokens of a mean epoch, times _ONE
         for number, part in enumerate(self._parts.tolist()):
             here = np.flatnonzero(sources == number)
             self._mean += int(tokens[here].sum()) * part
-            if part % _ONE:
+            if part % _ONE or factors is not None:
                 ranks = generator(seed, "weights", number).permutation(len(here))
                 self._phase[here] = ranks * _ONE // max(1, len(here))
+        if factors is not None:
+            self._parts = np.maximum(1, np.rint(self._parts[sources] * factors)).astype(np.int64)
+            self._sources = slice(None)  # one part per document
+            self._mean = int(np.dot(self._parts.astype(np.float64), tokens))
 
     def times(self, epoch: int) -> np.ndarray:
         """How often each document is read in one epoch."""

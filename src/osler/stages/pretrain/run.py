@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,12 @@ def open_inputs(recipe: PretrainRecipe) -> Inputs:
     tokenizer, vocabulary = Tokenizer.open(recipe.tokenizer), load_vocabulary(recipe.tokenizer)
     parents: dict[str, str | Artifact] = {"corpus": corpus, "tokenizer": tokenizer.digest}
     weights = source_weights(corpus, recipe.source_weights)
+    if recipe.uses_density and not corpus.has_density:
+        raise InputError(
+            "the corpus does not state the term density of its documents",
+            where=corpus.path,
+            fix="Build it with density_terms, or leave out density_weight and order",
+        )
     if recipe.start_from:
         parents["start_from"] = check_start(recipe, recipe.start_from, vocabulary)
     if recipe.distill:
@@ -222,7 +229,12 @@ def _streams(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards) -> tup
             PairStream(held_out, recipe.max_length, frame, None),
         )
     single = (recipe.max_length, inputs.vocabulary.prefix, inputs.vocabulary.suffix)
-    return ChunkStream(train, *single, recipe.train.seed, inputs.weights), ChunkStream(held_out, *single, None)
+    end = recipe.step_batches.tokens(recipe.train.steps) if recipe.train.steps else sys.maxsize
+    by_density = (recipe.density_weight, end if recipe.order == "density" else None)
+    return (
+        ChunkStream(train, *single, recipe.train.seed, inputs.weights, *by_density),
+        ChunkStream(held_out, *single, None),
+    )
 
 
 def _validate(module: nn.Module, batches: Iterable[Batch]) -> dict[str, float]:

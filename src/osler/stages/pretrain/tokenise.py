@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from osler.artifacts.corpus import Corpus, RowGroup
+from osler.artifacts.corpus import DENSITY, Corpus, RowGroup
 from osler.artifacts.token_shards import SPLITS, TokenIndex, TokenShards, TokenShardsWriter
 from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import MANIFEST, Artifact, Manifest, Workspace, identity_of, produce
@@ -148,6 +148,7 @@ class CorpusSlice:
     sources: tuple[str, ...]
     recipe: TokensRecipe
     patients: bool
+    density: bool
 
 
 def _write_shards(
@@ -160,10 +161,12 @@ def _write_shards(
         runs.setdefault((group.shard, before[group.shard] // SLICE_BYTES), []).append(group)
         before[group.shard] += group.bytes
     dtype = "<u2" if tokenizer.size <= 2**16 else "<u4"
-    shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, recipe, corpus.has_patients)
-    slices = [CorpusSlice(number, tuple(groups), *shared) for number, groups in enumerate(runs.values())]
+    shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, recipe)
+    facts = (corpus.has_patients, corpus.has_density)
+    slices = [CorpusSlice(number, tuple(groups), *shared, *facts) for number, groups in enumerate(runs.values())]
     run_all(write_slice, slices, workers=workers, label="tokenise")
-    index = writer.index_shards(len(slices), corpus.source_names, dtype, sentences=recipe.sentences)
+    stored = {"sentences": recipe.sentences, "density": corpus.has_density}
+    index = writer.index_shards(len(slices), corpus.source_names, dtype, **stored)
     for split in SPLITS:
         if not index.counts[f"{split}_documents"]:
             raise _no_document(corpus, split, recipe.validation_share)
@@ -205,10 +208,11 @@ def write_slice(task: CorpusSlice) -> None:
     ids = io.BytesIO()
     documents: list[tuple[int, int, int]] = []
     sentence_ends: list[int] = []
+    density: list[float] = []
     # The fast variant leaves out character offsets, which only sentences need.
     encode = tokenizer.encode_batch if task.recipe.sentences else tokenizer.encode_batch_fast
     columns = ["text", "source", *(["language"] if task.recipe.sentences else [])]
-    columns += ["patient"] if task.patients else []
+    columns += [*(["patient"] if task.patients else []), *([DENSITY.name] if task.density else [])]
     for batch in (batch for group in task.groups for batch in group.batches(columns, _ROWS)):
         texts, sources = (batch.column(name).to_pylist() for name in columns[:2])
         try:
@@ -229,7 +233,11 @@ def write_slice(task: CorpusSlice) -> None:
                 ids.write(np.array(encoding.ids, dtype=task.dtype).tobytes())
                 end = ids.tell() // np.dtype(task.dtype).itemsize
                 documents.append((end, source_numbers[source], int(hash_share(key) < task.recipe.validation_share)))
-    task.writer.write_shard(task.number, ids.getvalue(), documents, sentence_ends if task.recipe.sentences else None)
+        if task.density:
+            shares = batch.column(DENSITY.name).to_pylist()
+            density += [share for share, encoding in zip(shares, encodings, strict=True) if encoding.ids]
+    extras = (sentence_ends if task.recipe.sentences else None, density if task.density else None)
+    task.writer.write_shard(task.number, ids.getvalue(), documents, *extras)
 
 
 def _sentence_ends(text: str, language: str | None, encoding: tokenizers.Encoding) -> np.ndarray:

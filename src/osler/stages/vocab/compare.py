@@ -29,9 +29,10 @@ from osler.stages.vocab.figures import (
     count,
     measure_fertility,
 )
-from osler.stages.vocab.terms import Term, TermCount, read_terms
+from osler.stages.vocab.terms import Term, TermCount
 from osler.stages.vocab.tokenizers import Cutter, LoadedTokenizer, Subword, load_all
 from osler.stages.vocab.view import markdown, page
+from osler.text.terms import read_terms
 
 log = get_logger("osler.vocab")
 Cuts = Mapping[str, tuple[Subword, ...]]

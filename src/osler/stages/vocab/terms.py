@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from pathlib import Path
 
 from osler.artifacts.corpus import CorpusText
-from osler.core.errors import InputError
 from osler.text.words import words
 
 _AROUND = 3
@@ -92,25 +90,6 @@ class TermCount:
                 self._medical_words[key] = found
             for term in found:
                 yield term, term
-
-
-def read_terms(path: Path) -> list[str]:
-    """Read a text file with one term per line; blank lines and lines that begin with # are skipped."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise InputError("no such file", where=path, fix="Check --terms") from None
-    except IsADirectoryError:
-        raise InputError(
-            "this is a folder", where=path, fix="Give --terms a text file with one term per line"
-        ) from None
-    except UnicodeDecodeError:
-        raise InputError("the file is not UTF-8 text", where=path, fix="Save the list as UTF-8") from None
-    terms = [" ".join(unicodedata.normalize("NFC", line).split()) for line in lines]
-    kept = list(dict.fromkeys(term for term in terms if term and not term.startswith("#")))
-    if not kept:
-        raise InputError("the file has no terms", where=path, fix="Write one term per line")
-    return kept
 
 
 def is_medical(word: str, language: str | None) -> bool:

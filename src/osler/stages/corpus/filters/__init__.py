@@ -26,6 +26,7 @@ FILTERS = Registry(
         "language": "osler.stages.corpus.filters.language:Language",
         "length": "osler.stages.corpus.filters.length:Length",
         "symbols": "osler.stages.corpus.filters.symbols:Symbols",
+        "terms": "osler.stages.corpus.filters.terms:Terms",
         "uppercase": "osler.stages.corpus.filters.uppercase:Uppercase",
     },
 )

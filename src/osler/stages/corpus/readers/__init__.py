@@ -30,6 +30,8 @@ READERS = Registry(
         "pubmed": "osler.stages.corpus.readers.pubmed:READER",
         "table": "osler.stages.corpus.readers.table:READER",
         "text": "osler.stages.corpus.readers.text:READER",
+        "warc": "osler.stages.corpus.readers.warc:READER",
+        "wikipedia": "osler.stages.corpus.readers.wikipedia:READER",
     },
 )
 

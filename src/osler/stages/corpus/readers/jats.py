@@ -17,7 +17,16 @@ from pydantic import Field
 from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, Revision, Withdrawn
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    Reading,
+    Revision,
+    Withdrawn,
+)
 from osler.stages.corpus.opening import open_bytes, reading
 from osler.stages.corpus.xml_records import (
     XmlRecord,
@@ -103,7 +112,7 @@ class JatsReader:
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return [FileRange(file, 0, file.size)]
 
-    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord | Withdrawn]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[Reading]:
         options = cast(JatsOptions, source.options)
         release = release_date(file_range.file.path.name)
         for record in _articles(file_range.file.path):
@@ -112,10 +121,10 @@ class JatsReader:
                 continue
             key, pmc = _ids(record.element)
             revision = None if pmc is None else Revision(pmc, release)
-            found = list(_documents(record, key, revision, options))
-            yield from found
+            found: list[Reading] = list(_documents(record, key, revision, options))
+            yield from found or [LeftOut(record.row, "jats.languages", key)]
             if revision and not found:
-                yield Withdrawn(record.row, revision)
+                yield Withdrawn(record.row, revision)  # an earlier revision would be out of date
 
 
 def _articles(path: Path) -> Iterator[XmlRecord | BadRecord]:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from osler.core.config import Recipe
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, Revision, Withdrawn
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, Reading, Revision
 from osler.stages.corpus.xml_records import inner_text, iso_date, known, read_blocks, release_date, xml_records
 
 _LANGUAGES = {"English": "en", "Spanish": "es"}
@@ -36,7 +36,7 @@ class MedlinePlusReader:
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return [FileRange(file, 0, file.size)]
 
-    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord | Withdrawn]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[Reading]:
         options = cast(MedlinePlusOptions, source.options)
         release = release_date(file_range.file.path.name)
         for record in xml_records(read_blocks(file_range.file.path), "health-topic", without=("site",)):
@@ -47,6 +47,8 @@ class MedlinePlusReader:
             language = _LANGUAGES.get(topic.get("language", ""))
             if language in options.languages:
                 yield _document(topic, record.row, language, release, options)
+            else:
+                yield LeftOut(record.row, "medlineplus.languages", topic.get("id"))
 
 
 def _document(topic: Any, row: int, language: str, release: int, options: MedlinePlusOptions) -> RawDocument:

@@ -12,8 +12,9 @@ from osler.core.config import Recipe
 from osler.core.errors import InputError, nearest
 from osler.formats.mimic import CATEGORIES, is_error
 from osler.stages.corpus.config import CorpusSource
+from osler.stages.corpus.csv_rows import TableFile, TableOptions, TableRow
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, named_facts
-from osler.stages.corpus.readers.table import Table, TableOptions, TableRow
+from osler.stages.corpus.inputs import cut_lines
 
 _FACTS = {"patient": "SUBJECT_ID", "date": "CHARTDATE", "section": "CATEGORY"}
 _COLUMNS = ("ROW_ID", "ISERROR", "TEXT", *_FACTS.values())
@@ -54,18 +55,21 @@ class MimicOptions(Recipe):
 
 
 class MimicReader:
-    """Reads NOTEEVENTS.csv. Column names may be in either case: database exports are lower-case."""
+    """Reads NOTEEVENTS.csv of MIMIC-III. The id is ROW_ID, the patient SUBJECT_ID, the date CHARTDATE, the section CATEGORY.
+
+    Column names may be in either case. Notes that are marked as errors are left out.
+    """
 
     endings = ()
     options = MimicOptions
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
-        return Table(file, source, TableOptions()).cut(size)
+        return TableFile(file, source.encoding, TableOptions()).ranges(cut_lines(file, size))
 
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord | LeftOut]:
         options = source.options
         assert isinstance(options, MimicOptions)
-        table = Table(file_range.file, source, TableOptions())
+        table = TableFile(file_range.file, source.encoding, TableOptions())
         names = [name.upper() for name in table.columns]
         lacking = [name for name in _COLUMNS if name not in names]
         if lacking:

@@ -16,7 +16,8 @@ from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument
-from osler.stages.corpus.inputs import decode, lines, open_bytes, reading
+from osler.stages.corpus.inputs import decode, lines
+from osler.stages.corpus.opening import open_bytes, reading
 
 _LONGEST = 16 << 20
 """A document with more characters is a file without boundaries."""
@@ -43,13 +44,16 @@ class MosesOptions(Recipe):
 
 
 class MosesReader:
-    """Reads a text as one range, since a document can begin anywhere. A document's row is its first line."""
+    """Reads one language of a parallel corpus, a sentence per line, with the `.ids` file beside it if there is one.
+
+    The id of a document is its name in that file; its language is the ending of the text.
+    """
 
     endings = ()
     options = MosesOptions
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
-        return [FileRange(file, 0, file.size)]
+        return [FileRange(file, 0, file.size)]  # a document can begin anywhere
 
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord]:
         options = source.options

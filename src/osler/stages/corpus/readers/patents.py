@@ -36,7 +36,7 @@ class PatentOptions(Recipe):
 
 
 class PatentReader:
-    """Reads one patent per line. Of several languages, the source's is read, or else the one with most text."""
+    """Reads patents as JSON, one per line. Of several languages, the source's is read, or else the one with most text."""
 
     endings = ()
     options = PatentOptions

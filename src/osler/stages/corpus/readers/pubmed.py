@@ -13,7 +13,16 @@ from pydantic import Field
 
 from osler.core.config import Recipe
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, Revision, Withdrawn
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    Reading,
+    Revision,
+    Withdrawn,
+)
 from osler.stages.corpus.xml_records import inner_text, iso_date, known, read_blocks, xml_records
 
 _RECORDS = ("MedlineCitation", "BookDocument")
@@ -45,7 +54,7 @@ class PubmedOptions(Recipe):
     labels: bool = True
     """Begin the sections of a structured abstract with their labels, such as `METHODS:`."""
     minimum: int = Field(0, ge=0)
-    """Characters an abstract must have; a record with less counts as an empty document."""
+    """Characters an abstract must have; records with less are left out."""
 
 
 class PubmedReader:
@@ -58,7 +67,7 @@ class PubmedReader:
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return [FileRange(file, 0, file.size)]
 
-    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord | Withdrawn]:
+    def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[Reading]:
         options = cast(PubmedOptions, source.options)
         release = _release(file_range.file.path.name)
         blocks = read_blocks(file_range.file.path)
@@ -75,10 +84,10 @@ class PubmedReader:
             if revision is None:
                 yield BadRecord(record.row, None, "the record has no PMID")
                 continue
-            found = list(_documents(element, record.row, revision, options))
-            yield from found
-            if not found:
-                yield Withdrawn(record.row, revision)
+            found: list[Reading] = list(_documents(element, record.row, revision, options))
+            yield from found or [LeftOut(record.row, "pubmed.languages", str(revision.record))]
+            if not any(isinstance(item, RawDocument) for item in found):
+                yield Withdrawn(record.row, revision)  # an earlier revision would be out of date
 
 
 def _release(file: str) -> int:
@@ -96,7 +105,7 @@ def _revision(pmid: Any, release: int) -> Revision | None:
     return Revision(int(text), (int(version) if version.isdecimal() else 1) * 1_000_000 + release)
 
 
-def _documents(record: Any, row: int, revision: Revision, options: PubmedOptions) -> Iterator[RawDocument]:
+def _documents(record: Any, row: int, revision: Revision, options: PubmedOptions) -> Iterator[Reading]:
     article = record if record.tag == "BookDocument" else record.find("Article")
     if article is None:
         return
@@ -107,9 +116,11 @@ def _documents(record: Any, row: int, revision: Revision, options: PubmedOptions
             continue
         texts = [_sections(abstract, options.labels) for abstract in abstracts]
         parts = {"title": title, "abstract": "".join(texts[:1]), "other_abstracts": "\n".join(filter(None, texts[1:]))}
-        complete = len(parts["abstract"]) >= options.minimum
-        text = "\n".join(parts[part] for part in options.parts if parts[part]) if complete else ""
         key = str(revision.record) if language == "en" else f"{revision.record}-{language}"
+        if len(parts["abstract"]) < options.minimum:
+            yield LeftOut(row, "pubmed.minimum", key)
+            continue
+        text = "\n".join(parts[part] for part in options.parts if parts[part])
         yield RawDocument(row, text, key, known(title=title, date=published, language=language), revision)
 
 
@@ -131,14 +142,12 @@ def _abstracts(record: Any, article: Any, language: str) -> list[Any]:
 
 
 def _sections(abstract: Any, labels: bool) -> str:
-    """The sections of an abstract, a line each; those without text are left out."""
+    """The sections of an abstract, a line each. A label may be all there is: LEVEL OF EVIDENCE: 4."""
     lines = []
     for section in abstract.iterfind("AbstractText"):
-        text = inner_text(section)
-        label = (section.get("Label") or "").strip().rstrip(":")
-        if text:
-            lines.append(f"{label}: {text}" if labels and label not in _NO_LABEL else text)
-    return "\n".join(lines)
+        label = (section.get("Label") or "").strip().rstrip(":") if labels else ""
+        lines.append(": ".join(filter(None, ("" if label in _NO_LABEL else label, inner_text(section)))))
+    return "\n".join(filter(None, lines))
 
 
 def _two_letters(code: str | None) -> str:
