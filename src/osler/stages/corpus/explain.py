@@ -22,13 +22,10 @@ class Explanation:
     row: int | None
     kept: KeptDocument | None
     entries: tuple[LedgerEntry, ...]
+    removal: LedgerEntry | None = None
+    """What removed it, or None if it was kept."""
     advice: str = ""
     """Which setting would have kept it; empty for a document that was kept."""
-
-    @property
-    def removal(self) -> LedgerEntry | None:
-        """What removed it, or None if it was kept."""
-        return next((entry for entry in self.entries if entry.unit == "document"), None)
 
     @property
     def origin(self) -> Origin | None:
@@ -56,18 +53,21 @@ def explain(corpus: Corpus, key: str, source: str | None = None) -> list[Explana
     explained = []
     for name, file, row in dict.fromkeys([*kept, *places]):
         entries = tuple(places.get((name, file, row), ()))
-        found = kept.get((name, file, row))
-        made = Explanation(name, key, file, row, found, entries)
-        advice = keeping(made.removal, recipe) if made.removal else ""
-        explained.append(Explanation(name, key, file, row, found, entries, advice))
+        removal = next((entry for entry in entries if entry.unit == "document"), None)
+        advice = keeping(removal, recipe) if removal else ""
+        explained.append(Explanation(name, key, file, row, kept.get((name, file, row)), entries, removal, advice))
     return explained
 
 
 def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
     """Which setting would have kept a removed document, in words."""
-    own = next((source.clean for source in recipe.sources if source.name == entry.source), None)
+    # A source without a name is called after its files, and files named on one command line are cleaned alike.
+    sources = sorted(
+        (source for source in recipe.sources if source.name in (entry.source, None)),
+        key=lambda source: source.name is None,
+    )
+    own = sources[0].clean if sources else None
     cleaning = recipe.cleaning(own)
-    owned = own is not None
     if entry.step == "read":
         return "None: correct the raw file."
     if entry.step == "select":
@@ -77,7 +77,7 @@ def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
     if entry.step == "filter":
         return _filter_option(entry, cleaning, of="clean.filters" if own and own.filters is not None else "filters")
     if entry.step == "exact-duplicates":
-        return f'{_setting("exact_duplicates", owned)} = "keep" keeps all copies.'
+        return f'{"clean." if own else ""}exact_duplicates = "keep" keeps all copies.'
     if entry.step == "near-duplicates":
         above = f" above {entry.jaccard:.3f}" if entry.jaccard is not None else " that is higher"
         return f"A near_duplicates.threshold{above}, or clean.near_duplicates = false for its source."
@@ -103,10 +103,6 @@ def _filter_option(entry: LedgerEntry, cleaning: Cleaning, of: str) -> str:
     if option.endswith("_characters") and entry.characters is not None:
         fitting = f"; the document has {entry.characters:,} characters"
     return f"{change.capitalize()} of `{of}.{entry.reason}` (now {value}{fitting}), or leaving out the filter."
-
-
-def _setting(name: str, owned: bool) -> str:
-    return f"clean.{name}" if owned else name
 
 
 def kept_twin(corpus: Corpus, entry: LedgerEntry) -> KeptDocument | None:
