@@ -106,6 +106,11 @@ class Builder(ABC):
         return None
 
     @property
+    def orders(self) -> tuple[bool, ...]:
+        """Orders in which a pair is read for a prediction, True for the second text first."""
+        return (False,)
+
+    @property
     @abstractmethod
     def outputs(self) -> list[str]:
         """Names of the head's outputs, in order."""
