@@ -317,6 +317,12 @@ class TaskCard(Recipe):
     protocols: dict[str, Protocol]
     """By name: how the task is trained and scored. `protocol_family` (a name or a list of names) adds shared ones."""
 
+    @model_serializer(mode="wrap")
+    def _as_before(self, standard: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `releases` where there are none, so that prepared tasks and study runs of earlier versions are recognised."""
+        values: dict[str, Any] = standard(self)
+        return {name: value for name, value in values.items() if name != "releases" or value}
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.protocol not in self.protocols:
