@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -66,6 +66,8 @@ def named_cleaning(name: str) -> SourceCleaning:
 class CorpusSource(Recipe):
     """A source: where its files are and how to read them."""
 
+    later: ClassVar = ("clean",)
+
     name: str | None = Field(None, pattern=r"^[\w.+-]+$")
     """Stored with every document and shown on the card; by default the name of the file or folder."""
     files: tuple[str, ...] = runtime(min_length=1)
@@ -88,13 +90,6 @@ class CorpusSource(Recipe):
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
     """How to clean its documents: "none" or false keeps them exactly as they are; a table changes single settings."""
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which corpora of earlier versions are recognised: no `clean` where the source has none."""
-        values = super().identity()
-        if self.clean is None:
-            del values["clean"]
-        return values
 
     @field_validator("clean", mode="before")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -111,6 +111,8 @@ class PretrainSettings(TrainConfig):
 class PretrainRecipe(Recipe):
     """Train an encoder from random weights, from a checkpoint or from a teacher."""
 
+    later: ClassVar = ("next_sentence",)
+
     corpus: Path = runtime()
     """A corpus artifact."""
     tokenizer: Path = runtime()
@@ -172,13 +174,6 @@ class PretrainRecipe(Recipe):
         """Whether the objective has next-sentence prediction."""
         new_bert = self.starts_at_random and self.distill is None and self.preset_shape.bert
         return new_bert if self.next_sentence is None else self.next_sentence
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which encoders of earlier versions are recognised: no `next_sentence` at its default."""
-        values = super().identity()
-        if self.next_sentence is None:
-            del values["next_sentence"]
-        return values
 
     @property
     def starts_at_random(self) -> bool:
