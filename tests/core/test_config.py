@@ -234,3 +234,17 @@ def test_a_retired_setting_keeps_its_identity_and_rejects_other_values() -> None
     assert validate(Retiring, {"keep": 2, "lr": 0.1}, where="test") == Retiring(lr=0.1)
     with pytest.raises(RecipeError, match="keep is no longer a setting; its value is always 2"):
         validate(Retiring, {"keep": 3}, where="test")
+
+
+class Grown(Recipe):
+    later: ClassVar = ("unit", "parts")
+
+    size: int = 1
+    unit: str = "document"
+    parts: dict[str, int] = Field(default_factory=dict)
+
+
+def test_later_settings_are_part_of_the_identity_only_if_they_are_set():
+    assert Grown().identity() == {"size": 1}
+    assert Grown(unit="sentence", parts={"a": 1}).identity() == {"size": 1, "unit": "sentence", "parts": {"a": 1}}
+    assert Grown().resolved() == {"size": 1, "unit": "document", "parts": {}}

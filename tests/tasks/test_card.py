@@ -95,3 +95,8 @@ def test_scores_survive_parquet_and_json_lines_also_from_older_files(tmp_path, k
     jsonl.write([older], tmp_path / "old.jsonl")
     expected = record.with_(scores={"b": 0.9, "a": 0.1})
     assert list(read_records(tmp_path / "old.parquet")) == list(jsonl.read(tmp_path / "old.jsonl")) == [expected]
+
+
+def test_a_card_without_releases_is_written_as_in_earlier_versions():
+    assert "releases" not in load_card("clinic-phi-en").resolved()
+    assert set(load_card("i2b2-2010-concepts").resolved()["releases"]) == {"public", "full"}

@@ -24,7 +24,8 @@ from osler.train.checkpoint import module_tensors
 from osler.train.loop import train
 from osler.train.stats import BestOf
 
-STEPS = 100
+STEPS = 200
+"""Enough that no child reaches the end before its trap, whichever checkpoint the one before it had written."""
 SETTINGS = {"checkpoint_every": 4, "eval_every": 6, "log_every": 3, "warmup": 0.1}
 
 

@@ -21,13 +21,12 @@ def test_a_run_killed_again_and_again_ends_as_if_it_never_was(tmp_path):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    # A child may reach the end before its trap: how far it resumes depends on which checkpoint had been written.
-    assert done.stdout in [f"kills {number} of 15\n" for number in (13, 14, 15)], done.stderr
+    assert done.stdout == "kills 15 of 15\n", done.stderr
     assert (broken / "final.bin").read_bytes() == (straight / "final.bin").read_bytes()
     records = read_history(straight)
-    assert [record["step"] for record in records if record["kind"] == "train"] == [*range(3, 100, 3), 100]
+    assert [record["step"] for record in records if record["kind"] == "train"] == [*range(3, 200, 3), 200]
     assert read_history(broken) == records
-    assert [path.name for path in sorted((broken / "checkpoints").iterdir())] == ["step-0000000096", "step-0000000100"]
+    assert [path.name for path in sorted((broken / "checkpoints").iterdir())] == ["step-0000000196", "step-0000000200"]
     for path in sorted((straight / "checkpoints").rglob("*.*")):
         copy = broken / path.relative_to(straight)
         assert path.is_dir() or copy.read_bytes() == path.read_bytes(), path.name

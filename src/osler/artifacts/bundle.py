@@ -24,7 +24,7 @@ from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.extras import require
 from osler.core.files import fingerprint, unconverted, write_atomic
 from osler.tasks.card import Kind, TaskCard
-from osler.tasks.instances.base import Builder, HeadOptions, Instance, ReadingUnit, document_windows, make_builder
+from osler.tasks.instances.base import Builder, HeadOptions, Instance, document_windows, make_builder
 from osler.text.document import Document, Record, Span, TextPair, number_spans
 from osler.text.language import LANGUAGE_NAMES, LanguageGuess
 from osler.text.subwords import SubwordTokenizer
@@ -38,6 +38,7 @@ _HISTORY = "history.json"
 _CARD = "README.md"
 RecordKind = Literal["document", "pair"]
 _R = TypeVar("_R", Document, TextPair)
+_K = TypeVar("_K")
 _BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 
 
@@ -258,8 +259,9 @@ class Bundle:
         names = self.spec.document_heads() if heads is None else heads
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
+        others = [name for name in names if name not in relation_heads]
         found_by: dict[str, list[Record]] = {}
-        for reading, readers in self._by_reading([name for name in names if name not in relation_heads]).items():
+        for reading, readers in self._alike(others, lambda builder: builder.reading).items():
             if reading is None:  # reads classified sentences, not windows
                 found_by.update({name: self.predict(name, plain) for name in readers})
                 continue
@@ -280,25 +282,32 @@ class Bundle:
         return results
 
     def compare(self, pairs: Sequence[TextPair], heads: Sequence[str] | None = None) -> list[TextPair]:
-        """Apply the heads for pairs of texts. `labels` and `scores` carry the name of the head, as for documents.
+        """Apply the heads for pairs of texts; those that read a pair alike share an encoder pass.
 
+        `labels` and `scores` carry the name of the head, as for documents.
         `value` is the number of the only regression head; if there are several, `meta` holds one per head.
         """
         names = self.spec.pair_heads() if heads is None else heads
         results = [TextPair(pair.id, pair.first, pair.second, meta=pair.meta) for pair in pairs]
         plain = list(results)
         numeric = [name for name in names if self.spec.heads[name].card.kind is Kind.REGRESSION]
+        found_by: dict[str, list[Record]] = {}
+        for readers in self._alike(names, lambda builder: builder.orders).values():
+            instances = self.builders[readers[0]].build(plain, gold=False).instances
+            outputs = run_heads(self.model, instances, readers)
+            found_by.update({name: self._decode(name, plain, instances, outputs[name]) for name in readers})
         for name in names:
-            predicted = self.predict(name, plain)
+            predicted = found_by[name]
             results = [_with_predictions(result, found, name) for result, found in zip(results, predicted, strict=True)]
             if numeric == [name]:
                 results = [result.with_(value=found.value) for result, found in zip(results, predicted, strict=True)]
         return results
 
-    def _by_reading(self, names: Sequence[str]) -> dict[ReadingUnit | None, list[str]]:
-        groups: dict[ReadingUnit | None, list[str]] = {}
+    def _alike(self, names: Sequence[str], reads: Callable[[Builder], _K]) -> dict[_K, list[str]]:
+        """Heads by how they read their input; those that read it alike share an encoder pass."""
+        groups: dict[_K, list[str]] = {}
         for name in names:
-            groups.setdefault(self.builders[name].reading, []).append(name)
+            groups.setdefault(reads(self.builders[name]), []).append(name)
         return groups
 
     def _decode(

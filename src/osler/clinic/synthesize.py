@@ -8,7 +8,7 @@ import tarfile
 import textwrap
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -30,6 +30,8 @@ _NOTICE = (
 class SynthesizeRecipe(Recipe):
     """Recipe of a fake distribution."""
 
+    later: ClassVar = ("release",)
+
     task: str
     """Name of an access-controlled task."""
     n: int = Field(50, ge=4)
@@ -40,13 +42,6 @@ class SynthesizeRecipe(Recipe):
     seed: int = Field(0, description="another seed gives other records")
     archives: bool = False
     """Pack the files as they are officially shipped; otherwise leave plain folders."""
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which distributions of earlier versions are recognised: no `release` unless it is set."""
-        values = super().identity()
-        if self.release is None:
-            del values["release"]
-        return values
 
 
 def plan(recipe: SynthesizeRecipe, out: Path) -> list[str]:

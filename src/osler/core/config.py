@@ -35,6 +35,8 @@ class Recipe(BaseModel):
 
     They stay part of the identity, so artifacts and study runs from before are still recognised.
     """
+    later: ClassVar[tuple[str, ...]] = ()
+    """Settings that earlier versions did not have. At their default they are no part of the identity, for the same reason."""
 
     @model_validator(mode="before")
     @classmethod
@@ -57,7 +59,15 @@ class Recipe(BaseModel):
             extra = field.json_schema_extra
             if not (isinstance(extra, dict) and extra.get("runtime")):
                 values[name] = _identity(getattr(self, name))
-        return values
+        return self.without_later(values)
+
+    def without_later(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values by field name without the `later` ones that are at their default."""
+        fields = type(self).model_fields
+        unset = {
+            name for name in self.later if getattr(self, name) == fields[name].get_default(call_default_factory=True)
+        }
+        return {name: value for name, value in values.items() if name not in unset}
 
     def changed(self, **values: Any) -> Self:
         """A copy with some fields replaced, validated again."""

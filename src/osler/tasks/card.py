@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -181,6 +181,8 @@ class Kind(StrEnum):
 class Protocol(Recipe):
     """How instances are made and scored. Increase `version` whenever the meaning of a field changes."""
 
+    later: ClassVar = ("read", "fragments", "merged", "order", "swapped")
+
     version: int = 1
     """Printed with every number, as in `ncbi-disease/strict@v1`."""
     description: str = ""
@@ -225,9 +227,7 @@ class Protocol(Recipe):
     @model_serializer(mode="wrap")
     def _as_before(self, standard: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out later fields at their default, so that cards and prepared tasks of earlier versions keep their identity."""
-        values: dict[str, Any] = standard(self)
-        later = ("read", "fragments", "merged", "order", "swapped")
-        return {k: v for k, v in values.items() if k not in later or v != type(self).model_fields[k].default}
+        return self.without_later(standard(self))
 
     def spans_of(self, document: Document) -> tuple[Span, ...]:
         """Return the mentions of a document with the labels that this protocol trains and scores."""
@@ -255,6 +255,8 @@ TaskName = Annotated[str, AfterValidator(_task_name)]
 
 class TaskCard(Recipe):
     """Everything known about one task except its data."""
+
+    later: ClassVar = ("release", "releases")
 
     name: TaskName
     """Name of the task and of its head: lower-case letters, digits and hyphens."""
@@ -316,6 +318,11 @@ class TaskCard(Recipe):
     """Name of the default protocol."""
     protocols: dict[str, Protocol]
     """By name: how the task is trained and scored. `protocol_family` (a name or a list of names) adds shared ones."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, standard: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `releases` where there are none, so that prepared tasks and study runs of earlier versions are recognised."""
+        return self.without_later(standard(self))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

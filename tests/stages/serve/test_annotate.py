@@ -6,17 +6,18 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle import Bundle, run_heads
 from osler.core.artifact import Artifact
 from osler.core.errors import InputError, RecipeError
 from osler.formats.registry import get_format
 from osler.stages.serve import annotate
 from osler.stages.serve.config import AnnotateRecipe
-from osler.text.document import Document, Relation, Span
+from osler.text.document import Document, Relation, Span, TextPair
 
 SPANISH = "El paciente fue visto por los médicos de la unidad con fiebre y tos, y se trata con el fármaco para las infecciones."
 ENGLISH = (
@@ -214,6 +215,28 @@ def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, 
     Artifact.open(killed.path).verify()
     inside = {path.relative_to(killed.path) for path in killed.path.rglob("*")}
     assert inside == {path.relative_to(whole.path) for path in whole.path.rglob("*")}
+
+
+def test_heads_that_read_a_pair_alike_share_an_encoder_pass(pair_bundle, monkeypatch):
+    loaded = Bundle.load(pair_bundle, device="cpu")
+    passes = []
+
+    def counted(model, instances, heads, advance=None):
+        passes.append(list(heads))
+        return run_heads(model, instances, heads, advance)
+
+    monkeypatch.setattr("osler.artifacts.bundle.run_heads", counted)
+    pairs = [TextPair("p", "He has fever.", "He is ill."), TextPair("q", "No pain.", "Severe pain.")]
+    loaded.compare(pairs)
+    assert passes == [["entailment"], ["similarity"]]  # similarity reads both orders
+    heads = dict(loaded.spec.heads)
+    heads["similarity"] = heads["similarity"].changed(card=heads["similarity"].card.changed(symmetric=False))
+    one_order = replace(loaded, spec=loaded.spec.changed(heads=heads))
+    passes.clear()
+    found = one_order.compare(pairs)
+    assert passes == [["entailment", "similarity"]]
+    alone = one_order.predict("similarity", pairs)
+    assert [pair.value for pair in found] == pytest.approx([pair.value for pair in alone], abs=1e-6)
 
 
 def test_pairs_from_python(bundle, pair_bundle):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
@@ -41,13 +41,8 @@ _resolve_filters = _resolver("filters", FILTERS)
 _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
-_NEW = ("rewrite", "boilerplate", "near_duplicates", "decontaminate")
-"""Settings of a cleaning that earlier versions did not have. They are part of an identity only where they are on."""
-
-
-def _without(identity: dict[str, Any], names: Sequence[str], *off: Any) -> dict[str, Any]:
-    """Leave out settings that earlier versions did not have, where they are off."""
-    return {name: value for name, value in identity.items() if name not in names or value not in off}
+_LATER = ("rewrite", "boilerplate", "near_duplicates", "decontaminate")
+"""Settings of a cleaning that earlier versions did not have."""
 
 
 class Unicode(Recipe):
@@ -127,6 +122,8 @@ def _expand_preset(cls: type[Recipe], values: Any) -> Any:
 class SourceCleaning(Recipe):
     """How the documents of one source are cleaned. A setting that is left out is that of the corpus."""
 
+    later: ClassVar = _LATER
+
     preset: Preset | None = runtime(None)
     """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
     unicode: Unicode | None = None
@@ -150,13 +147,11 @@ class SourceCleaning(Recipe):
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
-    def identity(self) -> dict[str, Any]:
-        """Identity in which corpora of earlier versions are recognised."""
-        return _without(super().identity(), _NEW, None)
-
 
 class CorpusSource(Recipe):
     """A source: where its files are and how to read them."""
+
+    later: ClassVar = ("clean", "options", "facts", "text_fields")
 
     name: str | None = Field(None, pattern=r"^[\w.+-]+$")
     """Stored with every document and shown on the card; by default the name of the file or folder."""
@@ -187,10 +182,6 @@ class CorpusSource(Recipe):
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
     """How to clean its documents: the name of a preset (`none` or false keeps them exactly as they are), or a table with settings."""
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which corpora of earlier versions are recognised."""
-        return _without(super().identity(), ("clean", "options", "facts", "text_fields"), None, {}, [])
 
     def texts(self) -> tuple[str, ...]:
         """Names of the fields with text."""
@@ -271,6 +262,8 @@ class Cleaning:
 class CorpusRecipe(Recipe):
     """Recipe of a corpus: its sources, and which documents are removed."""
 
+    later: ClassVar = (*_LATER, "licences", "priority", "strip")
+
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
     preset: Preset | None = runtime(None)
@@ -318,15 +311,16 @@ class CorpusRecipe(Recipe):
 
     def identity(self) -> dict[str, Any]:
         """Identity in which corpora of earlier versions are recognised; with the terms themselves, wherever the file is."""
-        values = _without(super().identity(), (*_NEW, "licences", "priority"), False, {}, [])
+        values = super().identity()
         if self.density_terms is not None:
             values["density_terms"] = terms_digest(self.density_terms)
         # A source that turns off what the corpus does not do is cleaned as ever.
-        off = [name for name in _NEW if name not in values]
+        off = [name for name in _LATER if name not in values]
         for source, own in zip(values["sources"], self.sources, strict=True):
             if "clean" in source:
-                source["clean"] = _without(source["clean"], off, {}, False) | {"strip": self.cleaning(own.clean).strip}
-        return values if not self.strip else _without(values, ["strip"], True)
+                kept = {name: value for name, value in source["clean"].items() if value or name not in off}
+                source["clean"] = kept | {"strip": self.cleaning(own.clean).strip}
+        return values
 
     def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
         """Return a source's own settings, and those of the corpus where it has none."""

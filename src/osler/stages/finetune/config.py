@@ -95,6 +95,8 @@ class FinetuneTraining(TrainConfig):
 class FinetuneRecipe(Recipe):
     """Fine-tune one encoder on one or more tasks."""
 
+    later: ClassVar = ("leaks", "head", "train_heads", "keep", "average_epochs", "unit", "max_words")
+
     model: str = runtime()
     """An encoder or bundle folder, or a hub name."""
     tasks: tuple[Path, ...] = runtime(min_length=1)
@@ -191,11 +193,8 @@ class FinetuneRecipe(Recipe):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which bundles of earlier versions are recognised: later fields only if set, greedy decoding as `free`."""
+        """Identity in which bundles of earlier versions are recognised: greedy decoding is `free`."""
         values = super().identity()
-        for name in ("leaks", "head", "train_heads", "keep", "average_epochs", "unit", "max_words"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                values.pop(name, None)
         return values | {"decoding": "free"} if self.decoding == "greedy" else values
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -13,6 +13,8 @@ from osler.tasks.card import Kind, TaskName
 
 class PrepareRecipe(Recipe):
     """Which task to prepare, and from which files."""
+
+    later: ClassVar = ("release",)
 
     task: str
     """Name of a task, or path of its card."""
@@ -24,13 +26,6 @@ class PrepareRecipe(Recipe):
     """Which release, for a task with several; found by its files if not set."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the card's source, on top of those in the card, such as the number of synthetic notes."""
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which tasks of earlier versions are recognised: no `release` unless it is set."""
-        values = super().identity()
-        if self.release is None:
-            del values["release"]
-        return values
 
 
 class DiscoverRecipe(Recipe):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -111,6 +111,8 @@ class PretrainSettings(TrainConfig):
 class PretrainRecipe(Recipe):
     """Train an encoder from random weights, from a checkpoint or from a teacher."""
 
+    later: ClassVar = ("next_sentence", "density_weight", "order")
+
     corpus: Path = runtime()
     """A corpus artifact."""
     tokenizer: Path = runtime()
@@ -176,14 +178,6 @@ class PretrainRecipe(Recipe):
         """Whether the objective has next-sentence prediction."""
         new_bert = self.starts_at_random and self.distill is None and self.preset_shape.bert
         return new_bert if self.next_sentence is None else self.next_sentence
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which encoders of earlier versions are recognised: no newer setting at its default."""
-        values = super().identity()
-        for name in ("next_sentence", "density_weight", "order"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                del values[name]
-        return values
 
     @property
     def uses_density(self) -> bool:

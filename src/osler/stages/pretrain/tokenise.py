@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import tokenizers
@@ -39,18 +39,13 @@ _SMALL = 5_000
 class TokensRecipe(Recipe):
     """Settings that determine the shards, with the corpus and the tokenizer."""
 
+    later: ClassVar = ("sentences",)
+
     validation_share: float
     layout: int = 2
     """Version of the file layout. Raise it with every change: older folders must not be reused."""
     sentences: bool = False
     """Whether the ends of sentences are stored too, for next-sentence prediction."""
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which folders of earlier versions are recognised: no `sentences` where there are none."""
-        values = super().identity()
-        if not self.sentences:
-            del values["sentences"]
-        return values
 
 
 def tokens_folder(recipe: PretrainRecipe, out: Path) -> Path:

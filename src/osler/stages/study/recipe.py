@@ -28,6 +28,8 @@ class Refinement(Recipe):
 class StudyModel(Recipe):
     """One row of the table."""
 
+    later: ClassVar = ("published",)
+
     model: str = runtime()
     """An encoder folder, a bundle folder or a hub name."""
     like: str | None = runtime(None)
@@ -46,18 +48,12 @@ class StudyModel(Recipe):
     def _one_row(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
-    def identity(self) -> dict[str, Any]:
-        """Identity without `published` if it is empty: earlier studies do not have it."""
-        values = super().identity()
-        if not self.published:
-            del values["published"]
-        return values
-
 
 class StudyRecipe(Recipe):
     """Fine-tune every model on every task with every grid point and seed. Finished runs are kept and reused."""
 
     retired: ClassVar = {"resamples": 2000}
+    later: ClassVar = ("over_folds", "published")
 
     title: str = Field("Study", description="title of the report")
     models: dict[str, StudyModel] = Field(min_length=1)
@@ -112,15 +108,8 @@ class StudyRecipe(Recipe):
     """Processes per run; more than one are started with torchrun."""
 
     def identity(self) -> dict[str, Any]:
-        """Identity without the paths in settings: the files they point to are parents of the study, by digest.
-
-        Studies of earlier versions have no `over_folds` and no `published`: at their default they are left out.
-        """
-        values = without_paths(super().identity())
-        for name in ("over_folds", "published"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                del values[name]
-        return values
+        """Identity without the paths in settings: the files they point to are parents of the study, by digest."""
+        return without_paths(super().identity())
 
     def in_pairs(self) -> Self:
         """The same study with each task alone and in a pair with every other, and nothing else."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,8 @@ from osler.core.config import Recipe, runtime
 
 class VocabRecipe(Recipe):
     """Recipe of a tokenizer."""
+
+    later: ClassVar = ("lowercase", "weighted")
 
     corpus: Path = runtime()
     """Corpus folder."""
@@ -31,12 +33,6 @@ class VocabRecipe(Recipe):
     """Maximum length in sub-words that the tokenizer folder states."""
     sample_documents: int = Field(2_000, ge=1)
     """Documents, evenly spaced, that the statistics are measured on."""
-
-    def identity(self) -> dict[str, Any]:
-        """Identity in which tokenizers of earlier versions are recognised: neither of the later settings where it is off."""
-        return {
-            name: value for name, value in super().identity().items() if value or name not in ("lowercase", "weighted")
-        }
 
     @model_validator(mode="after")
     def _lower_case_is_bert_s(self) -> Self:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BeforeValidator, SerializerFunctionWrapHandler, model_serializer
@@ -38,6 +38,8 @@ Unit = Literal["document", "sentence"]
 class HeadOptions(Recipe):
     """Variants of a head. An option has no effect on heads of another kind."""
 
+    later: ClassVar = ("head", "unit", "max_words")
+
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
     relations: Relations = "tagged"
@@ -48,9 +50,7 @@ class HeadOptions(Recipe):
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out later options at their default, so that bundles without them keep their bytes."""
-        values: dict[str, Any] = write(self)
-        defaults = {name: type(self).model_fields[name].default for name in ("head", "unit", "max_words")}
-        return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+        return self.without_later(write(self))
 
     def other_decoding(self, decoding: str) -> str:
         """Return the decoding of a linear tagger if it differs from the protocol's, else "". A CRF has only one."""
@@ -104,6 +104,11 @@ class Builder(ABC):
     def reading(self) -> ReadingUnit | None:
         """How documents are cut into windows; heads with the same reading share one encoder pass. None: not into windows."""
         return None
+
+    @property
+    def orders(self) -> tuple[bool, ...]:
+        """Orders in which a pair is read for a prediction, True for the second text first."""
+        return (False,)
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -226,14 +226,20 @@ def best_paths(
             return bool(starts[path[0]] and ends[path[-1]] and allowed[path[:-1], path[1:]].all())
 
         searched = [number for number in searched if not legal(paths[number])]
-    searched.sort(key=lambda number: -len(paths[number]))
     weights = np.where(allowed, 0.0 if transitions is None else transitions, -np.inf)
-    while searched:
-        size = max(1, _CELLS // sequences[searched[0]].size)
-        group, searched = searched[:size], searched[size:]
+    for group in _groups(sequences, searched):
         for number, path in zip(group, _search([sequences[n] for n in group], weights, starts, ends), strict=True):
             paths[number] = path
     return paths
+
+
+def _groups(sequences: Sequence[np.ndarray], numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Divide sequences into groups that fit in memory together, longest first; none of them may be empty."""
+    left = sorted(numbers, key=lambda number: -len(sequences[number]))
+    while left:
+        size = max(1, _CELLS // sequences[left[0]].size)
+        yield left[:size]
+        left = left[size:]
 
 
 def _search(
@@ -271,11 +277,8 @@ def marginals(
     Like `best_paths`, it goes through all sequences together.
     """
     found = [np.zeros(scores.shape) for scores in sequences]
-    waiting = sorted((n for n, scores in enumerate(sequences) if len(scores)), key=lambda n: -len(sequences[n]))
     weights = np.where(allowed, np.exp(transitions.astype(np.float64) - transitions.max()), 0.0)
-    while waiting:
-        size = max(1, _CELLS // sequences[waiting[0]].size)
-        group, waiting = waiting[:size], waiting[size:]
+    for group in _groups(sequences, [number for number, scores in enumerate(sequences) if len(scores)]):
         together = _forward_backward([sequences[n] for n in group], weights, starts, ends)
         for number, likely in zip(group, together, strict=True):
             found[number] = likely

@@ -31,14 +31,19 @@ class TextBuilder(Builder):
     def outputs(self) -> list[str]:
         return list(self.card.labels)
 
+    @property
+    def orders(self) -> tuple[bool, ...]:
+        """Both orders in a symmetric task, unless the protocol says one."""
+        first = self.protocol.swapped
+        return (first, not first) if self.card.symmetric and self.protocol.order == "both" else (first,)
+
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
-        """Build windows, sentences or pairs. Predictions of a symmetric task use both orders of a pair, unless the protocol says one."""
+        """Build windows, sentences or pairs. Training reads a pair in one order."""
         if self.card.record == "document" and self.protocol.unit == "sentence":
             return Built(self._sentences(records, gold=gold))
         targets = [self.target(record, number) if gold else None for number, record in enumerate(records)]
         if self.card.record == "pair":
-            both_orders = self.card.symmetric and self.protocol.order == "both" and not gold
-            return Built(self._pairs(records, targets, both_orders=both_orders))
+            return Built(self._pairs(records, targets, self.orders[:1] if gold else self.orders))
         windows = document_windows(self.tokens, records, self.max_length, self.overlap)
         kept = {number for number, record in enumerate(records) if not gold or self._trains_on(record)}
         return Built([replace(w, target=targets[w.record]) for w in windows if w.record in kept])
@@ -95,11 +100,10 @@ class TextBuilder(Builder):
         targets = [self.target(part, owner) if gold else None for part, owner in zip(parts, owners, strict=True)]
         return [replace(w, record=owners[w.record], target=targets[w.record]) for w in windows]
 
-    def _pairs(self, records: Sequence[Record], targets: Sequence[object], *, both_orders: bool) -> list[Instance]:
+    def _pairs(self, records: Sequence[Record], targets: Sequence[object], orders: Sequence[bool]) -> list[Instance]:
         pairs = [record for record in records if isinstance(record, TextPair)]
         instances = []
-        first = self.protocol.swapped
-        for swapped in (first, not first) if both_orders else (first,):
+        for swapped in orders:
             # Encoded again for the second order, because `pair` truncates its encodings in place.
             one = self.tokens.encode([pair.second if swapped else pair.first for pair in pairs])
             other = self.tokens.encode([pair.first if swapped else pair.second for pair in pairs])
