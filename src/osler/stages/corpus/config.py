@@ -111,7 +111,7 @@ Preset = Literal["carrino2022", "clinical", "none"]
 
 def _expand_preset(cls: type[Recipe], values: Any) -> Any:
     """Put the settings of a preset below those that are given."""
-    if not isinstance(values, Mapping) or values.get("preset") not in PRESETS:
+    if not isinstance(values, Mapping) or not isinstance(values.get("preset"), str) or values["preset"] not in PRESETS:
         return values
     settings = PRESETS[values["preset"]]
     if "sources" in cls.model_fields:
