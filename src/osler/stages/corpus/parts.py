@@ -38,10 +38,6 @@ REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record",
 """Revisions of the records of a source, in input order. Documents with one `sequence` are of one revision; a withdrawn one has -1."""
 
 
-REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record", "number", "sequence", "position")])
-"""Revisions of the records of a source, in input order. Documents with one `sequence` are of one revision; a withdrawn one has -1."""
-
-
 class RowWriter:
     """Collects rows and writes them as a row group each time they are large enough."""
 
