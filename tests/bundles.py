@@ -1,4 +1,4 @@
-"""Bundles with random weights: an English and a Spanish tagger, and two heads for pairs of texts."""
+"""Bundles with random weights: an English and a Spanish tagger, two heads for pairs of texts, and two that de-identify."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ HEADS: dict[str, dict[str, Any]] = {
     "entailment": {"kind": "classification", "record": "pair", "labels": ("yes", "no")},
     "similarity": {"kind": "regression", "record": "pair", "symmetric": True, "labels": ()},
 }
+DEID_HEADS: dict[str, dict[str, Any]] = {
+    "deid": {"kind": "tagging", "labels": ("NAME", "DATE"), "phi": "clinic"},
+    "deid-es": {"kind": "tagging", "labels": ("NOMBRE",), "phi": "meddocan", "language": "es"},
+}
 
 
 class Made(Recipe):
@@ -31,7 +35,7 @@ class Made(Recipe):
 def make_bundle(out: Path, tokenizer: Path, names: tuple[str, ...]) -> Path:
     heads = {}
     for name in names:
-        kind = HEADS[name]["kind"]
+        kind = (HEADS | DEID_HEADS)[name]["kind"]
         metric = {"tagging": "f1", "classification": "accuracy", "regression": "pearson"}[kind]
         values = {
             "name": name,
@@ -41,7 +45,7 @@ def make_bundle(out: Path, tokenizer: Path, names: tuple[str, ...]) -> Path:
             "protocols": {"plain": {"metric": metric}},
             "source": {"reader": "files", "format": "jsonl", "splits": {"test": {"files": ["x"]}}},
         }
-        heads[name] = BundleHead(card=TaskCard.model_validate(values | HEADS[name]), protocol="plain")
+        heads[name] = BundleHead(card=TaskCard.model_validate(values | (HEADS | DEID_HEADS)[name]), protocol="plain")
     spec = BundleSpec(max_length=64, overlap=8, heads=heads)
 
     def build(work: Workspace) -> None:

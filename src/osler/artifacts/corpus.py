@@ -68,6 +68,7 @@ STEPS = (
     "rewrite",
     "filter",
     "revisions",
+    "deidentify",
     "exact-duplicates",
     "boilerplate",
     "near-duplicates",

@@ -55,12 +55,13 @@ def _origin(entry: LedgerEntry) -> Origin | None:
 
 
 def _compared(entry: LedgerEntry) -> tuple[str, str] | None:
-    """Source and id of the kept document to compare with: of a pair the other one; without its boilerplate, the same one."""
+    """Source and id of the kept document to compare with: of a pair the other one; for a passage of a later step, its own document."""
     if entry.step == "decontaminate":
         return None  # the other document is one of a task
     if entry.kept_source is not None and entry.kept_id is not None:
         return entry.kept_source, entry.kept_id
-    return (entry.source, entry.id) if (entry.step, entry.unit) == ("boilerplate", "passage") else None
+    later = entry.step in ("deidentify", "boilerplate") and entry.unit == "passage"
+    return (entry.source, entry.id) if later else None
 
 
 def _snippets(

@@ -23,7 +23,7 @@ from osler.core.files import atomic
 from osler.core.processes import run_all
 from osler.stages.corpus.config import Boilerplate
 from osler.stages.corpus.counts import counts_of
-from osler.stages.corpus.parts import KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer
+from osler.stages.corpus.parts import KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer, row_groups
 from osler.stages.corpus.remaining import Mask, Remaining
 
 pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))
@@ -102,7 +102,7 @@ def _count_lines(part: _Part) -> None:
         return
     places = {name: place for place, name in enumerate(part.sources)}
     counts: Counter[tuple[int, int]] = Counter()
-    for rows, start in _row_groups(part.documents, "source", "text"):
+    for rows, start in row_groups(part.documents, "source", "text"):
         for number, (source, text) in enumerate(zip(rows["source"].to_pylist(), rows["text"].to_pylist(), strict=True)):
             if part.keep[start + number] and source in places and "\n" in text:
                 counts.update({(line_hash(line), places[source]) for line in text.split("\n") if line.strip()})
@@ -144,7 +144,7 @@ def _remove_lines(part: _Part) -> None:
         return
     lines = _shared_line_sets(_lines_file(part.folder), part.sources)
     with part_writer(part.kept, KEPT_SCHEMA) as kept, part_writer(part.removed, LOSS_SCHEMA) as removed:
-        for rows, start in _row_groups(part.documents, *KEPT_SCHEMA.names):
+        for rows, start in row_groups(part.documents, *KEPT_SCHEMA.names):
             for number, row in enumerate(rows.to_pylist()):
                 shared = lines.get(row["source"])
                 if shared and part.keep[start + number] and "\n" in row["text"]:
@@ -172,16 +172,6 @@ def _trim(row: dict[str, Any], shared: frozenset[int], *, strip: bool) -> Iterat
         yield "boilerplate", "document changed", len(text)
     else:
         yield "boilerplate.empty", "document", len(text)
-
-
-def _row_groups(path: Path, *columns: str) -> Iterator[tuple[Any, int]]:
-    """The row groups of a file, each with the number of its first row."""
-    with pq.ParquetFile(path) as file:
-        start = 0
-        for index in range(file.num_row_groups):
-            rows = file.read_row_group(index, columns=list(columns), use_threads=False)
-            yield rows.select(columns), start
-            start += rows.num_rows
 
 
 def _lines_file(folder: Path) -> Path:

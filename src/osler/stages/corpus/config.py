@@ -41,7 +41,7 @@ _resolve_filters = _resolver("filters", FILTERS)
 _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
-_LATER = ("rewrite", "boilerplate", "near_duplicates", "decontaminate")
+_LATER = ("rewrite", "deidentify", "boilerplate", "near_duplicates", "decontaminate")
 """Settings of a cleaning that earlier versions did not have."""
 
 
@@ -52,6 +52,17 @@ class Unicode(Recipe):
     """Fix mojibake, remove control characters, unify line ends, normalise to NFC."""
     html_entities: bool = True
     """Also resolve HTML entities such as `&lt;`."""
+
+
+class Deidentify(Recipe):
+    """Which bundle finds the entities that are replaced by their labels in brackets, such as [NAME]."""
+
+    bundle: Path = runtime()
+    """A bundle with a head for de-identification, made by `osler finetune`."""
+    heads: tuple[str, ...] = ()
+    """Heads whose entities are replaced, in every document. By default those trained on a de-identification task, each in documents
+    of its language."""
+    device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
 
 
 class Boilerplate(Recipe):
@@ -136,6 +147,8 @@ class SourceCleaning(Recipe):
     """keep: no document of this source is removed as a copy. Copies of them in sources that remove theirs still are."""
     strip: bool | None = None
     """Remove whitespace before and after each document."""
+    deidentify: bool | None = None
+    """Whether entities in documents of this source are replaced by their labels. No preset changes it."""
     boilerplate: Boilerplate | Literal[False] | None = None
     """Which lines that many documents of this source share are removed; false: none."""
     near_duplicates: bool | None = None
@@ -254,6 +267,7 @@ class Cleaning:
     filters: Mapping[str, Filter]
     exact_duplicates: Literal["remove", "keep"]
     strip: bool
+    deidentify: bool
     boilerplate: Boilerplate | Literal[False]
     near_duplicates: bool
     decontaminate: bool
@@ -278,6 +292,8 @@ class CorpusRecipe(Recipe):
     """Whether later copies of the same text are removed."""
     strip: bool = True
     """Remove whitespace before and after each document."""
+    deidentify: Deidentify | Literal[False] = False
+    """Replace names, dates and other entities that a bundle finds, before duplicates are searched."""
     boilerplate: Boilerplate | Literal[False] = False
     """Remove lines that many documents of a source share, such as menus and disclaimers."""
     near_duplicates: NearDuplicates | Literal[False] = False
@@ -331,6 +347,7 @@ class CorpusRecipe(Recipe):
             filters=self.filters if own.filters is None else own.filters,
             exact_duplicates=own.exact_duplicates or self.exact_duplicates,
             strip=self.strip if own.strip is None else own.strip,
+            deidentify=bool(self.deidentify) and own.deidentify is not False,
             boilerplate=self.boilerplate if own.boilerplate is None else own.boilerplate,
             near_duplicates=bool(self.near_duplicates) and own.near_duplicates is not False,
             decontaminate=bool(self.decontaminate) and own.decontaminate is not False,

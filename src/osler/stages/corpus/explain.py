@@ -76,6 +76,10 @@ def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
         return "None: it has no text."
     if entry.step == "filter":
         return _filter_option(entry, cleaning, of="clean.filters" if own and own.filters is not None else "filters")
+    if entry.reason == "deidentify.language":
+        return "A bundle with a head for its language, or the heads to use in deidentify.heads."
+    if entry.step == "deidentify":
+        return "None: the bundle cannot read it. clean.deidentify = false would leave its source as it is."
     if entry.step == "exact-duplicates":
         return f'{"clean." if own else ""}exact_duplicates = "keep" keeps all copies.'
     if entry.step == "near-duplicates":

@@ -10,7 +10,7 @@ from typing import Any
 from osler.artifacts.corpus import FACT_COLUMNS, LEDGER_SCHEMA, ROW_GROUP_BYTES, parquet_writer
 from osler.core.extras import require
 
-pa = require("pyarrow", "corpus")
+pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))
 
 DIGEST_BYTES = 16
 ROW_BYTES = 64
@@ -69,3 +69,13 @@ def part_writer(path: Path, schema: Any) -> Iterator[RowWriter]:
         rows = RowWriter(file, schema)
         yield rows
         rows.flush()
+
+
+def row_groups(path: Path, *columns: str) -> Iterator[tuple[Any, int]]:
+    """The row groups of a file, each with the number of its first row."""
+    with pq.ParquetFile(path) as file:
+        start = 0
+        for index in range(file.num_row_groups):
+            rows = file.read_row_group(index, columns=list(columns), use_threads=False)
+            yield rows.select(columns), start
+            start += rows.num_rows

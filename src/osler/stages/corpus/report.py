@@ -25,6 +25,7 @@ _COLOURS = (
     "licence",
     "revisions",
     "select",
+    "deidentify",
 )
 """Steps in the order of their colours: those that remove most are told apart best."""
 _SOURCES = 24  # most rows of a plot; the smallest sources share the last one

@@ -25,6 +25,7 @@ from osler.stages.corpus.boilerplate import remove_boilerplate
 from osler.stages.corpus.clean import Part, bad_record_error, clean_part, plan_parts
 from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning
 from osler.stages.corpus.decontaminate import contaminated, task_folders, tasks_digest
+from osler.stages.corpus.deidentify import Deidentifier, deidentify
 from osler.stages.corpus.documents import InputFile
 from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
 from osler.stages.corpus.near_duplicates import find_near_duplicates
@@ -61,6 +62,8 @@ def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
     parents = {"inputs": fingerprint(on_disk(files)), "names": names_digest(files)}
     if recipe.decontaminate:
         parents["held_out"] = tasks_digest(recipe.decontaminate)
+    if recipe.deidentify:
+        parents["deidentify"] = _deidentifier(recipe, files).digest
     build = partial(_build, recipe, files)
     made = produce(out, kind="corpus", recipe=recipe, parents=parents, build=build, force=force)
     corpus = Corpus(made.path, made.manifest, made.reused)
@@ -132,6 +135,9 @@ def _compare_documents(
     remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
     remove_outdated(remaining, [part.revisions for part in parts])
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
+    if recipe.deidentify:
+        by, wanted = _deidentifier(recipe, files), [name for name, cleaning in cleanings.items() if cleaning.deidentify]
+        deidentify(remaining, by, wanted, folder / "deidentify", recipe.workers)
     ranks = _ranks(recipe, list(cleanings))
     keeping = [name for name, cleaning in cleanings.items() if cleaning.exact_duplicates == "keep"]
     remove_exact_duplicates(remaining, keeping, ranks)
@@ -162,6 +168,14 @@ def _compare_documents(
         share = np.array([match.share for match in found], dtype=np.float64)
         remaining.remove("decontaminate", numbers, reasons, names=names, share=share)
     return remaining
+
+
+def _deidentifier(recipe: CorpusRecipe, files: Sequence[InputFile]) -> Deidentifier:
+    assert recipe.deidentify
+    sources = {file.source_name: recipe.sources[file.source] for file in files}
+    by = Deidentifier.open(recipe.deidentify)
+    by.check({name: own.language for name, own in sources.items() if recipe.cleaning(own.clean).deidentify})
+    return by
 
 
 def _ranks(recipe: CorpusRecipe, names: Sequence[str]) -> dict[str, int]:
@@ -221,10 +235,15 @@ def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
     lines = [] if all(cleaned.values()) else _steps(recipe.cleaning())
     for name, clean in cleaned.items():
         if clean is not None:
-            steps = AS_IT_IS if clean == SourceCleaning(preset="none") else "; ".join(_steps(recipe.cleaning(clean)))
+            as_it_is = clean == SourceCleaning(preset="none") and not recipe.deidentify
+            steps = AS_IT_IS if as_it_is else "; ".join(_steps(recipe.cleaning(clean)))
             lines.append(f"Source {name}: {steps}")
     if recipe.licences:
         lines.append(f"Licences: only documents with one of {', '.join(recipe.licences)}")
+    if recipe.deidentify:
+        read = [name for name, clean in cleaned.items() if recipe.cleaning(clean).deidentify]
+        of = "" if len(read) == len(cleaned) else f" in the documents of {', '.join(read) or 'no source'}"
+        lines.append(f"De-identification: {_deidentifier(recipe, files)}{of}")
     if recipe.near_duplicates:
         lines.append(f"Near-duplicates: first copy kept ({_options(recipe.near_duplicates)})")
     if recipe.decontaminate:
