@@ -66,3 +66,29 @@ def test_same_bytes_for_any_division_of_the_work(build, jsonl, tmp_path: Path, m
     monkeypatch.setattr(boilerplate, "ROWS_IN_MEMORY", 7)
     assert build(path, **options).manifest.files == whole.manifest.files
     assert build(path, workers=2, **options).manifest.files == whole.manifest.files
+
+
+HEADINGS = ("HISTORY OF PRESENT ILLNESS:", "Antecedentes:", "No known allergies.", "Exploración física")
+LETTERHEAD = "Hospital General, Servicio de Medicina Interna, Calle Mayor 1"
+
+
+def _notes() -> list[str]:
+    return [f"{LETTERHEAD}\n" + "\n".join(f"{line}\n{TEXT}{n}" for line in HEADINGS) for n in range(12)]
+
+
+def test_headings_that_all_notes_share_stay_in_the_clinical_preset(build, jsonl, documents) -> None:
+    notes = {"name": "notes", "files": [str(jsonl(_notes()))]}
+    for made in (
+        build(notes | {"clean": "clinical"}, boilerplate={"min_documents": 5}),
+        build(notes, preset="clinical"),
+    ):
+        assert [row["text"] for row in documents(made)] == _notes()
+    # Without the preset they would go: to a count of lines, a heading is a menu.
+    assert "Antecedentes" not in documents(build(notes, boilerplate={"min_documents": 5}))[0]["text"]
+
+
+def test_a_letterhead_can_go_while_short_lines_stay(build, jsonl, documents) -> None:
+    clean = {"preset": "clinical", "boilerplate": {"min_share": 0.9, "min_characters": 40}}
+    texts = [row["text"] for row in documents(build({"files": [str(jsonl(_notes()))], "clean": clean}))]
+    assert not any(LETTERHEAD in text for text in texts)
+    assert all(line in text for text in texts for line in HEADINGS)

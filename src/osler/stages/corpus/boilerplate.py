@@ -40,7 +40,8 @@ class _Part:
     number: int
     documents: Path
     keep: Mask
-    sources: tuple[str, ...]
+    shortest: Mapping[str, int]
+    """By source: characters that a line must have to be counted."""
     strip: frozenset[str]
     folder: Path
 
@@ -61,9 +62,9 @@ def remove_boilerplate(
     remaining: Remaining, options: Mapping[str, Boilerplate], strip: frozenset[str], folder: Path, workers: int
 ) -> None:
     """Remove boilerplate from the documents of sources that have `options`. A document that is nothing else is removed."""
-    sources = tuple(options)
+    shortest = {name: rule.min_characters for name, rule in options.items()}
     parts = [
-        _Part(number, path, mask, sources, strip, folder)
+        _Part(number, path, mask, shortest, strip, folder)
         for number, (path, mask) in enumerate(zip(remaining.files, remaining.keep, strict=True))
     ]
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,12 +101,13 @@ def _count_lines(part: _Part) -> None:
     """Write in how many documents of each source each line is."""
     if part.counts.exists():
         return
-    places = {name: place for place, name in enumerate(part.sources)}
+    places = {name: place for place, name in enumerate(part.shortest)}
     counts: Counter[tuple[int, int]] = Counter()
     for rows, start in row_groups(part.documents, "source", "text"):
         for number, (source, text) in enumerate(zip(rows["source"].to_pylist(), rows["text"].to_pylist(), strict=True)):
             if part.keep[start + number] and source in places and "\n" in text:
-                counts.update({(line_hash(line), places[source]) for line in text.split("\n") if line.strip()})
+                lines = {line for whole in text.split("\n") if len(line := whole.strip()) >= part.shortest[source]}
+                counts.update((line_hash(line), places[source]) for line in lines)
     table = np.array([(line, source, count) for (line, source), count in counts.items()], dtype=_COUNT)
     with atomic(part.counts) as handle:
         np.save(handle, np.sort(table, order=["line", "source"]))
@@ -142,7 +144,7 @@ def _remove_lines(part: _Part) -> None:
     """Write the documents of a part without boilerplate, and the lines that were removed to its rows of the ledger."""
     if part.kept.exists():
         return
-    lines = _shared_line_sets(_lines_file(part.folder), part.sources)
+    lines = _shared_line_sets(_lines_file(part.folder), tuple(part.shortest))
     with part_writer(part.kept, KEPT_SCHEMA) as kept, part_writer(part.removed, LOSS_SCHEMA) as removed:
         for rows, start in row_groups(part.documents, *KEPT_SCHEMA.names):
             for number, row in enumerate(rows.to_pylist()):

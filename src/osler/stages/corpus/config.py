@@ -72,6 +72,8 @@ class Boilerplate(Recipe):
     """Documents of the source that must have the line."""
     min_share: float = Field(0.05, gt=0.0, le=1.0)
     """Share of the source's documents that must have the line."""
+    min_characters: int = Field(1, ge=1)
+    """Shorter lines stay. Menus of the web are short; in notes, so are headings, "negative" and "no known allergies"."""
 
 
 class NearDuplicates(Recipe):

@@ -36,12 +36,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         },
         "exact_duplicates": "remove",
     },
-    # Notes: laboratory lines, tables, abbreviations, capitals and short lines stay. Only whitespace that says nothing goes.
+    # Notes: laboratory lines, tables, abbreviations, capitals and short lines stay. Only whitespace that says nothing goes. Lines
+    # that many notes share are headings and findings ("Antecedentes:", "No known allergies"), so no line is boilerplate.
     "clinical": {
         "unicode": {"repair": True, "html_entities": True},
         "rewrite": {"whitespace": {"blanks": False, "blank_lines": 2}},
         "filters": {"length": {"min_characters": 10}},
         "exact_duplicates": "remove",
+        "boilerplate": False,
     },
     # Documents exactly as they are, as carrino2022 left its EHR corpus.
     "none": {
