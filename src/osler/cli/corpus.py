@@ -20,7 +20,9 @@ def _group() -> None: ...
 
 
 @app.command("build")
-@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources", options={"preset": "", "strict": "--strict"})
+@recipe_command(
+    CorpusRecipe, out="runs/corpus", argument="sources", options={"preset": "--clean", "strict": "--strict"}
+)
 def build(
     call: Invocation,
     language: Annotated[str | None, typer.Option(help="Language of the files, such as en or es.")] = None,
@@ -35,18 +37,11 @@ def build(
         str | None, typer.Option(help="Encoding of the files, such as latin-1; utf-8 by default.")
     ] = None,
     reader: Annotated[str | None, typer.Option(help="Read every file with this reader, whatever its ending.")] = None,
-    clean: Annotated[
-        str | None,
-        typer.Option(
-            help="How the files are cleaned: carrino2022, clinical, or none, which keeps documents exactly as they are."
-        ),
-    ] = None,
 ) -> None:
     """Read, repair, filter and deduplicate text into a corpus."""
     from osler.stages.corpus.run import plan, run
 
-    options = {"language": language, "unit": unit, "text_field": text_field, "encoding": encoding}
-    options |= {"reader": reader, "clean": clean}
+    options = {"language": language, "unit": unit, "text_field": text_field, "encoding": encoding, "reader": reader}
     given = {name: value for name, value in options.items() if value is not None}
     if given:
         flags = {name: f"--{name.replace('_', '-')}" for name in given}

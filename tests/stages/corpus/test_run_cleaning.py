@@ -28,7 +28,7 @@ def test_notes_that_are_kept_as_they_are_stay_byte_for_byte(tmp_path, build, jso
         "web": (3, 1),
         "ehr": (6, 5),
     }
-    assert "- Source ehr: documents exactly as they are" in (corpus.path / "README.md").read_text()
+    assert "- Source ehr: Documents exactly as they are" in (corpus.path / "README.md").read_text()
 
 
 @pytest.mark.parametrize("ehr_first", [True, False])

@@ -138,7 +138,7 @@ class SourceCleaning(Recipe):
     later: ClassVar = _LATER
 
     preset: Preset | None = runtime(None)
-    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
+    """A cleaning by name: carrino2022, clinical, or none for documents exactly as they are. Other settings change single values."""
     unicode: Unicode | None = None
     """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] | None = None
@@ -274,6 +274,13 @@ class Cleaning:
     near_duplicates: bool
     decontaminate: bool
 
+    @property
+    def as_it_is(self) -> bool:
+        """Whether documents are left exactly as they are."""
+        texts = (self.unicode.repair, self.rewrite, self.strip, self.deidentify, self.boilerplate)
+        removals = (self.filters, self.exact_duplicates == "remove", self.near_duplicates, self.decontaminate)
+        return not any(texts) and not any(removals)
+
 
 class CorpusRecipe(Recipe):
     """Recipe of a corpus: its sources, and which documents are removed."""
@@ -283,7 +290,7 @@ class CorpusRecipe(Recipe):
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
     preset: Preset | None = runtime(None)
-    """Settings by name: carrino2022, clinical or none. Other settings beside it change single values."""
+    """A cleaning by name: carrino2022, clinical, or none for documents exactly as they are. Other settings change single values."""
     unicode: Unicode = Unicode()
     """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] = {}

@@ -37,7 +37,7 @@ log = get_logger("osler.corpus")
 
 PARTS_LAYOUT = 2
 """Version of the working files. Raise it with every change: an unfinished run of an earlier version must not be continued."""
-AS_IT_IS = "documents exactly as they are; only those without any text are left out"
+AS_IT_IS = "Documents exactly as they are; only those without any text are left out"
 _SHOWN = 20
 
 
@@ -235,9 +235,7 @@ def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
     lines = [] if all(cleaned.values()) else _steps(recipe.cleaning())
     for name, clean in cleaned.items():
         if clean is not None:
-            as_it_is = clean == SourceCleaning(preset="none") and not recipe.deidentify
-            steps = AS_IT_IS if as_it_is else "; ".join(_steps(recipe.cleaning(clean)))
-            lines.append(f"Source {name}: {steps}")
+            lines.append(f"Source {name}: {'; '.join(_steps(recipe.cleaning(clean)))}")
     if recipe.licences:
         lines.append(f"Licences: only documents with one of {', '.join(recipe.licences)}")
     if recipe.deidentify:
@@ -257,6 +255,8 @@ def _preparation(recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
 
 
 def _steps(cleaning: Cleaning) -> list[str]:
+    if cleaning.as_it_is:
+        return [AS_IT_IS]
     repair = "off"
     if cleaning.unicode.repair:
         entities = ", HTML entities resolved" if cleaning.unicode.html_entities else ""
