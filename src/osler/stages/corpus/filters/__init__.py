@@ -35,6 +35,9 @@ FILTERS = Registry(
 class Filter(Recipe, ABC):
     """Base of every filter."""
 
+    def check(self) -> None:
+        """Raise what would stop the filter, such as a list that cannot be read: called before any work."""
+
     @abstractmethod
     def reason(self, document: RepairedDocument) -> str | None:
         """Return a short reason, such as the name of the option that decided, or None to keep the document."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import Field
 
-from osler.core.errors import InputError
 from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters import Filter
 from osler.text.characters import other_characters
+from osler.text.terms import read_terms
 
 _ASCII_WORDS = bytes(code | 32 if chr(code).isupper() else code if chr(code).isalnum() else 32 for code in range(128))
 _WORDS = _ASCII_WORDS + bytes(range(128, 256))
@@ -29,10 +29,13 @@ class BlockedWords(Filter):
 
     def identity(self) -> dict[str, Any]:
         """The words count, not the place of their file."""
-        return {**super().identity(), "file": _read(self.file).digest}
+        return {**super().identity(), "file": _blocked(self.file).digest}
+
+    def check(self) -> None:
+        _blocked(self.file)
 
     def reason(self, document: RepairedDocument) -> str | None:
-        blocked = _read(self.file)
+        blocked = _blocked(self.file)
         words = _words(document.text)
         different = frozenset(words)
         found = len(different & blocked.words)
@@ -61,19 +64,18 @@ class _Blocked:
     digest: str
 
 
-@lru_cache(maxsize=8)
-def _read(file: str) -> _Blocked:
+def _blocked(file: str) -> _Blocked:
+    """Read a list once in a process, and again if it has changed."""
     try:
-        lines = Path(file).read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise InputError("the list of blocked words is not UTF-8", where=file, fix="Save it as UTF-8") from None
-    except OSError as error:
-        problem = f"the list of blocked words cannot be read: {(error.strerror or 'unknown error').lower()}"
-        raise InputError(problem, where=file, fix="Correct filters.blocked_words.file") from None
-    entries = (b" ".join(_words(line)) for line in lines if not line.lstrip().startswith("#"))
-    listed = sorted({entry for entry in entries if entry})
-    if not listed:
-        raise InputError("the list of blocked words is empty", where=file, fix="Write one word or phrase per line")
+        status = Path(file).stat()
+    except OSError:
+        return _read(Path(file), 0, 0)  # which says what is wrong
+    return _read(Path(file), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, size: int, changed: int) -> _Blocked:
+    listed = sorted({b" ".join(_words(line)) for line in read_terms(path)} - {b""})
     return _Blocked(
         words=frozenset(entry for entry in listed if b" " not in entry),
         phrases=tuple(entry for entry in listed if b" " in entry),

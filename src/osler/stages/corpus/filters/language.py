@@ -6,7 +6,7 @@ from pydantic import Field
 
 from osler.stages.corpus.documents import RepairedDocument
 from osler.stages.corpus.filters import Filter
-from osler.text.language import identify
+from osler.text.language import check_model, identify
 
 
 class Language(Filter):
@@ -16,6 +16,9 @@ class Language(Filter):
     """Languages to keep; by default that of the source. Documents of a source without a language are then kept."""
     min_confidence: float = Field(0.3, ge=0, le=1)
     """Confidence that must be exceeded."""
+
+    def check(self) -> None:
+        check_model()
 
     def reason(self, document: RepairedDocument) -> str | None:
         wanted = self.languages or ((document.language,) if document.language else ())

@@ -25,5 +25,8 @@ class Terms(Filter):
         """Identity with the terms themselves, wherever the file is."""
         return super().identity() | {"terms": terms_digest(self.terms)}
 
+    def check(self) -> None:
+        term_list(self.terms)
+
     def reason(self, document: RepairedDocument) -> str | None:
         return "min_share" if term_list(self.terms).density([document.text])[0] < self.min_share else None

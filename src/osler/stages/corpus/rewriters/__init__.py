@@ -44,6 +44,9 @@ class Rewritten:
 class Rewriter(Recipe, ABC):
     """Base of every rewriter."""
 
+    def check(self) -> None:
+        """Raise what would stop the rewriter, such as a package that is not installed: called before any work."""
+
     @abstractmethod
     def rewrite(self, text: str, language: str | None) -> Rewritten:
         """Return the text as it should be, with what was removed from it."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from osler.stages.corpus.filters.code import looks_like_code
 from osler.stages.corpus.rewriters import Removal, Rewriter, Rewritten
 from osler.text.characters import DIGITS
-from osler.text.language import LanguageGuess, identify, is_evident
+from osler.text.language import LanguageGuess, check_model, identify, is_evident
 from osler.text.sentences import LANGUAGES, sentences
 from osler.text.words import Range
 
@@ -30,6 +30,10 @@ class Sentences(Rewriter):
     min_confidence: float | None = Field(None, ge=0, le=1)
     """Remove sentences that are not recognised as the language of the document, by a common word or with more than this confidence.
     By default, sentences of any language stay."""
+
+    def check(self) -> None:
+        if self.min_confidence is not None:
+            check_model()
 
     def rewrite(self, text: str, language: str | None) -> Rewritten:
         ranges = sentences(text, _splitting_language(text, language))
