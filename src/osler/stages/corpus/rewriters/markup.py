@@ -59,19 +59,20 @@ _UNREAD = (
     (re.compile(r"<style(?=[\s>])", re.IGNORECASE), "</style>"),
 )
 _RAISED_DIGITS = str.maketrans("0123456789+-−–", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻")
-_SUP = re.compile(r"<sup>\s*([+−–-]?\d{1,3}[+−–-]?|[+−–-])\s*</sup>", re.IGNORECASE)
+_RAISABLE = re.compile(r"[+−–-]?\d{1,3}[+−–-]?|[+−–-]")
+_SUP = re.compile(r"<sup>\s*([+−–-]?\d[\d.,+−–-]*|[+−–-])\s*</sup>", re.IGNORECASE)
 
 
 def _without_html(text: str, removed: list[Removal]) -> str:
     for opening, end in _UNREAD:
         text = _without_passages(text, opening, end, "html", removed)
-    text = _SUP.sub(_raised, text)
+    text = _SUP.sub(lambda exponent: _raised(exponent[1]), text)
     return _TAG.sub(lambda tag: "\n" if tag["line"] else " " if tag["cell"] else "", text)
 
 
-def _raised(exponent: re.Match[str]) -> str:
-    """An exponent in characters: 10<sup>-3</sup> is 10⁻³, not 10-3."""
-    return exponent[1].translate(_RAISED_DIGITS)
+def _raised(exponent: str) -> str:
+    """An exponent in characters: 10<sup>-3</sup> is 10⁻³, not 10-3. There are none for 10^3.5, which must not become 103.5."""
+    return exponent.translate(_RAISED_DIGITS) if _RAISABLE.fullmatch(exponent) else f"^{exponent}"
 
 
 def _without_passages(text: str, opening: re.Pattern[str], end: str, reason: str, removed: list[Removal]) -> str:
@@ -157,7 +158,7 @@ _SYMBOLS = {
     for names, symbols in (
         ("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma", "αβγδεζηθικλμνξπρσ"),
         ("tau upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega", "τυφχψωΓΔΘΛΞΠΣΦΨΩ"),
-        ("pm times leq geq le ge neq approx sim cdot infty rightarrow to circ degree", "±×≤≥≤≥≠≈∼·∞→→°°"),
+        ("pm times leq geq le ge neq approx sim cdot infty rightarrow to circ degree prime", "±×≤≥≤≥≠≈∼·∞→→°°′"),
         ("partial sum prod int sqrt in ldots dots quad", "∂∑∏∫√∈…… "),
     )
     for name, symbol in zip(names.split(), symbols, strict=True)
@@ -178,8 +179,9 @@ _ESCAPED = re.compile(r"\\([%&#_${}])")
 _THIN_SPACE = re.compile(r"\\[,;: ]")
 # Two prices have dollar signs around a text too, but no exponent, index or command.
 _FORMULA = re.compile(r"(\$\$?)([^$\n]{0,400}[\\^_][^$\n]{0,400})\1")
-_EXPONENT = re.compile(r"\^(?:\{\s*([+−–-]?\d{1,3}[+−–-]?|[+−–-])\s*\}|(\d))")
-_INDEX = re.compile(r"[_^]\{([^{}]*)\}|_(?=\w)")
+_EXPONENT = re.compile(r"\^(?:\{\s*([^{}]*?)\s*\}|([\d°′]))")
+_UNRAISED = ("", "°", "′", "st", "nd", "rd", "th")
+_INDEX = re.compile(r"_\{([^{}]*)\}|_(?=\w)")
 
 
 def _without_latex(text: str, removed: list[Removal]) -> str:
@@ -199,8 +201,14 @@ def _without_latex(text: str, removed: list[Removal]) -> str:
 
 
 def _plain_formula(formula: re.Match[str]) -> str:
-    plain = _EXPONENT.sub(lambda exponent: (exponent[1] or exponent[2]).translate(_RAISED_DIGITS), formula[2])
-    return _INDEX.sub(r"\1", plain).strip()
+    # Symbols first: outside of its formula, the command in "$\mu$g" would be "\mug".
+    plain = _SYMBOL.sub(lambda symbol: _SYMBOLS[symbol[1]], formula[2])
+    return _INDEX.sub(r"\1", _EXPONENT.sub(_plain_exponent, plain)).strip()
+
+
+def _plain_exponent(exponent: re.Match[str]) -> str:
+    what = exponent[1] if exponent[2] is None else exponent[2]
+    return what if what in _UNRAISED else _raised(what)
 
 
 _CITATION = re.compile(r"\[[1-9]\d{0,2}(?P<more>(?:\s?[,;–-]\s?[1-9]\d{0,2})*)\](?![\w/])")

@@ -11,7 +11,7 @@ from osler.stages.corpus.rewriters import Rewriter, Rewritten
 # punctuation of the sentence around it.
 _INSIDE = r"[^\s<>\"“”«»]"
 _REST = rf"{_INSIDE}*[^\s<>\"“”«».,;:!?()\[\]{{}}'\u2019*]/?"
-_EMAILS = ((re.compile(r"@[\w-]{1,63}(?:\.[\w-]{1,63})+", re.ASCII), re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}\Z")),)
+_EMAILS = ((re.compile(r"@(?:[\w-]{1,63}\.)+[A-Za-z]{2,63}", re.ASCII), re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}\Z")),)
 _URLS = (
     (re.compile(rf"://{_REST}"), re.compile(r"(?:https?|ftps?)\Z", re.IGNORECASE)),
     (re.compile(rf"www\.{_REST}"), re.compile(r"(?<![\w.])\Z")),

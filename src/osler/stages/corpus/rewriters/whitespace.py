@@ -11,15 +11,16 @@ from osler.text.characters import other_characters
 
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _BLANKS = frozenset("\t\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000")
-_BEFORE_MARK = re.compile(r" [,;:.!?](?=\s|\Z)")
-_BEFORE_FRENCH_MARK = re.compile(r" [,.](?=\s|\Z)")
+# Not between two numbers: a dilution of 1 : 10,000 stays as it is.
+_BEFORE_MARK = re.compile(r" (?!(?<=\d )[:.] \d)[,;:.!?](?=\s|\Z)")
+_BEFORE_FRENCH_MARK = re.compile(r" (?!(?<=\d )\. \d)[,.](?=\s|\Z)")
 
 
 class Whitespace(Rewriter):
     """Which whitespace is removed."""
 
     blanks: bool = True
-    """Make one space of each run of spaces and tabs, and none of those at the start of a line. Off keeps the columns of tables."""
+    """Make one space of each run of spaces and tabs, and none of those at the start or end of a line. Off keeps the columns of tables."""
     blank_lines: int = Field(1, ge=0)
     """How many blank lines may follow each other."""
     before_marks: bool = False
@@ -34,7 +35,7 @@ class Whitespace(Rewriter):
         if self.blanks:
             for blank in "\t", *sorted(_BLANKS & other_characters(text).keys()):
                 text = text.replace(blank, " ")
-            text = _shortened(text, "  ", " ").replace(" \n", "\n").replace("\n ", "\n")
+            text = _shortened(text, "  ", " ").replace(" \n", "\n").replace("\n ", "\n").strip(" ")
         else:
             text = "\n".join([line.rstrip() for line in text.split("\n")])
         if self.before_marks:
