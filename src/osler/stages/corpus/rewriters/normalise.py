@@ -29,6 +29,7 @@ _SECOND_HALF = re.compile(
     r"-\n(?<=[^\W\d_]{2}-\n)[ \t]*(?P<half>(?![A-ZÀ-ÖØ-ÞŒ])[^\W\d_]+)(?P<mark>[^\s-]*)(?P<blank>[ \t]+|(?=[\n-])|\Z)"
 )
 _FIRST_HALF = re.compile(r"[^\W\d_]+\Z")
+_COMPOUND = re.compile(r"(?<![^\W\d_])([^\W\d_]++)-(?=([^\W\d_]+))")
 
 
 class Normalise(Rewriter):
@@ -81,12 +82,14 @@ def _compatible() -> dict[str, str]:
 
 def _joined(text: str) -> str:
     text = text.replace("\xad\n", "-\n")
-    lower = text.lower()
+    if not _SECOND_HALF.search(text):
+        return text
+    compounds = set(_COMPOUND.findall(text.lower()))
 
     def join(match: re.Match[str]) -> str:
         first = _FIRST_HALF.search(text, max(0, match.start() - 40), match.start())
-        compound = f"{first.group() if first else ''}-{match['half']}".lower() in lower
+        halves = (first.group().lower() if first else "", match["half"].lower())
         line_end = "\n" if match["blank"] else ""
-        return f"{'-' if compound else ''}{match['half']}{match['mark']}{line_end}"
+        return f"{'-' if halves in compounds else ''}{match['half']}{match['mark']}{line_end}"
 
     return _SECOND_HALF.sub(join, text)
