@@ -146,7 +146,7 @@ class PretrainRecipe(Recipe):
     order: Literal["random", "density"] = "random"
     """Order of the text: random, or from low to high term density, in ten parts that are random within."""
     validation_share: float = Field(0.01, gt=0.0, lt=0.5)
-    """Share of documents held out for validation, chosen by a hash of their text."""
+    """Share of documents held out for validation, chosen by a hash of their patient or, where none is known, of their text."""
     check_validation: bool = runtime(True)
     """Stop if the checkpoint or the teacher was trained on this corpus with another validation share."""
     validation_tokens: int = Field(200_000, ge=100)
