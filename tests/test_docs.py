@@ -220,7 +220,8 @@ def test_the_recipes_of_the_corpus_guide_are_valid():
     recipes = [block for block in blocks("toml") if block.page == DOCS / "guide" / "corpus.md"]
     assert len(recipes) >= 2
     for block in recipes:
-        validate(CorpusRecipe, tomllib.loads(block.text), where=str(block))
+        # Some show only the section of one step.
+        validate(CorpusRecipe, {"sources": ["notes"]} | tomllib.loads(block.text), where=str(block))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -100,8 +100,10 @@ def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
 def _check_steps(recipe: CorpusRecipe, cleanings: Sequence[Cleaning]) -> None:
     """Raise what would stop a step in the middle of the work: a package that is not installed, a list that cannot be read."""
     for cleaning in cleanings:
-        for step in (*cleaning.rewrite.values(), *cleaning.filters.values()):
-            step.check()
+        for rewriter in cleaning.rewrite.values():
+            rewriter.check()
+        for rule in cleaning.filters.values():
+            rule.check()
     if recipe.density_terms:
         term_list(recipe.density_terms)
 
