@@ -20,7 +20,9 @@ def _group() -> None: ...
 
 
 @app.command("build")
-@recipe_command(CorpusRecipe, out="runs/corpus", argument="sources", options={"preset": "", "strict": "--strict"})
+@recipe_command(
+    CorpusRecipe, out="runs/corpus", argument="sources", options={"preset": "", "strict": "--strict", "engine": ""}
+)
 def build(
     call: Invocation,
     language: Annotated[str | None, typer.Option(help="Language of the files, such as en or es.")] = None,
