@@ -90,7 +90,9 @@ def test_so_many_tasks_run_at_the_same_time(pool: RayPool) -> None:
 
 
 def test_an_unexpected_error_names_its_place_and_never_its_message(pool: RayPool) -> None:
-    with pytest.raises(OslerError, match=r"internal error on the node .* \(ValueError at .*test_cluster.py:\d+\)") as caught:
+    with pytest.raises(
+        OslerError, match=r"internal error on the node .* \(ValueError at .*test_cluster.py:\d+\)"
+    ) as caught:
         pool.run_all(fail_at_some, [7], label="clean")
     assert "Smith" not in str(caught.value)
     with pytest.raises(OslerError, match="the disk is full"):
@@ -125,7 +127,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Callable[[cluster._Origin], None]:
 
 def test_a_node_must_see_the_folder_its_locks_and_the_same_versions(origin, check, tmp_path: Path) -> None:
     lock = tmp_path / cluster._LOCK
-    with pytest.raises(OslerError, match="does not see this folder. Choose an --out on a file system") as caught:
+    with pytest.raises(OslerError, match=r"does not see this folder\. Choose an --out on a file system") as caught:
         check(origin)
     assert caught.value.where == str(tmp_path)
     lock.touch()

@@ -7,6 +7,7 @@ No text of a document passes through Ray, its object store or its logs.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +47,12 @@ def join(ray: Any) -> bool:
         if host and port.isdigit() and "//" not in host:
             # Ray itself would retry for minutes.
             socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-        ray.init(address=address or "local", log_to_driver=False, include_dashboard=None if address else False)
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            include_dashboard=None if address else False,
+        )
     except (OSError, RuntimeError, ValueError) as error:
         raise OslerError(
             f"cannot join the Ray cluster ({type(error).__name__})",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -82,7 +83,11 @@ def notes(folder: Path) -> dict[str, list[str]]:
 def test_two_nodes_give_the_same_bytes_although_a_worker_is_lost(
     tmp_path: Path, every_step: dict[str, Any], whole: Corpus, cluster: dict[str, str]
 ) -> None:
-    process = start(every_step | {"engine": "ray"}, tmp_path / "out", cluster, SCRIPT)
+    relative = [
+        source | {"files": [os.path.relpath(file, tmp_path) for file in source["files"]]}
+        for source in every_step["sources"]
+    ]
+    process = start(every_step | {"engine": "ray", "sources": relative}, tmp_path / "out", cluster, SCRIPT)
     errors = process.communicate()[1]
     assert process.returncode == 0, errors
     made = Corpus.open(tmp_path / "out")
