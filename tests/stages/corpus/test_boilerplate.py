@@ -66,3 +66,10 @@ def test_same_bytes_for_any_division_of_the_work(build, jsonl, tmp_path: Path, m
     monkeypatch.setattr(boilerplate, "ROWS_IN_MEMORY", 7)
     assert build(path, **options).manifest.files == whole.manifest.files
     assert build(path, workers=2, **options).manifest.files == whole.manifest.files
+
+
+def test_a_second_corpus_of_one_process_has_its_own_lines(build, jsonl, documents, tmp_path: Path) -> None:
+    for menu in ("Home | Contact", "Start | Help"):
+        path = jsonl([f"{menu}\n{TEXT}{n}" for n in range(12)])
+        corpus = build(path, out=tmp_path / "corpus", force=True, boilerplate={})
+        assert [row["text"] for row in documents(corpus)] == [f"{TEXT}{n}" for n in range(12)]
