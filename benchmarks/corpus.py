@@ -158,6 +158,7 @@ class Real:
     """The texts of the JSON Lines files of a folder. Those with a near-duplicate among them are left out beforehand."""
 
     def __init__(self, folder: Path, count: int, work: Path) -> None:
+        from osler.core.processes import LocalPool
         from osler.stages.corpus.near_duplicates import NearDuplicates, find_near_duplicates
 
         files = [path for path in sorted(folder.rglob("*.jsonl*")) if path.suffix in (".jsonl", ".xz")]
@@ -168,7 +169,7 @@ class Real:
         pq.write_table(pa.table({"source": ["real"] * len(texts), "text": texts}), path, row_group_size=4096)
         strict = NearDuplicates(threshold=0.3, bands=40, rows=3)
         keep = [np.ones(len(texts), dtype=np.bool_)]
-        found = find_near_duplicates([path], keep, {"real": 0}, strict, work / "real", 1)
+        found = find_near_duplicates([path], keep, {"real": 0}, strict, work / "real", LocalPool(1))
         similar = set(found["removed"].tolist())
         self._texts = [text for number, text in enumerate(texts) if number not in similar]
         self.vocabulary = np.array(sorted({word for text in self._texts[:2000] for word in text.split()}))
@@ -233,11 +234,12 @@ Tool = Callable[[Path, Path, int], Callable[[], Removed]]
 
 
 def near_osler(path: Path, work: Path, words: int) -> Callable[[], Removed]:
+    from osler.core.processes import LocalPool
     from osler.stages.corpus.near_duplicates import NearDuplicates, find_near_duplicates
 
     def find() -> Removed:
         keep = [np.ones(pq.read_metadata(path).num_rows, dtype=np.bool_)]
-        found = find_near_duplicates([path], keep, {"made": 0}, NearDuplicates(words=words), work, 1)
+        found = find_near_duplicates([path], keep, {"made": 0}, NearDuplicates(words=words), work, LocalPool(1))
         return found["removed"].tolist()  # type: ignore[no-any-return]
 
     return find

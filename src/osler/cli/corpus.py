@@ -21,7 +21,10 @@ def _group() -> None: ...
 
 @app.command("build")
 @recipe_command(
-    CorpusRecipe, out="runs/corpus", argument="sources", options={"preset": "--clean", "strict": "--strict"}
+    CorpusRecipe,
+    out="runs/corpus",
+    argument="sources",
+    options={"preset": "--clean", "strict": "--strict", "engine": ""},
 )
 def build(
     call: Invocation,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -14,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from osler import __version__
 from osler.cli.common import metavar
-from osler.core.errors import OslerError, explain_system_error, nearest
+from osler.core.errors import OslerError, explain_system_error, nearest, place_of
 
 COMMANDS = {
     "corpus": "Raw text to a clean corpus.",
@@ -310,21 +308,10 @@ def _explain(error: Exception) -> tuple[str, int]:
     command = next((name for name in (" ".join(words[:2]), *words[:1]) if name in EXAMPLES), "no command")
     return (
         f"internal error. Please report it with this line: osler {__version__}, {command}, "
-        f"{type(error).__name__} at {_place(error)}. The error's own message is hidden because it may quote a document; "
+        f"{type(error).__name__} at {place_of(error)}. The error's own message is hidden because it may quote a document; "
         "OSLER_DEBUG=1 shows it.",
         1,
     )
-
-
-def _place(error: Exception) -> str:
-    """Where an error was raised: the last line of osler, and the line in a library that it called."""
-    frames = traceback.extract_tb(error.__traceback__)
-    package = Path(__file__).parents[1]
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(package)]
-    places = [f"{Path(own[-1].filename).relative_to(package).as_posix()}:{own[-1].lineno}"] if own else []
-    if frames and (not own or frames[-1] is not own[-1]):
-        places.append(f"{Path(frames[-1].filename).name}:{frames[-1].lineno}")
-    return ", ".join(places) or "an unknown place"
 
 
 def _fail(message: str, code: int) -> NoReturn:

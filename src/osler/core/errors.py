@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,6 +116,17 @@ def explain_system_error(error: Exception) -> OslerError | None:
     fix = "Check the path and its permissions" if error.filename else None
     problem = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
     return OslerError(problem, where=_shown(error), fix=fix)
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised: the last line of osler, and the line in a library that it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    package = Path(__file__).parents[1]
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(package)]
+    places = [f"{Path(own[-1].filename).relative_to(package).as_posix()}:{own[-1].lineno}"] if own else []
+    if frames and (not own or frames[-1] is not own[-1]):
+        places.append(f"{Path(frames[-1].filename).name}:{frames[-1].lineno}")
+    return ", ".join(places) or "an unknown place"
 
 
 def _shown(error: OSError) -> str | None:

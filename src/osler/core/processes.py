@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from osler.core.console import progress
 from osler.core.errors import OslerError
@@ -22,30 +23,43 @@ Task = TypeVar("Task")
 _BEFORE_A_FORK = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
-def run_all(function: Callable[[Task], None], tasks: Sequence[Task], *, workers: int, label: str) -> None:
-    """Call `function` on every task; the first failure, in task order, stops the run."""
-    count = min(workers or cores(), len(tasks))
-    with progress(label, total=len(tasks)) as bar:
-        if count <= 1:
-            for task in tasks:
-                function(task)
-                bar.advance()
-            return
-        # Spawn rather than fork: a forked child could inherit locks held by threads of Arrow or of the tokenizer.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent)
-        try:
-            for future in [pool.submit(function, task) for task in tasks]:
-                future.result()
-                bar.advance()
-        except BrokenProcessPool:
-            raise OslerError(
-                "a worker process ended early, most likely because memory ran out",
-                fix="Run again with workers = 1 to resume where it stopped. If your own script starts the stage, guard "
-                "it with `if __name__ == '__main__':`",
-            ) from None
-        finally:
-            pool.shutdown(cancel_futures=True)
+class Pool(Protocol):
+    """Where independent tasks are done: on this machine or on a cluster."""
+
+    def run_all(self, function: Callable[[Task], None], tasks: Sequence[Task], *, label: str) -> None:
+        """Call `function` on every task; the first failure, in task order, stops the run."""
+
+
+@dataclass(frozen=True)
+class LocalPool:
+    """Worker processes of this machine; with one, tasks are done in this process."""
+
+    workers: int = 0
+    """0 means one per core."""
+
+    def run_all(self, function: Callable[[Task], None], tasks: Sequence[Task], *, label: str) -> None:
+        count = min(self.workers or cores(), len(tasks))
+        with progress(label, total=len(tasks)) as bar:
+            if count <= 1:
+                for task in tasks:
+                    function(task)
+                    bar.advance()
+                return
+            # Spawn rather than fork: a forked child could inherit locks held by threads of Arrow or of the tokenizer.
+            context = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent)
+            try:
+                for future in [pool.submit(function, task) for task in tasks]:
+                    future.result()
+                    bar.advance()
+            except BrokenProcessPool:
+                raise OslerError(
+                    "a worker process ended early, most likely because memory ran out",
+                    fix="Run again with workers = 1 to resume where it stopped. If your own script starts the stage, "
+                    "guard it with `if __name__ == '__main__':`",
+                ) from None
+            finally:
+                pool.shutdown(cancel_futures=True)
 
 
 def with_modules(modules: Sequence[str]) -> BaseContext:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import corpora
 import pytest
 
 from osler.artifacts.corpus import LEDGER_SCHEMA, Corpus
@@ -131,3 +132,17 @@ def noted(
     twin = {"kept_id": "kept", "kept_source": "notes", "jaccard": 0.62}
     rewrite_ledger(corpus, "near", step="near-duplicates", reason="near_duplicates", **twin)
     return corpus
+
+
+@pytest.fixture(scope="session")
+def every_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A recipe in which every step has something to do."""
+    return corpora.every_step(tmp_path_factory.mktemp("raw"))
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory, every_step: dict[str, Any]) -> Corpus:
+    """Its corpus, made by one worker without interruption."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    assert corpora.start(every_step | {"workers": 1}, out).wait() == 0
+    return Corpus.open(out)

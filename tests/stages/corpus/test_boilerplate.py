@@ -92,3 +92,10 @@ def test_a_letterhead_can_go_while_short_lines_stay(build, jsonl, documents) -> 
     texts = [row["text"] for row in documents(build({"files": [str(jsonl(_notes()))], "clean": clean}))]
     assert not any(LETTERHEAD in text for text in texts)
     assert all(line in text for text in texts for line in HEADINGS)
+
+
+def test_a_second_corpus_of_one_process_has_its_own_lines(build, jsonl, documents, tmp_path: Path) -> None:
+    for menu in ("Home | Contact", "Start | Help"):
+        path = jsonl([f"{menu}\n{TEXT}{n}" for n in range(12)])
+        corpus = build(path, out=tmp_path / "corpus", force=True, boilerplate={})
+        assert [row["text"] for row in documents(corpus)] == [f"{TEXT}{n}" for n in range(12)]

@@ -8,7 +8,10 @@ from ftfy.badness import MOJIBAKE_CATEGORIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.stages.corpus.clean import repairer
+from osler.core.errors import InputError
+from osler.stages.corpus.clean import clean_part, plan_parts, repairer
+from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.corpus.inputs import find_inputs
 
 REFERENCE = ftfy.TextFixerConfig(
     unescape_html=True,
@@ -79,3 +82,13 @@ def test_correct_text_is_unchanged(text: str) -> None:
 
 def test_html_entities_can_stay() -> None:
     assert repairer(False)("p &lt; 0.05, Ã©") == "p &lt; 0.05, é"
+
+
+def test_a_file_that_is_gone_stops_the_run_and_is_not_skipped_as_unreadable(tmp_path, jsonl) -> None:
+    path = jsonl(["The patient was given aspirin and went home after two days of rest"])
+    recipe = CorpusRecipe(sources=[path])
+    [part] = plan_parts(find_inputs(recipe.sources), recipe, tmp_path / "parts")
+    path.unlink()
+    with pytest.raises(InputError, match="missing or has changed"):
+        clean_part(part)
+    assert not part.kept.exists()

@@ -16,6 +16,7 @@ import pytest
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import validate
 from osler.core.errors import InputError, OutputError
+from osler.core.processes import LocalPool
 from osler.formats.registry import get_format
 from osler.stages.corpus import decontaminate
 from osler.stages.corpus.config import Decontaminate
@@ -82,7 +83,7 @@ def search(tmp_path: Path) -> Callable[..., list[Contaminated]]:
             paths.append(folder / f"kept-{number}.parquet")
             pq.write_table(pa.table({"text": list(texts)}), paths[-1], row_group_size=2)
         masks = keep or [np.ones(len(texts), dtype=np.bool_) for texts in files]
-        return contaminated(paths, masks, Decontaminate(**options), folder, workers)
+        return contaminated(paths, masks, Decontaminate(**options), folder, LocalPool(workers))
 
     return find
 

@@ -16,6 +16,7 @@ import pytest
 
 from osler.core.config import validate
 from osler.core.errors import RecipeError
+from osler.core.processes import LocalPool
 from osler.stages.corpus import near_duplicates
 from osler.stages.corpus.config import NearDuplicates
 from osler.stages.corpus.near_duplicates import find_near_duplicates
@@ -79,7 +80,9 @@ def find(tmp_path: Path) -> Find:
         known = rank or {source: 0 for source, _ in rows}
         settings = NearDuplicates(**options)
         work = folder or inputs / "work"
-        return find_near_duplicates(files, masks, known, settings, work, workers, untouched=untouched).tolist()
+        return find_near_duplicates(
+            files, masks, known, settings, work, LocalPool(workers), untouched=untouched
+        ).tolist()
 
     return search
 
@@ -120,8 +123,10 @@ def test_the_number_of_workers_changes_nothing(find: Find, monkeypatch: pytest.M
 def test_the_order_of_the_work_changes_nothing(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = made_texts(15, 4, seed=2)
     expected = find(texts, size=7)
-    run_all = near_duplicates.run_all
-    monkeypatch.setattr(near_duplicates, "run_all", lambda step, tasks, **more: run_all(step, tasks[::-1], **more))
+    run_all = LocalPool.run_all
+    monkeypatch.setattr(
+        LocalPool, "run_all", lambda pool, step, tasks, **more: run_all(pool, step, tasks[::-1], **more)
+    )
     assert find(texts, size=7) == expected
 
 

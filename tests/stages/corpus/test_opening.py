@@ -12,7 +12,7 @@ import pytest
 from osler.core.errors import InputError, MissingExtraError
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.inputs import find_inputs, on_disk, read_bytes
-from osler.stages.corpus.opening import open_bytes, reading
+from osler.stages.corpus.opening import check_unchanged, open_bytes, reading
 from osler.stages.corpus.readers import READERS
 
 
@@ -103,3 +103,14 @@ def test_zstandard_files_without_the_package_name_the_extra(tmp_path: Path, monk
     path.write_bytes(b"x")
     with pytest.raises(MissingExtraError, match=r"pip install \"osler\[zstd\]\""):
         read_bytes(path)
+
+
+def test_a_file_that_is_not_as_it_was_found_is_an_error(archive: Path, tmp_path: Path) -> None:
+    for file in find_inputs([CorpusSource(files=[archive])]):
+        check_unchanged(file.path, file.size)
+        with pytest.raises(InputError, match="missing or has changed since the run began"):
+            check_unchanged(file.path, file.size + 1)
+    for gone in (archive / "gone.txt", tmp_path / "gone.zip" / "a.txt", tmp_path / "gone.txt"):
+        with pytest.raises(InputError, match="all nodes must see the same files") as caught:
+            check_unchanged(gone, 1)
+        assert caught.value.where == str(gone)

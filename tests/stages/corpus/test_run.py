@@ -144,6 +144,7 @@ def test_a_second_run_reuses_and_another_recipe_is_refused(build, jsonl, tmp_pat
     first = build(path, out=out)
     assert not first.reused
     assert build(path, out=out, workers=2).reused
+    assert build(path, out=out, engine="ray").reused
     with pytest.raises(OutputError, match="--force"):
         build(path, out=out, filters={})
     assert build(path, out=out, filters={}, force=True).manifest.digest != first.manifest.digest

@@ -14,7 +14,7 @@ import numpy as np
 from osler.artifacts.corpus import DENSITY, LEDGER_SCHEMA, SHARD_SCHEMA, CorpusWriter
 from osler.artifacts.corpus_card import NOT_STATED, CorpusCard, SkippedRecord, SourceCard
 from osler.core.extras import require
-from osler.core.processes import run_all
+from osler.core.processes import Pool
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.counts import TextCounts
 from osler.stages.corpus.documents import InputFile
@@ -46,10 +46,10 @@ class _Shard:
     terms: Path | None
 
 
-def write_shards(remaining: Remaining, writer: CorpusWriter, recipe: CorpusRecipe) -> int:
+def write_shards(remaining: Remaining, writer: CorpusWriter, recipe: CorpusRecipe, pool: Pool) -> int:
     """Write the documents that remain; return the number of shards."""
     shards = _plan_shards(remaining, writer, recipe)
-    run_all(_write_shard, shards, workers=recipe.workers, label="corpus: write")
+    pool.run_all(_write_shard, shards, label="corpus: write")
     return len(shards)
 
 

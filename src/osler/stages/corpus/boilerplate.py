@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from osler.core.extras import require
 from osler.core.files import atomic
-from osler.core.processes import run_all
+from osler.core.processes import Pool
 from osler.stages.corpus.config import Boilerplate
 from osler.stages.corpus.counts import counts_of
 from osler.stages.corpus.parts import KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer, row_groups
@@ -59,7 +58,7 @@ class _Part:
 
 
 def remove_boilerplate(
-    remaining: Remaining, options: Mapping[str, Boilerplate], strip: frozenset[str], folder: Path, workers: int
+    remaining: Remaining, options: Mapping[str, Boilerplate], strip: frozenset[str], folder: Path, pool: Pool
 ) -> None:
     """Remove boilerplate from the documents of sources that have `options`. A document that is nothing else is removed."""
     shortest = {name: rule.min_characters for name, rule in options.items()}
@@ -68,7 +67,7 @@ def remove_boilerplate(
         for number, (path, mask) in enumerate(zip(remaining.files, remaining.keep, strict=True))
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    run_all(_count_lines, parts, workers=workers, label="corpus: count lines")
+    pool.run_all(_count_lines, parts, label="corpus: count lines")
     found = _lines_file(folder)
     if not found.exists():
         wanted = _documents_needed(remaining, options)
@@ -76,7 +75,7 @@ def remove_boilerplate(
             np.save(handle, _shared_lines([part.counts for part in parts], wanted))
     if not len(np.load(found)):
         return
-    run_all(_remove_lines, parts, workers=workers, label="corpus: boilerplate")
+    pool.run_all(_remove_lines, parts, label="corpus: boilerplate")
     for part in parts:
         remaining.files[part.number] = part.kept
         remaining.losses[part.number].append(part.removed)
@@ -180,7 +179,6 @@ def _lines_file(folder: Path) -> Path:
     return folder / "boilerplate.npy"
 
 
-@lru_cache(maxsize=1)
 def _shared_line_sets(path: Path, sources: tuple[str, ...]) -> dict[str, frozenset[int]]:
     rows = np.load(path)
     return {name: frozenset(rows["line"][rows["source"] == place].tolist()) for place, name in enumerate(sources)}

@@ -34,6 +34,7 @@ from osler.stages.corpus.documents import (
     Withdrawn,
 )
 from osler.stages.corpus.filters import Filter
+from osler.stages.corpus.opening import check_unchanged
 from osler.stages.corpus.parts import (
     DIGEST_BYTES,
     KEPT_SCHEMA,
@@ -109,6 +110,7 @@ def clean_part(part: Part) -> None:
         position = sequence = 0
         for file_range in part.ranges:
             file = file_range.file
+            check_unchanged(file.path, file.size)
             cleaner = Cleaner(part.recipe, file)
             row = None
             for record in cleaner.records(file_range):

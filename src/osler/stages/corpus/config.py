@@ -317,8 +317,10 @@ class CorpusRecipe(Recipe):
     """A text file with one term per line: the share of its words in these terms is stored with every document (column `density`)."""
     shard_megabytes: int = Field(128, ge=1)
     """Text per shard, before compression."""
+    engine: Literal["local", "ray"] = runtime("local")
+    """Where the work is done: local, on this machine, or ray, on the cluster at RAY_ADDRESS. The corpus is the same."""
     workers: int = runtime(0, ge=0)
-    """Worker processes; 0 means one per core."""
+    """Worker processes, or tasks on the cluster at the same time; 0 means one per core."""
     strict: bool = runtime(False)
     """Stop at the first record that cannot be read, and where a source gives no documents, instead of leaving it out."""
 

@@ -29,7 +29,7 @@ from osler.core.errors import InputError
 from osler.core.extras import require
 from osler.core.files import atomic
 from osler.core.logs import get_logger
-from osler.core.processes import run_all
+from osler.core.processes import Pool
 from osler.stages.corpus.config import Decontaminate
 from osler.text.document import Document, Record
 from osler.text.ngrams import Hashes, HashTable, blocks, ngrams
@@ -73,7 +73,7 @@ class Contaminated:
 
 
 def contaminated(
-    files: Sequence[Path], keep: Sequence[NDArray[np.bool_]], options: Decontaminate, folder: Path, workers: int
+    files: Sequence[Path], keep: Sequence[NDArray[np.bool_]], options: Decontaminate, folder: Path, pool: Pool
 ) -> list[Contaminated]:
     """Find the contaminated documents among those that `keep` marks in each Parquet file, in order.
 
@@ -85,7 +85,7 @@ def contaminated(
         _Scan(file, mask, options, index, folder / f"contaminated-{number:06d}.npy")
         for number, (file, mask) in enumerate(zip(files, keep, strict=True))
     ]
-    run_all(_scan, scans, workers=workers, label="corpus: decontaminate")
+    pool.run_all(_scan, scans, label="corpus: decontaminate")
     texts = index.texts()
     found: list[Contaminated] = []
     reached: set[int] = set()

@@ -26,7 +26,7 @@ from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError
 from osler.core.extras import require
 from osler.core.files import write_json
-from osler.core.processes import run_all
+from osler.core.processes import LocalPool, Pool
 from osler.stages.corpus.config import Deidentify
 from osler.stages.corpus.counts import counts_of
 from osler.stages.corpus.parts import DIGEST_BYTES, KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer, row_groups
@@ -138,7 +138,7 @@ class _Part:
         }
 
 
-def deidentify(remaining: Remaining, by: Deidentifier, sources: Sequence[str], folder: Path, workers: int) -> None:
+def deidentify(remaining: Remaining, by: Deidentifier, sources: Sequence[str], folder: Path, pool: Pool) -> None:
     """Replace entities in the documents of some sources; remove the documents for which that is not possible."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = remaining.of_sources(dict.fromkeys(sources, 1))
@@ -148,9 +148,10 @@ def deidentify(remaining: Remaining, by: Deidentifier, sources: Sequence[str], f
         slices += [piece for _, piece in cut]
         parts.append(_Part(number, path, tuple((first, piece.found) for first, piece in cut), folder))
     # One process keeps a GPU busy; more would only need more of its memory.
-    run_all(_find, slices, workers=1 if _on_gpu(by.device) else workers, label="corpus: find entities")
+    finders = LocalPool(1) if _on_gpu(by.device) else pool
+    finders.run_all(_find, slices, label="corpus: find entities")
     _bundle.cache_clear()
-    run_all(_replace, parts, workers=workers, label="corpus: de-identify")
+    pool.run_all(_replace, parts, label="corpus: de-identify")
     for part in parts:
         remaining.files[part.number] = part.kept
         remaining.losses[part.number].append(part.removed)

@@ -17,7 +17,7 @@ from osler.formats.archives import files_below, shown_name
 from osler.formats.xml import root_tag
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile
-from osler.stages.corpus.opening import OPENERS, in_zip, is_packed, open_bytes, reading, zip_members
+from osler.stages.corpus.opening import OPENERS, in_zip, is_packed, open_bytes, reading, stored_size, zip_members
 from osler.stages.corpus.readers import READERS
 
 _BLOCK = 1 << 22
@@ -49,7 +49,9 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
                 if reader is None or real in seen:
                     continue
                 seen.add(real)
-                files.append(InputFile(path, name, index, _source_name(source, path, reader), reader, _size(path)))
+                files.append(
+                    InputFile(path, name, index, _source_name(source, path, reader), reader, stored_size(path))
+                )
     if not files:
         raise InputError(
             "no files to read", where=sources[0].files[0], fix=f"Known file endings: {', '.join(sorted(endings))}"
@@ -126,12 +128,6 @@ def _root(path: Path) -> str:
     with reading(path), open_bytes(path) as handle:
         stream: Any = handle
         return root_tag(stream.read1(1 << 16))[0]
-
-
-def _size(path: Path) -> int:
-    inside = in_zip(path)
-    with reading(path):
-        return zip_members(inside[0])[inside[1]].compress_size if inside else path.stat().st_size
 
 
 def read_bytes(path: Path) -> bytes:

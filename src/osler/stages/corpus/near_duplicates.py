@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from osler.core.extras import require
 from osler.core.files import atomic
-from osler.core.processes import run_all
+from osler.core.processes import LocalPool, Pool
 from osler.stages.corpus.config import NearDuplicates
 from osler.stages.corpus.minhash import BLOCK, Hashes, Integers, band_hashes, shingle_hashes
 
@@ -72,7 +72,7 @@ def find_near_duplicates(
     rank: Mapping[str, int],
     options: NearDuplicates,
     folder: Path,
-    workers: int,
+    pool: Pool,
     *,
     untouched: Collection[str] = (),
 ) -> NDArray[Any]:
@@ -94,9 +94,9 @@ def find_near_duplicates(
             row += count
         first += len(mask)
     if first < _FEW:
-        workers = 1  # it would take longer to start processes
+        pool = LocalPool(1)  # it would take longer to start processes
     label = "corpus: near-duplicates, {}"
-    run_all(_write_bands, parts, workers=workers, label=label.format("hash"))
+    pool.run_all(_write_bands, parts, label=label.format("hash"))
     documents = sum(_load(_bands_file(folder, part.number)).shape[2] for part in parts)
     slices = documents // _SLICE + 1
     first_removable = len(set(untouched) & set(rank)) << _ROW_BITS
@@ -105,16 +105,16 @@ def find_near_duplicates(
         for band in range(options.bands)
         for number in range(slices)
     ]
-    run_all(_write_pairs, bands, workers=workers, label=label.format("match"))
+    pool.run_all(_write_pairs, bands, label=label.format("match"))
     candidates = np.zeros(first, dtype=np.bool_)
     for band in bands:
         _, later, earlier = _load(band.file)
         candidates[later & _ROW] = candidates[earlier & _ROW] = True
     chosen = [(part, candidates[part.first : part.stop]) for part in parts]
-    run_all(_write_sets, chosen, workers=workers, label=label.format("collect"))
+    pool.run_all(_write_sets, chosen, label=label.format("collect"))
     starts = np.array([part.first for part in parts], dtype=np.int64)
     comparisons = [_Comparison(part, starts, options.bands, slices) for part in parts]
-    run_all(_write_similar, comparisons, workers=workers, label=label.format("compare"))
+    pool.run_all(_write_similar, comparisons, label=label.format("compare"))
     return _choose([np.load(_similar_file(folder, part.number)) for part in parts])
 
 

@@ -9,6 +9,7 @@ import bz2
 import gzip
 import io
 import lzma
+import socket
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -122,6 +123,27 @@ def in_zip(path: Path) -> tuple[Path, str] | None:
         return None
     archives = [parent for parent in path.parents if parent.suffix.lower() == ".zip" and parent.is_file()]
     return (archives[0], path.relative_to(archives[0]).as_posix()) if archives else None
+
+
+def stored_size(path: Path) -> int:
+    """Bytes that a file, or a member of a zip archive, takes on disk."""
+    inside = in_zip(path)
+    with reading(path):
+        return zip_members(inside[0])[inside[1]].compress_size if inside else path.stat().st_size
+
+
+def check_unchanged(path: Path, size: int) -> None:
+    """Raise an error if a file is not as it was found: it has changed since, or this node of a cluster does not see it."""
+    try:
+        same = stored_size(path) == size
+    except (InputError, KeyError):
+        same = False
+    if not same:
+        raise InputError(
+            f"the file is missing or has changed since the run began (seen on {socket.gethostname()})",
+            where=path,
+            fix="Run again. On a cluster, all nodes must see the same files under the same path",
+        )
 
 
 @lru_cache(maxsize=8)

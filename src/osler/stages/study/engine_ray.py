@@ -7,15 +7,12 @@ a failure is recorded like any other, and the next `osler study run` resumes wha
 from __future__ import annotations
 
 import math
-import os
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from osler.artifacts.run import RunStatus
-from osler.core.errors import OslerError
+from osler.core.cluster import join
 from osler.core.extras import require
 from osler.stages.study import runner
 from osler.stages.study.engines import GPU_SHARE, visible_gpus, wanted_threads
@@ -23,7 +20,6 @@ from osler.stages.study.runner import RunJob
 
 _POLL_SECONDS = 1.0
 _GRACE_SECONDS = 20.0
-_CONNECT_SECONDS = 10.0
 _THREADS = 2
 """CPU threads of a run if neither its settings nor OMP_NUM_THREADS set them."""
 
@@ -33,7 +29,7 @@ class RayEngine:
 
     def __init__(self, *, limit: int = 0, processes: int = 1) -> None:
         self._ray: Any = require("ray", "ray")
-        _join(self._ray)
+        self._joined = join(self._ray)
         self._limit = limit
         self._processes = processes
         self._steps = (runner.train, runner.score)
@@ -83,34 +79,14 @@ class RayEngine:
         if self._jobs:
             self._ray.wait(list(self._jobs), num_returns=len(self._jobs), timeout=_GRACE_SECONDS)
         self._jobs = {}
-        self._ray.shutdown()
+        if self._joined:
+            self._ray.shutdown()
 
     def _share(self, memory: int) -> float:
         """The share of a GPU that a run needs, rounded up to hundredths."""
         if not memory or not self._gpu_memory:
             return 1.0
         return min(1.0, math.ceil(100 * memory / (GPU_SHARE * self._gpu_memory)) / 100)
-
-
-def _join(ray: Any) -> None:
-    if ray.is_initialized():
-        return
-    address = os.environ.get("RAY_ADDRESS")
-    if address and "RAY_AUTH_MODE" not in os.environ and (Path.home() / ".ray" / "auth_token").is_file():
-        # A head node started on a machine with a token asks for it, but a driver sends it only in this mode.
-        os.environ["RAY_AUTH_MODE"] = "token"
-    try:
-        host, _, port = (address or "").rpartition(":")
-        if host and port.isdigit() and "//" not in host:
-            # Ray itself would retry for minutes.
-            socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-        ray.init(address=address or "local", log_to_driver=False, include_dashboard=None if address else False)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise OslerError(
-            f"cannot join the Ray cluster ({type(error).__name__})",
-            where=address or "a local cluster",
-            fix="Check RAY_ADDRESS. If the head node asks for a token, set RAY_AUTH_MODE=token and give the token here too",
-        ) from error
 
 
 def _gpu_memory() -> int:
