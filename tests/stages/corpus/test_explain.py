@@ -85,6 +85,7 @@ def test_the_words_that_differ_are_found_in_the_raw_files(noted: Corpus, notes) 
         ("exact-duplicates", "duplicate.exact", 'clean.exact_duplicates = "keep"'),
         ("decontaminate", "contaminated.meddocan.test", "decontaminate.tasks"),
         ("select", "mimic.categories", "option (mimic.categories)"),
+        ("select", "ids", "source's `ids`"),
         ("revisions", "revision.replaced", "latest version"),
         ("licence", "licences.unknown", "Its licence in `licences`"),
         ("boilerplate", "boilerplate.empty", "boilerplate.min_documents"),

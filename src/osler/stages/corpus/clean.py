@@ -199,6 +199,7 @@ class Cleaner:
         """Number of the source; sources of one name share it, so that baseline and updates may be listed apart."""
         self._file = file
         self._strict = recipe.strict
+        self._ids = [re.compile(fnmatch.translate(pattern)) for pattern in self.source.ids]
         self._licences = [re.compile(fnmatch.translate(pattern.casefold())) for pattern in recipe.licences]
         unicode = self.cleaning.unicode
         self._repair = repairer(unicode.html_entities) if unicode.repair else str
@@ -209,6 +210,8 @@ class Cleaner:
             for record in READERS.get(self._file.reader).read(file_range, self.source):
                 if self._strict and isinstance(record, BadRecord):
                     raise bad_record_error(self._file.path, record.row, record.byte, record.reason, record.fix)
+                if self._ids and isinstance(record, RawDocument) and not self._wanted(record):
+                    record = LeftOut(record.row, "ids", record.id)
                 yield record
         except InputError as error:
             if self._strict:
@@ -245,6 +248,10 @@ class Cleaner:
 
     def _strip(self, text: str) -> str:
         return text.strip() if self.cleaning.strip else text
+
+    def _wanted(self, raw: RawDocument) -> bool:
+        name = document_id(self._file, raw)
+        return any(rule.match(name) for rule in self._ids)
 
     def _refused_licence(self, raw: RawDocument) -> str | None:
         licence = raw.facts.get("licence") or self.source.licence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -103,7 +103,8 @@ class Decontaminate(Recipe):
     tasks: tuple[str, ...] = runtime(min_length=1)
     """Prepared tasks (`osler tasks prepare`): their folders, folders that hold them, or glob patterns."""
     splits: tuple[str, ...] = Field(("test",), min_length=1)
-    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection."""
+    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection. Of a task without
+    any of them, dev is taken: it is scored there."""
     words: int = Field(9, ge=3)
     """Length of the runs of words that are compared."""
     min_shared: int = Field(4, ge=1)
@@ -166,7 +167,7 @@ class SourceCleaning(Recipe):
 class CorpusSource(Recipe):
     """A source: where its files are and how to read them."""
 
-    later: ClassVar = ("clean", "options", "facts", "text_fields")
+    later: ClassVar = ("clean", "options", "facts", "text_fields", "ids")
 
     name: str | None = Field(None, pattern=r"^[\w.+-]+$")
     """Stored with every document and shown on the card; by default the name of the file or folder."""
@@ -185,6 +186,8 @@ class CorpusSource(Recipe):
     """Several fields or columns with text, joined by blank lines in this order, instead of text_field."""
     id_field: str = "id"
     """Field or column with the document id. A document without one gets an id from its file and row."""
+    ids: tuple[str, ...] = ()
+    """Keep only documents whose id matches one of these patterns, such as `codiesp-*`; by default, all."""
     facts: Mapping[str, str] = {}
     """Fields or columns with facts about each document, by fact: title, section, date, licence, patient, language."""
     encoding: str = "utf-8"
@@ -289,6 +292,8 @@ class CorpusRecipe(Recipe):
 
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
     """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
+    without: tuple[str, ...] = runtime(())
+    """Names of sources to leave out."""
     preset: Preset | None = runtime(None)
     """A cleaning by name: carrino2022, clinical, or none for documents exactly as they are. Other settings change single values."""
     unicode: Unicode = Unicode()
@@ -323,6 +328,21 @@ class CorpusRecipe(Recipe):
     """Worker processes, or tasks on the cluster at the same time; 0 means one per core."""
     strict: bool = runtime(False)
     """Stop at the first record that cannot be read, and where a source gives no documents, instead of leaving it out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or not values.get("without"):
+            return values
+        gone, sources = values["without"], values.get("sources", ())
+        if isinstance(gone, str) or isinstance(sources, str) or not isinstance(sources, Sequence):
+            return values
+        names = [source.get("name") if isinstance(source, Mapping) else None for source in sources]
+        unknown = next((name for name in gone if name not in names), None)
+        if unknown is not None:
+            raise ValueError(f"without: no source is called {unknown!r}; known: {', '.join(filter(None, names))}")
+        kept = [source for source, name in zip(sources, names, strict=True) if name not in gone]
+        return {name: value for name, value in values.items() if name != "without"} | {"sources": kept}
 
     @field_validator("sources", mode="before")
     @classmethod

@@ -253,9 +253,7 @@ def _matches(rows: Sequence[int], texts: Sequence[str], lookup: _Lookup, options
 def _held_out_texts(options: Decontaminate) -> Iterator[tuple[list[tuple[str, str, str]], list[str]]]:
     """Held-out texts, some at a time, with task, split and record id of each."""
     for folder in task_folders(options):
-        for split in folder.splits:
-            if split not in options.splits:
-                continue
+        for split in _held_out_splits(folder, options):
             names: list[tuple[str, str, str]] = []
             texts: list[str] = []
             for record in folder.stream(split):
@@ -266,6 +264,13 @@ def _held_out_texts(options: Decontaminate) -> Iterator[tuple[list[tuple[str, st
                     yield names, texts
                     names, texts = [], []
             yield names, texts
+
+
+def _held_out_splits(folder: TaskFolder, options: Decontaminate) -> list[str]:
+    """The wanted splits that a task has. One without any of them is scored on dev, as CodiEsp is."""
+    return [split for split in folder.splits if split in options.splits] or [
+        split for split in folder.splits if split == "dev"
+    ]
 
 
 def _texts(record: Record) -> list[str]:

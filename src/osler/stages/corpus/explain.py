@@ -70,6 +70,8 @@ def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
     cleaning = recipe.cleaning(own)
     if entry.step == "read":
         return "None: correct the raw file."
+    if entry.reason == "ids":
+        return "A pattern for its id in the source's `ids`."
     if entry.step == "select":
         return f"Another value of the reader's option ({entry.reason}) in the source's `options`."
     if entry.reason == "empty":
