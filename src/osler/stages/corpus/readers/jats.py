@@ -229,9 +229,10 @@ def _sections(version: _Version, options: JatsOptions) -> Iterator[tuple[str, li
             yield from _section(child, child, options)
         yield from _section(None, loose, options)
     if "back" in options.parts:
-        for child in _children(version.article, "back", "back/app-group"):
-            if child.tag not in _LEFT_OUT and child.tag != "app-group":
-                yield from _section(child, child, options)
+        for child in _children(version.article, "back"):
+            for section in child if child.tag == "app-group" else (child,):
+                if section.tag not in _LEFT_OUT:
+                    yield from _section(section, section, options)
 
 
 def _children(article: Any, *paths: str) -> Iterator[Any]:

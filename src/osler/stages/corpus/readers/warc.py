@@ -159,7 +159,7 @@ def _records(handle: IO[bytes]) -> Iterator[_Record | BadRecord]:
     while line := handle.readline(_LONGEST_LINE):
         start = byte
         byte += len(line)
-        if not line.startswith(b"WARC/1."):
+        if not line.startswith(b"WARC/"):
             if line.strip() and not lost:
                 number += 1
                 lost = True
