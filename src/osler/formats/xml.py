@@ -138,7 +138,7 @@ def _formula(element: Any) -> str:
     if tag == "msqrt":
         return f"√{_bracketed(''.join(parts))}"
     if tag == "mfenced":
-        return element.get("open", "(") + ", ".join(parts) + element.get("close", ")")
+        return f"{element.get('open', '(')}{', '.join(parts)}{element.get('close', ')')}"
     return "".join(parts)
 
 

@@ -12,7 +12,6 @@ from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDo
 from osler.stages.corpus.inputs import cut_lines, decode, lines
 from osler.stages.corpus.opening import open_bytes, reading
 
-
 _LONGEST = 64 << 20
 """Bytes of the longest document: filters and rewriters need it in memory more than once."""
 
