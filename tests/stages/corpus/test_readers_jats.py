@@ -75,6 +75,10 @@ def test_an_article_is_title_abstract_and_sections_without_references_and_formul
     }
 
 
+def test_an_article_that_states_no_language_is_in_english(path: Path) -> None:
+    assert read(path, article(attributes=""))[0].facts["language"] == "en"
+
+
 def test_captions_tables_and_citations_are_options(path: Path) -> None:
     [document] = read(path, article(), captions=True, tables=True, citations=True, parts=["body"])
     lines = document.text.split("\n")

@@ -219,11 +219,6 @@ def is_power(before: list[str], superscript: str | None) -> bool:
     return last.isdigit() and _NUMBER.fullmatch(superscript or "") is not None
 
 
-def known(**facts: str | None) -> dict[str, str]:
-    """Facts of a document without those that nothing is known about."""
-    return {name: fact for name, fact in facts.items() if fact}
-
-
 def release_date(file: str) -> int:
     """The date in a file's name as a number that orders releases, such as 20240618; 0 without one."""
     found = re.search(r"(?<!\d)(20\d\d)-(\d\d)-(\d\d)(?!\d)", file)

@@ -27,6 +27,8 @@ from osler.stages.corpus.documents import (
     Reading,
     Revision,
     Withdrawn,
+    creative_commons,
+    known,
 )
 from osler.stages.corpus.opening import open_bytes, reading
 from osler.stages.corpus.xml_records import (
@@ -34,7 +36,6 @@ from osler.stages.corpus.xml_records import (
     inner_text,
     is_power,
     iso_date,
-    known,
     read_blocks,
     release_date,
     xml_records,
@@ -62,9 +63,6 @@ _LETTER = re.compile(r"[^\W\d_]")
 _IN_BRACKETS = re.compile(r"[\[(][ ,;–—-]*\0[ ,;–—\0-]*[\])]")
 _ROW_OF_MARKS = re.compile(r"\0(?: ?[,;–—-]? ?\0)+")
 _BETWEEN_MARKS = re.compile(r"[\s\d]*[,;–—-][\s\d,;–—-]*")
-_CC_LINK = re.compile(
-    r"creativecommons\.org/(licenses|publicdomain)/(by(?:-nc)?(?:-nd|-sa)?|zero|mark)(?:/(\d\.\d))?", re.I
-)
 _CC_NAME = re.compile(
     r"(?:creative\s+commons|\bcc)[\s-]+(?:(?:by|attribution)\b(?P<terms>(?:[\s,/-]+(?:nc|nd|sa|non[\s-]?commercial|no[\s-]?deriv\w*"
     r"|share[\s-]?alike)\b)*)|(?P<zero>zero|cc0))(?:\s+(?:\w+\s+){0,2}?(?P<version>\d\.\d))?",
@@ -156,7 +154,7 @@ def _documents(
 ) -> Iterator[RawDocument]:
     article = record.element
     versions = list(_versions(article))
-    wanted = [version for version in versions if (version.language or "en") in options.languages]
+    wanted = [version for version in versions if version.language in options.languages]
     date, licence = _date(article), _licence(article)
     for version in wanted if options.languages else versions[:1]:
         title = _line(version.title, options)
@@ -176,7 +174,7 @@ def _documents(
 def _versions(article: Any) -> Iterator[_Version]:
     """The article, its translations, and its title and abstract in languages that have no more than these."""
     meta = article.find("front/article-meta")
-    stated = _language(article)
+    stated = _language(article) or "en"  # the default in the DTD of JATS
     yield _Version(stated, _find(meta, "title-group/article-title"), _abstracts(meta, "abstract"), article)
     abstracts: dict[str | None, tuple[Any, ...]] = {}
     for abstract in _abstracts(meta, "trans-abstract"):
@@ -377,10 +375,8 @@ def _licence(article: Any) -> str | None:
     licences = [place for place in places if place.tag == "license"]
     links = " ".join(item.get(_HREF, "") for place in places for item in place.iter())
     stated = " ".join([*(licence.get("license-type", "") for licence in licences), *map(inner_text, places)])
-    if found := _CC_LINK.search(links) or _CC_LINK.search(stated):
-        kind, version = found[2].lower(), found[3]
-        name = {"zero": "CC0", "mark": "Public Domain Mark"}.get(kind, f"CC {kind.upper()}")
-        return f"{name} {version}" if version else name
+    if linked := creative_commons(links) or creative_commons(stated):
+        return linked
     if names := [*_CC_NAME.finditer(stated)]:
         # One licence, perhaps named more than once: with all the limits that any of the names has.
         words = re.sub(r"[\s-]", "", " ".join(name["terms"] or "" for name in names)).lower()

@@ -10,8 +10,17 @@ from pydantic import Field
 
 from osler.core.config import Recipe
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, Reading, Revision
-from osler.stages.corpus.xml_records import inner_text, iso_date, known, read_blocks, release_date, xml_records
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    Reading,
+    Revision,
+    known,
+)
+from osler.stages.corpus.xml_records import inner_text, iso_date, read_blocks, release_date, xml_records
 
 _LANGUAGES = {"English": "en", "Spanish": "es"}
 _INLINE = {"a", "abbr", "b", "em", "font", "i", "small", "span", "strong", "sub", "sup", "u"}

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, known
 from osler.stages.corpus.inputs import decode, lines
 from osler.stages.corpus.opening import OPENERS, open_bytes, reading
 
@@ -65,7 +65,7 @@ class MosesReader:
         path = file_range.file.path
         plain = path.with_suffix("") if path.suffix.lower() in OPENERS else path
         language = plain.suffix[1:].lower()
-        facts = {"language": language} if _LANGUAGE.fullmatch(language) else {}
+        facts = known(language=language if _LANGUAGE.fullmatch(language) else None)
         names = _names(plain.with_suffix(""), language)
         starts = None if options.mark is None else re.compile(options.mark)
         present: str | None = None

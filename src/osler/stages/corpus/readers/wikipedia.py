@@ -20,7 +20,7 @@ from osler.core.errors import InputError
 from osler.core.parsing import parse_json
 from osler.formats import xml
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, known
 from osler.stages.corpus.inputs import cut_lines, decode, find_inputs, lines
 from osler.stages.corpus.opening import open_bytes, reading
 
@@ -154,12 +154,9 @@ def _article(
     markup = page.findtext("revision/text") or ""
     if wanted is not None and wanted.isdisjoint(site.linked_categories(markup)):
         return LeftOut(row, "wikipedia.categories", key)
-    stated = {
-        "title": page.findtext("title"),
-        "date": (page.findtext("revision/timestamp") or "")[:10],
-        "language": site.language,
-    }
-    return RawDocument(row, _plain(markup, site), key, {fact: value for fact, value in stated.items() if value})
+    date = (page.findtext("revision/timestamp") or "")[:10]
+    facts = known(title=page.findtext("title"), date=date, language=site.language)
+    return RawDocument(row, _plain(markup, site), key, facts)
 
 
 def _pages(file_range: FileRange) -> Iterator[tuple[int, bytes] | BadRecord]:
@@ -210,7 +207,7 @@ def _extracted(file_range: FileRange, source: CorpusSource) -> Iterator[RawDocum
         key = str(record["id"]) if record.get("id") is not None else None
         title = record.get("title")
         if record["text"]:
-            yield RawDocument(row, record["text"], key, {"title": title} if isinstance(title, str) and title else {})
+            yield RawDocument(row, record["text"], key, known(title=title if isinstance(title, str) else None))
         else:
             yield LeftOut(row, "wikipedia.redirects", key)
 
