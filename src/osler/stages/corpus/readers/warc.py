@@ -136,7 +136,7 @@ def _page(
         return BadRecord(row, byte, "the page is damaged, or its compression is not supported", _DAMAGED)
     head = html[:_HEAD]
     title, language = _TITLE.search(head), _LANGUAGE.search(head)
-    licence = _LICENCE.search(html)
+    licence = _LICENCE.search(html) if "creativecommons.org" in html else None
     found = known(
         title=" ".join(unescape(title[1]).split()) if title else None,
         language=language[1].lower() if language else None,
