@@ -193,10 +193,10 @@ def _corpus_reader(name: str) -> Subject:
 
 def _corpus_file(name: str) -> bytes:
     rows = [{"id": f"n{number}", "text": _TEXT, "age": number} for number in range(4)]
-    if name == "wikipedia" and available("mwparserfromhell"):
+    if name == "wikipedia":
         text = f"<title>{SECRET}</title>\n<ns>0</ns>\n<revision>\n<text>{_TEXT}</text>\n</revision>"
         return "".join(["<mediawiki>\n", f"<page>\n{text}\n</page>\n" * 3, "</mediawiki>\n"]).encode()
-    if name in ("jsonl", "wikipedia"):
+    if name == "jsonl":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     if name == "parquet":
         import pyarrow

@@ -72,3 +72,20 @@ def test_control_characters_are_blanked_one_for_one() -> None:
     losses: Counter[str] = Counter()
     assert xml.holdable("a\x0bb\rc\x01\ufffe", losses) == "a b c  "
     assert losses.total() == 4
+
+
+@pytest.mark.parametrize(
+    ("mathml", "text"),
+    [
+        ("<msup> <mi>R</mi> <mn>2</mn> </msup> <mo>=</mo> <mn>0.56</mn>", "R2 = 0.56"),
+        ("<mn>5</mn><mo>×</mo><msup><mn>10</mn><mrow><mo>−</mo><mn>6</mn></mrow></msup>", "5 × 10^−6"),
+        ("<msubsup><mi>T</mi> <mn>2</mn> <mo>∗</mo></msubsup>", "T2∗"),
+        ("<mrow><mi>x</mi><mo>=</mo><mo>-</mo><mn>1</mn></mrow>", "x = -1"),
+        ("<mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mn>2</mn></mfrac>", "(a + b)/2"),
+        ("<msqrt><mn>3</mn></msqrt><mspace/><mtext>mm</mtext>", "√3 mm"),
+        ("<mi>f</mi><mfenced><mi>x</mi><mi>y</mi></mfenced>", "f(x, y)"),
+        ("<semantics><mi>x</mi><annotation>\\alpha</annotation></semantics>", "x"),
+    ],
+)
+def test_formulas_as_text(mathml: str, text: str) -> None:
+    assert xml.formula(xml.parse(f"<math>{mathml}</math>".encode(), "")) == text

@@ -16,7 +16,6 @@ _EXTRA_OF = {
     "lxml": "formats",
     "markupsafe": "report",
     "matplotlib": "report",
-    "mwparserfromhell": "web",
     "peft": "peft",
     "pyarrow": "train",
     "ray": "ray",

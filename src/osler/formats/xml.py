@@ -22,6 +22,7 @@ _ENCODINGS = {b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1", b"iso-885
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _PROLOG = re.compile(rb"<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
 _HEAD = 1 << 16
+_SPACED = frozenset("=<>≤≥≠≈≃≅≡∼~±∓+-−×⋅·→←↔⇒∈∝≪≫")
 
 
 def root_tag(head: bytes) -> tuple[str, bytes]:
@@ -109,6 +110,41 @@ def _check_references(root: Any, where: str) -> None:
 def element_text(parent: Any, tag: str) -> str:
     """Text of a child element, or "" without one."""
     return parent.findtext(tag) or ""
+
+
+def formula(element: Any) -> str:
+    """MathML, without its namespace, as a line of text: x2, 10^6, a/b, √3."""
+    return " ".join(_formula(element).split())
+
+
+def _formula(element: Any) -> str:
+    tag = element.tag
+    if tag in ("annotation", "annotation-xml"):  # the same formula again, in another language
+        return ""
+    if tag == "mspace":
+        return " "
+    if not len(element):
+        text = element.text or ""
+        before = element.getprevious()
+        is_sign = before is None or before.tag == "mo"  # as in = -1
+        return f" {text} " if tag == "mo" and text.strip() in _SPACED and not is_sign else text
+    parts = [_formula(inner) for inner in element]
+    if tag in ("msub", "msup", "msubsup", "mover", "munder", "munderover"):
+        base, *scripts = (part.strip() for part in parts)
+        power = tag == "msup" and base[-1:].isdigit() and "".join(scripts).lstrip("-−").isdigit()
+        return base + ("^" if power else "") + "".join(scripts)
+    if tag == "mfrac":
+        return "/".join(map(_bracketed, parts))
+    if tag == "msqrt":
+        return f"√{_bracketed(''.join(parts))}"
+    if tag == "mfenced":
+        return f"{element.get('open', '(')}{', '.join(parts)}{element.get('close', ')')}"
+    return "".join(parts)
+
+
+def _bracketed(part: str) -> str:
+    part = part.strip()
+    return part if part.replace(".", "").isalnum() else f"({part})"
 
 
 def holdable(text: str, losses: Counter[str]) -> str:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.core.errors import RecipeError
+from osler.core.errors import InputError, RecipeError
 from osler.stages.corpus.config import CorpusRecipe, CorpusSource
 from osler.stages.corpus.documents import RawDocument
 from osler.stages.corpus.inputs import find_inputs
@@ -125,3 +125,13 @@ def test_several_fields_with_text_and_facts(tmp_path: Path, read_all: Callable[.
     for name in ("n.jsonl", "n.parquet", "n.csv"):
         found = read_all(tmp_path / name, text_fields=["a", "b"], facts={"patient": "who"})
         assert [(item.text, item.facts) for item in found] == texts
+
+
+@pytest.mark.parametrize("unit", ["file", "block"])
+def test_a_document_of_text_has_a_limit(tmp_path: Path, read_all, monkeypatch, unit: str) -> None:
+    monkeypatch.setattr("osler.stages.corpus.readers.text._LONGEST", 4)
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf1")
+    assert [document.text for document in read_all(tmp_path, unit=unit)] == ["1"]
+    (tmp_path / "a.txt").write_text("123\n456\n")
+    with pytest.raises(InputError, match="one document has more than 0 MB"):
+        read_all(tmp_path, unit=unit)

@@ -75,6 +75,10 @@ def test_an_article_is_title_abstract_and_sections_without_references_and_formul
     }
 
 
+def test_an_article_that_states_no_language_is_in_english(path: Path) -> None:
+    assert read(path, article(attributes=""))[0].facts["language"] == "en"
+
+
 def test_captions_tables_and_citations_are_options(path: Path) -> None:
     [document] = read(path, article(), captions=True, tables=True, citations=True, parts=["body"])
     lines = document.text.split("\n")
@@ -83,6 +87,43 @@ def test_captions_tables_and_citations_are_options(path: Path) -> None:
     floats = "<floats-group><fig><caption><p>Last.</p></caption></fig></floats-group>"
     [document] = read(path, article(more=floats), captions=True)
     assert document.text.endswith("None.\nLast.")
+
+
+def test_formulas_in_a_line_are_text_and_line_breaks_are_spaces(path: Path) -> None:
+    formula = """<inline-formula><alternatives><tex-math>$p&lt;10^{-3}$</tex-math><mml:math><mml:mrow><mml:mi>p</mml:mi>
+      <mml:mo>&lt;</mml:mo><mml:msup><mml:mn>10</mml:mn><mml:mrow><mml:mo>-</mml:mo><mml:mn>3</mml:mn></mml:mrow></mml:msup>
+      </mml:mrow></mml:math><inline-graphic/></alternatives></inline-formula>"""
+    [document] = read(path, article(body=f"<p>We found {formula}.</p><p>one<break/>two</p>"), parts=["body"])
+    assert document.text == "We found p < 10^-3.\none two"
+
+
+def test_marks_of_footnotes_and_rows_of_superscripts_as_in_scielo(path: Path) -> None:
+    cite = '<xref ref-type="bibr" rid="B2">\n\t<sup>2</sup>\n</xref>'
+    note = '<xref ref-type="fn" rid="fn1">\n<sup>a</sup></xref>'
+    body = (
+        f"<p>Saúde.{cite}\n<sup>-</sup>\n{cite}\n<sup>,</sup>\n{cite} A ocorrência,{cite}\n<sup>,23,</sup>\n{note} exigindo"
+        f" Cl<sup>-</sup> e {cite}\n<sup>13</sup>C.</p><table-wrap><table><tr><td>5<sup>{note}</sup></td><td>a<break/>b</td></tr></table>"
+        "</table-wrap>"
+    )
+    meta = f"<title-group><article-title>Efeitos {note.replace('a<', '*<')}</article-title></title-group>"
+    [document] = read(path, article(meta, body), tables=True)
+    assert document.text.split("\n") == [
+        "Efeitos",
+        "Saúde. A ocorrência, exigindo Cl- e 13C.",
+        "5 | a b",
+    ]
+    assert document.facts["title"] == "Efeitos"
+
+
+def test_back_matter_is_a_part_to_choose(path: Path) -> None:
+    back = """<ack><title>Acknowledgements</title><p>Thanks.</p></ack><app-group><app><title>Appendix</title><p>A case.</p>
+      <boxed-text><p>In a box.</p></boxed-text></app></app-group><fn-group><fn><p>Note.</p></fn></fn-group><ref-list>"""
+    text = article(body="<p>Body.</p>").replace("<ref-list>", back)
+    assert read(path, text, parts=["body"])[0].text == "Body."
+    lines = ["Body.", "Acknowledgements", "Thanks.", "Appendix", "A case.", "In a box."]
+    assert read(path, text, parts=["body", "back"])[0].text.split("\n") == lines
+    parts = read(path, text, parts=["back"], split="section")
+    assert [part.facts["section"] for part in parts] == ["Acknowledgements", "Appendix"]
 
 
 def test_one_document_per_section(path: Path) -> None:
@@ -105,6 +146,12 @@ def test_translations_by_language(path: Path) -> None:
     assert [(part.id, part.text) for part in read(path, spanish)] == [("10.1590/x", "Título\nResumen.\nCuerpo.")]
     found = [(part.id, part.facts["language"], part.text) for part in read(path, spanish, languages=["en", "pt"])]
     assert found == [("10.1590/x-pt", "pt", "Titulo\nTexto."), ("10.1590/x-en", "en", "Title\nAbstract.")]
+    english = spanish.replace('xml:lang="pt"', 'xml:lang="en"').replace("<article-title>Titulo</article-title>", "")
+    alone = english.replace('<trans-title-group xml:lang="en"><trans-title>', '<trans-title xml:lang="en">').replace(
+        "</trans-title-group>", ""
+    )
+    for stated in (english, alone):  # the translation has a body only
+        assert [part.text for part in read(path, stated, languages=["en"])] == ["Title\nAbstract.\nTexto."]
     assert read(path, spanish, languages=["fr"]) == [LeftOut(1, "jats.languages", "10.1590/x")]
 
 

@@ -59,6 +59,18 @@ def test_languages_and_parts(topics: Path) -> None:
     assert read(topics, parts=["also_called"])[0].text == "Bellyache"
 
 
+def test_definitions(tmp_path: Path) -> None:
+    path = tmp_path / "generalhealthdefinitions.xml"
+    path.write_text(
+        '<generalHealth title="General Health"><term-group reference="NIH"><term>Body\nTemperature</term>'
+        "<definition><![CDATA[Your temperature &lt; 38 at <i>rest</i>.]]></definition></term-group></generalHealth>"
+    )
+    facts = {"title": "Body Temperature", "language": "en"}
+    assert read(path) == [RawDocument(1, "Body Temperature\nYour temperature < 38 at rest.", None, facts)]
+    assert [file.reader for file in find_inputs([CorpusSource(files=[tmp_path])])] == ["medlineplus"]
+    assert isinstance(read(path, languages=["es"])[0], LeftOut)
+
+
 @pytest.mark.realdata
 def test_real_topics(data_dir: Path) -> None:
     [path] = (data_dir / "raw_formats" / "medlineplus_xml").glob("*.xml")

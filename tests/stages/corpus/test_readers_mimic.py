@@ -65,6 +65,14 @@ def test_left_out_notes_are_in_the_ledger(table: Path, build, documents, ledger)
     ]
 
 
+def test_the_description_is_the_title(tmp_path: Path, read_all: ReadAll) -> None:
+    path = tmp_path / "NOTEEVENTS.csv"
+    cells = {"ROW_ID": "1", "DESCRIPTION": "CHEST (PORTABLE AP)", "CATEGORY": "Radiology", "TEXT": "Clear."}
+    path.write_bytes(HEADER + line(cells))
+    [document] = read_all(path, reader="mimic")
+    assert document.facts == {"section": "Radiology", "title": "CHEST (PORTABLE AP)"}
+
+
 def test_lower_case_columns_and_other_tables(table: Path, read_all: ReadAll, tmp_path: Path) -> None:
     head, rest = table.read_bytes().split(b"\n", 1)
     table.write_bytes(head.lower() + b"\n" + rest)

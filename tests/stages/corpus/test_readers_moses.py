@@ -1,4 +1,4 @@
-"""Moses text: documents rebuilt from .ids files, blank lines and marks."""
+"""Moses text: documents rebuilt from .ids and .xml files, blank lines and marks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,30 @@ def test_documents_from_the_ids_file(tmp_path: Path, read_all: ReadAll) -> None:
     assert [item.id for item in read_all(tmp_path / "EMEA.en-es.en", reader="moses")] == ["en/1.xml.gz", "en/2.xml.gz"]
 
 
+LINKS = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE cesAlign PUBLIC "-//CES//DTD XML cesAlign//EN" "">
+<cesAlign version="1.0">
+<linkGrp targType="s" fromDoc="en/A&amp;B.xml.gz" toDoc="es/A&amp;B.xml.gz" >
+<link xtargets="1;1" id="SL1"/>
+<link xtargets="2;" id="SL2"/>
+<link id="SL3" xtargets="3 4;2 3"/>
+ </linkGrp>
+<linkGrp targType="s" toDoc="es/2.xml.gz" fromDoc="en/2.xml.gz"><link xtargets=";1"/><link xtargets="1;2"/></linkGrp>
+</cesAlign>
+"""
+
+
+def test_documents_from_the_xml_file_with_links(tmp_path: Path, read_all: ReadAll) -> None:
+    (tmp_path / "EMEA.en-es.es").write_text("uno\ndos\ntres\n")
+    (tmp_path / "EMEA.en-es.xml.gz").write_bytes(gzip.compress(LINKS.encode()))
+    complete = [RawDocument(1, "uno\ndos", "es/A&B.xml.gz", ES), RawDocument(3, "tres", "es/2.xml.gz", ES)]
+    assert read_all(tmp_path / "EMEA.en-es.es", reader="moses") == complete
+    (tmp_path / "EMEA.en-es.es").write_text("uno\ndos\n")
+    *found, bad = read_all(tmp_path / "EMEA.en-es.es", reader="moses")
+    assert found == complete[:1]
+    assert bad.reason == "the text has fewer lines than its file of documents"
+
+
 def test_the_archive_of_opus_is_read_as_it_is(tmp_path: Path, read_all: ReadAll) -> None:
     with zipfile.ZipFile(tmp_path / "en-es.txt.zip", "w") as archive:
         archive.writestr("EMEA.en-es.es", "uno\ndos\ntres\n")
@@ -43,7 +67,7 @@ def test_lines_that_cannot_be_read_or_placed(tmp_path: Path, read_all: ReadAll) 
     found = read_all(tmp_path / "x.en-es.es", reader="moses")
     assert [(item.row, item.reason) for item in found if isinstance(item, BadRecord)] == [
         (2, "byte 5 of this line is not valid utf-8"),
-        (4, "the .ids file names no document for this line"),
+        (4, "the file of documents names none for this line"),
     ]
     assert [item.text for item in found if isinstance(item, RawDocument)] == ["uno", "tres"]
 

@@ -86,6 +86,13 @@ def test_structured_abstracts_with_empty_labels_and_text_after_inner_tags(tmp_pa
     assert "BACKGROUND" not in only(path, labels=False).text
 
 
+def test_formulas_are_text(tmp_path: Path) -> None:
+    power = "<mml:msup><mml:mn>10</mml:mn> <mml:mn>6</mml:mn></mml:msup>"
+    formula = f'<mml:math xmlns:mml="http://www.w3.org/1998/Math/MathML"> {power} </mml:math>'
+    path = write(tmp_path / "a.xml", article(1, abstract=f"<AbstractText>Of {formula} cells.</AbstractText>"))
+    assert only(path, parts=["abstract"]).text == "Of 10^6 cells."
+
+
 def test_other_languages_are_read_from_their_own_abstract_and_the_original_title(tmp_path: Path) -> None:
     other = (
         '<OtherAbstract Type="Publisher" Language="spa"><AbstractText Label="Objetivo">Uno.</AbstractText></OtherAbstract>'

@@ -60,6 +60,18 @@ def test_pages_of_a_crawl(tmp_path: Path, read_all: ReadAll) -> None:
 
 
 @pytest.mark.usefixtures("tags_removed")
+def test_the_licence_that_a_page_links_to(tmp_path: Path, read_all: ReadAll) -> None:
+    links = [
+        b'<a href="http://creativecommons.org/licenses/by-sa/3.0/es/" rel="license">x</a>',
+        b"<link href=https://creativecommons.org/publicdomain/zero/1.0/ rel=license>",
+        b'<a href="http://creativecommons.org/licenses/by/4.0/">of a picture</a>',
+    ]
+    (tmp_path / "a.warc").write_bytes(b"".join(response(PAGE + link) for link in links))
+    licences = [document.facts.get("licence") for document in read_all(tmp_path / "a.warc")]
+    assert licences == ["CC BY-SA 3.0", "CC0 1.0", None]
+
+
+@pytest.mark.usefixtures("tags_removed")
 @pytest.mark.parametrize(
     ("body", "headers"),
     [

@@ -38,11 +38,6 @@ def dump(*pages: str) -> bytes:
     return (HEAD + "".join(pages) + "</mediawiki>\n").encode()
 
 
-@pytest.fixture
-def _markup() -> None:
-    pytest.importorskip("mwparserfromhell")
-
-
 ASTHMA = """{{Ficha|x={{y}}}}'''El asma''' ({{IPA|a}}) es una [[enfermedad]] [[crónico|crónica]] de los
 [[pulmon]]es.<ref>Un libro</ref><!-- nada --> Dosis: 5&nbsp;mg &lt; 10&nbsp;mg.
 [[Archivo:pulmon.jpg|thumb|Un [[pulmón]]]]
@@ -61,7 +56,6 @@ ASTHMA = """{{Ficha|x={{y}}}}'''El asma''' ({{IPA|a}}) es una [[enfermedad]] [[c
 """
 
 
-@pytest.mark.usefixtures("_markup")
 def test_articles_of_a_dump(tmp_path: Path, read_all: ReadAll, cuts: Callable[..., int]) -> None:
     pages = [
         page(1, "Asma", ASTHMA),
@@ -84,7 +78,30 @@ def test_articles_of_a_dump(tmp_path: Path, read_all: ReadAll, cuts: Callable[..
         assert read_all(tmp_path / "d.xml", size=size, reader="wikipedia") == found
 
 
-@pytest.mark.usefixtures("_markup")
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        (
+            "Dosis de {{convert|5|mg|oz}}, {{convert|5|to|10|ml}} o 10<sup>6</sup> UI.",
+            "Dosis de 5 mg, 5 to 10 ml o 10^6 UI.",
+        ),
+        ("{{val|1.5|ul=mg}} y {{frac|1|2}} {{nowrap|al día}}.", "1.5 mg y 1/2 al día."),
+        ("Asma ({{IPA|a}}; de {{lang-grc|ἆσθμα}}, {{lang|en|asthma}}).", "Asma (de ἆσθμα, asthma)."),
+        ("* uno\n** dos\n# tres\n; cuatro\n: cinco", "- uno\n- dos\n- tres\ncuatro\ncinco"),
+        ("Uno.\n{|\n| a\n{| class=x\n| b\n|}\n|}\nDos.", "Uno.\nDos."),
+        ("Uno.\n{|\n| una tabla que no acaba\n== Dos ==\nTres.", "Uno.\n\nDos\n\nTres."),
+        ("[[Archivo:x.jpg|thumb|Un [[a|b]] [sic] [http://x.es c]]]Uno.", "Uno."),
+        ("[[:Categoría:Asma]] y [[a|b]] [[c]]s.\n[[en:Asthma]]", "Categoría:Asma y b cs."),
+        ("p <0.05 y <span class=x>rojo</span><br/>fin&nbsp;&lt;b&gt; https://x.es.", "p <0.05 y rojo\nfin <b> ."),
+        ("{{" * 5000 + "[[" * 5000 + "Uno", "{{" * 5000 + "[[" * 5000 + "Uno"),
+    ],
+)
+def test_markup(tmp_path: Path, read_all: ReadAll, markup: str, text: str) -> None:
+    (tmp_path / "d.xml").write_bytes(dump(page(1, "A", markup)))
+    [document] = read_all(tmp_path / "d.xml", reader="wikipedia")
+    assert document.text == text
+
+
 def test_categories_to_a_depth(tmp_path: Path, read_all: ReadAll) -> None:
     first = [
         page(1, "Árbol", "Texto. [[Categoría:Botánica]] [[category:células_madre]]"),
@@ -112,7 +129,6 @@ def test_categories_to_a_depth(tmp_path: Path, read_all: ReadAll) -> None:
     assert titles(depth=2) == titles() == ["Árbol", "Vida", "Musgo"]
 
 
-@pytest.mark.usefixtures("_markup")
 def test_broken_pages_are_reported_and_the_others_read(tmp_path: Path, read_all: ReadAll) -> None:
     open_page = page(1, "A", "Texto.").replace("  </page>\n", "")
     bad_xml = page(2, "B", "Texto.").replace("</revision>", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 FACTS = ("title", "section", "date", "licence", "patient", "language")
 """What a reader may know about a document besides its text and id. Each is a column of the corpus."""
+_CREATIVE_COMMONS = re.compile(
+    r"creativecommons\.org/(?:licenses|publicdomain)/(by(?:-nc)?(?:-nd|-sa)?|zero|mark)(?:/(\d\.\d))?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,21 @@ class Withdrawn:
 
     row: int
     revision: Revision
+
+
+def known(**facts: str | None) -> dict[str, str]:
+    """Facts of a document without those that nothing is known about."""
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def creative_commons(text: str) -> str | None:
+    """The licence that the first link to Creative Commons in a text stands for, such as CC BY-NC 4.0."""
+    found = _CREATIVE_COMMONS.search(text)
+    if not found:
+        return None
+    kind = found[1].lower()
+    name = {"zero": "CC0", "mark": "Public Domain Mark"}.get(kind, f"CC {kind.upper()}")
+    return f"{name} {found[2]}" if found[2] else name
 
 
 def named_facts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ _BLOCK = 1 << 18
 _LARGEST = 64 << 20
 _HEAD = 1 << 16
 _TAIL = 1 << 12
-_NAMESPACE = re.compile(rb"""\sxmlns(?::[\w.-]+)?\s*=\s*(?:"[^"]*"|'[^']*')""")
+_NAMESPACE = re.compile(rb"""xmlns(?::[\w.-]+)?\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _DECLARATION = re.compile(rb"\s*(<\?xml\s[^>]*\?>)")
 _REFERENCE = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
 _BUILT_IN = (b"amp", b"lt", b"gt", b"quot", b"apos")
@@ -152,7 +152,7 @@ class _Head:
         data = bytes(window.data[:_HEAD]).removeprefix(b"\xef\xbb\xbf")
         self.root, attributes = xml.root_tag(data)
         self.problem = "" if self.root else window.damage or "the file is not XML"
-        spaces = b"".join(_NAMESPACE.findall(attributes))
+        spaces = b"".join(b" " + found[0] for found in _NAMESPACE.finditer(attributes))
         declaration = _DECLARATION.match(data)
         self._before = (declaration[1] if declaration else b"") + (b"<r" + spaces + b">" if spaces else b"")
         self._after = b"</r>" if spaces else b""
@@ -162,9 +162,9 @@ class _Head:
         data = b"".join((self._before, _REFERENCE.sub(_resolve, record), self._after))
         element = xml.parse(data, "")
         element = element[0] if self._after else element
-        if b"xmlns" in data:
-            for inner in element.iter():
-                inner.tag = inner.tag.rpartition("}")[2]
+        spaces = {(found[1] or found[2] or b"").decode() for found in _NAMESPACE.finditer(data)}
+        for inner in element.iter(*(f"{{{space}}}*" for space in spaces)) if spaces else ():
+            inner.tag = inner.tag.rpartition("}")[2]
         return element
 
 
@@ -200,6 +200,9 @@ def inner_text(element: Any) -> str:
 
 
 def _collect(element: Any, pieces: list[str]) -> None:
+    if element.tag == "math":
+        pieces.append(xml.formula(element))
+        return
     if element.text:
         pieces.append(element.text)
     for inner in element:
@@ -214,11 +217,6 @@ def is_power(before: list[str], superscript: str | None) -> bool:
     """Whether a superscript would become a part of the number before it."""
     last = before[-1][-1:] if before else ""
     return last.isdigit() and _NUMBER.fullmatch(superscript or "") is not None
-
-
-def known(**facts: str | None) -> dict[str, str]:
-    """Facts of a document without those that nothing is known about."""
-    return {name: fact for name, fact in facts.items() if fact}
 
 
 def release_date(file: str) -> int:

@@ -1,6 +1,6 @@
 """JATS XML (PMC, SciELO and other publishers): one document per article, or per section of it.
 
-A file is one article, several of them, or a tar archive of such files. References and formulas are left out.
+A file is one article, several of them, or a tar archive of such files. References, footnotes and displayed formulas are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import Field
 
 from osler.core.config import Recipe
 from osler.core.errors import InputError
+from osler.formats import xml
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import (
     BadRecord,
@@ -26,6 +27,8 @@ from osler.stages.corpus.documents import (
     Reading,
     Revision,
     Withdrawn,
+    creative_commons,
+    known,
 )
 from osler.stages.corpus.opening import open_bytes, reading
 from osler.stages.corpus.xml_records import (
@@ -33,7 +36,6 @@ from osler.stages.corpus.xml_records import (
     inner_text,
     is_power,
     iso_date,
-    known,
     read_blocks,
     release_date,
     xml_records,
@@ -52,19 +54,15 @@ _LINES = frozenset(
 _LEFT_OUT = frozenset(
     re.findall(
         r"\S+",
-        "alt-text array code disp-formula disp-formula-group fn fn-group graphic inline-graphic label long-desc math media object-id "
+        "alt-text array code disp-formula disp-formula-group fn fn-group graphic inline-graphic label long-desc media object-id "
         "permissions ref-list related-article related-object sec-meta supplementary-material table-wrap-foot tex-math",
     )
 )
 _LETTER = re.compile(r"[^\W\d_]")
-# A citation that was left out is a NUL until the punctuation around it is gone.
-_EMPTY_BRACKETS = re.compile(r"\s*[\[(][\s,;–—\0-]*\0[\s,;–—\0-]*[\])]")
-_ROW_OF_CITATIONS = re.compile(r"\0(?:\s*[,;–—-]?\s*\0)+")
-_BESIDE_BRACKET = re.compile(r"(?<=[\[(])\s*\0[\s,;]*|[\s,;]*\0\s*(?=[\])])")
-_CITATION = re.compile(r"\s?\0")
-_CC_LINK = re.compile(
-    r"creativecommons\.org/(licenses|publicdomain)/(by(?:-nc)?(?:-nd|-sa)?|zero|mark)(?:/(\d\.\d))?", re.I
-)
+# A citation or the mark of a footnote that was left out is a NUL until the punctuation around it is gone.
+_IN_BRACKETS = re.compile(r"[\[(][ ,;–—-]*\0[ ,;–—\0-]*[\])]")
+_ROW_OF_MARKS = re.compile(r"\0(?: ?[,;–—-]? ?\0)+")
+_BETWEEN_MARKS = re.compile(r"[\s\d]*[,;–—-][\s\d,;–—-]*")
 _CC_NAME = re.compile(
     r"(?:creative\s+commons|\bcc)[\s-]+(?:(?:by|attribution)\b(?P<terms>(?:[\s,/-]+(?:nc|nd|sa|non[\s-]?commercial|no[\s-]?deriv\w*"
     r"|share[\s-]?alike)\b)*)|(?P<zero>zero|cc0))(?:\s+(?:\w+\s+){0,2}?(?P<version>\d\.\d))?",
@@ -76,8 +74,8 @@ _CC_TERMS = {"NC": ("nc", "noncom"), "ND": ("nd", "noderiv"), "SA": ("sa", "shar
 class JatsOptions(Recipe):
     """What to read from articles."""
 
-    parts: tuple[Literal["title", "abstract", "body"], ...] = Field(("title", "abstract", "body"), min_length=1)
-    """Parts of an article to read."""
+    parts: tuple[Literal["title", "abstract", "body", "back"], ...] = Field(("title", "abstract", "body"), min_length=1)
+    """Parts of an article to read. back: appendices, acknowledgements, notes and other sections after the body."""
     captions: bool = False
     """Read the captions of figures and tables."""
     tables: bool = False
@@ -85,7 +83,7 @@ class JatsOptions(Recipe):
     citations: bool = False
     """Keep numbered citations such as `[12]`. Citations by name and year are always kept: sentences need them."""
     split: Literal["article", "section"] = "article"
-    """One document: an article, or its abstract and each top-level section of its body."""
+    """One document: an article, or its abstract and each of its top-level sections."""
     languages: tuple[str, ...] = ()
     """Languages to read, by two-letter code, from the article and its translations; by default the language of the article."""
 
@@ -97,9 +95,8 @@ class _Version:
     language: str | None
     title: Any
     abstracts: tuple[Any, ...]
-    body: Any = None
-    floats: tuple[Any, ...] = ()
-    """Figures and tables that are not in the body."""
+    article: Any = None
+    """The element with body, back matter, and figures and tables outside the body; None if there is only an abstract."""
 
 
 class JatsReader:
@@ -157,10 +154,10 @@ def _documents(
 ) -> Iterator[RawDocument]:
     article = record.element
     versions = list(_versions(article))
-    wanted = [version for version in versions if (version.language or "en") in options.languages]
+    wanted = [version for version in versions if version.language in options.languages]
     date, licence = _date(article), _licence(article)
     for version in wanted if options.languages else versions[:1]:
-        title = inner_text(version.title)
+        title = _line(version.title, options)
         facts = known(title=title, language=version.language, date=date, licence=licence)
         own = key if version is versions[0] or key is None else f"{key}-{version.language}"
         sections = list(_sections(version, options))
@@ -177,33 +174,40 @@ def _documents(
 def _versions(article: Any) -> Iterator[_Version]:
     """The article, its translations, and its title and abstract in languages that have no more than these."""
     meta = article.find("front/article-meta")
-    stated = _language(article)
-    yield _Version(
-        stated, _find(meta, "title-group/article-title"), _abstracts(meta), article.find("body"), _floats(article)
-    )
-    done = {stated}
+    stated = _language(article) or "en"  # the default in the DTD of JATS
+    yield _Version(stated, _find(meta, "title-group/article-title"), _abstracts(meta, "abstract"), article)
+    abstracts: dict[str | None, tuple[Any, ...]] = {}
+    for abstract in _abstracts(meta, "trans-abstract"):
+        language = _language(abstract)
+        abstracts[language] = (*abstracts.get(language, ()), abstract)
+    done = {stated, None}
     for inner in article.iterfind("sub-article"):
         language = _language(inner)
-        if inner.get("article-type") == "translation" and language not in done:
-            done.add(language)
-            front = inner.find("front-stub")
-            yield _Version(language, _find(front, "title-group/article-title"), _abstracts(front), inner.find("body"))
-    for abstract in () if meta is None else meta.iterfind("trans-abstract"):
-        language = _language(abstract)
-        if language and language not in done:
-            done.add(language)
-            groups = [group for group in meta.iterfind("title-group/trans-title-group") if _language(group) == language]
-            yield _Version(language, groups[0].find("trans-title") if groups else None, (abstract,))
+        if inner.get("article-type") != "translation" or language in done:
+            continue
+        done.add(language)
+        front = inner.find("front-stub")
+        front = inner.find("front/article-meta") if front is None else front
+        title = _find(front, "title-group/article-title")
+        title = _translated_title(meta, language) if title is None else title
+        yield _Version(language, title, _abstracts(front, "abstract") or abstracts.get(language, ()), inner)
+    for language in abstracts:
+        if language not in done:
+            yield _Version(language, _translated_title(meta, language), abstracts[language])
 
 
-def _floats(article: Any) -> tuple[Any, ...]:
-    groups = [article.find("floats-group"), article.find("floats-wrap")]
-    return tuple(figure for group in groups if group is not None for figure in group)
+def _translated_title(meta: Any, language: str | None) -> Any:
+    """A title in another language: in a group, or alone in articles of older versions of JATS."""
+    for place in ("trans-title-group", "trans-title"):
+        for found in meta.iterfind(f"title-group/{place}"):
+            if _language(found) == language:
+                return found.find("trans-title") if place == "trans-title-group" else found
+    return None
 
 
-def _abstracts(meta: Any) -> tuple[Any, ...]:
+def _abstracts(meta: Any, tag: str) -> tuple[Any, ...]:
     """The abstract proper: without graphical abstracts, teasers and editors' summaries."""
-    found = () if meta is None else meta.iterfind("abstract")
+    found = () if meta is None else meta.iterfind(tag)
     return tuple(abstract for abstract in found if abstract.get("abstract-type") in (None, "", "abstract", "summary"))
 
 
@@ -212,17 +216,27 @@ def _sections(version: _Version, options: JatsOptions) -> Iterator[tuple[str, li
     if "abstract" in options.parts:
         for abstract in version.abstracts:
             yield from _section(abstract, abstract, options)
-    if "body" not in options.parts or version.body is None:
-        return
-    loose: list[Any] = []
-    for child in (*version.body, *version.floats):
-        if child.tag != "sec":
-            loose.append(child)
-            continue
+    if "body" in options.parts:
+        loose: list[Any] = []
+        for child in _children(version.article, "body", "floats-group", "floats-wrap"):
+            if child.tag != "sec":
+                loose.append(child)
+                continue
+            yield from _section(None, loose, options)
+            loose = []
+            yield from _section(child, child, options)
         yield from _section(None, loose, options)
-        loose = []
-        yield from _section(child, child, options)
-    yield from _section(None, loose, options)
+    if "back" in options.parts:
+        for child in _children(version.article, "back"):
+            for section in child if child.tag == "app-group" else (child,):
+                if section.tag not in _LEFT_OUT:
+                    yield from _section(section, section, options)
+
+
+def _children(article: Any, *paths: str) -> Iterator[Any]:
+    for path in () if article is None else paths:
+        for element in article.iterfind(path):
+            yield from element
 
 
 def _section(owner: Any, children: Iterable[Any], options: JatsOptions) -> Iterator[tuple[str, list[str]]]:
@@ -234,7 +248,17 @@ def _section(owner: Any, children: Iterable[Any], options: JatsOptions) -> Itera
             text.walk(child)
     text.end_line()
     if text.lines:
-        yield inner_text(_find(owner, "title")), text.lines
+        yield _line(_find(owner, "title"), options), text.lines
+
+
+def _line(element: Any, options: JatsOptions) -> str:
+    """A title or a cell on one line; "" for None."""
+    if element is None:
+        return ""
+    text = _Lines(options)
+    text.walk(element)
+    text.end_line()
+    return " ".join(text.lines)
 
 
 class _Lines:
@@ -243,7 +267,7 @@ class _Lines:
     def __init__(self, options: JatsOptions) -> None:
         self.lines: list[str] = []
         self._pieces: list[str] = []
-        self._citations = options.citations
+        self._options = options
         self._left_out = (
             _LEFT_OUT | (set() if options.captions else {"caption"}) | (set() if options.tables else {"table"})
         )
@@ -253,17 +277,22 @@ class _Lines:
         tag = element.tag
         if tag in self._left_out:
             return
-        if not self._citations and _is_citation(element):
+        if tag == "math":
+            self._pieces.append(xml.formula(element))
+            return
+        if tag in ("xref", "sup") and self._is_mark(element):
             self._pieces.append("\0")
             return
         if tag == "tr":
             self.end_line()
-            cells = [inner_text(cell) for cell in element]
+            cells = [_line(cell, self._options) for cell in element]
             self.lines += [" | ".join(cells)] if any(cells) else []
             return
         if tag in _LINES:
             self.end_line()
-        if tag == "sup" and is_power(self._pieces, element.text):
+        elif tag == "break":
+            self._pieces.append(" ")
+        elif tag == "sup" and is_power(self._pieces, element.text):
             self._pieces.append("^")
         if element.text:
             self._pieces.append(element.text)
@@ -275,23 +304,39 @@ class _Lines:
             self.end_line()
 
     def end_line(self) -> None:
-        text = "".join(self._pieces)
+        line = " ".join("".join(self._pieces).split())
         self._pieces.clear()
-        if "\0" in text:
-            text = _ROW_OF_CITATIONS.sub("\0", _EMPTY_BRACKETS.sub("", text))
-            text = _CITATION.sub("", _BESIDE_BRACKET.sub("", text))
-        line = " ".join(text.split())
+        if "\0" in line:
+            line = _without_marks(line)
         if line:
             self.lines.append(line)
 
+    def _is_mark(self, element: Any) -> bool:
+        """Whether an element is a citation by number, the mark of a footnote, or a superscript of such marks."""
+        text = "".join(element.itertext())
+        if element.tag == "xref":
+            if element.get("ref-type") in ("fn", "table-fn"):
+                return len(text.strip()) <= 3
+            return element.get("ref-type") == "bibr" and not self._options.citations and not _LETTER.search(text)
+        if not len(element):  # a comma or dash between two citations, or a citation without a link
+            return self._after_mark() and _BETWEEN_MARKS.fullmatch(text) is not None
+        own = "".join([element.text or "", *(inner.tail or "" for inner in element)])
+        return not _LETTER.search(own) and all(inner.tag == "xref" and self._is_mark(inner) for inner in element)
 
-def _is_citation(element: Any) -> bool:
-    """Whether an element is a citation by number, or a superscript of such citations."""
-    if element.tag == "xref":
-        return element.get("ref-type") == "bibr" and not _LETTER.search("".join(element.itertext()))
-    if element.tag == "sup" and len(element):
-        return not _LETTER.search("".join(element.itertext())) and all(_is_citation(inner) for inner in element)
-    return False
+    def _after_mark(self) -> bool:
+        return next((piece for piece in reversed(self._pieces) if not piece.isspace()), "").endswith("\0")
+
+
+def _without_marks(line: str) -> str:
+    """Remove the marks from a line, and the brackets, commas and spaces that belonged to them."""
+    text, *others = _ROW_OF_MARKS.sub("\0", _IN_BRACKETS.sub("\0", line)).split("\0")
+    for after in others:
+        if text.endswith(("[", "(")):
+            after = after.lstrip(" ,;")
+        elif after.lstrip().startswith(("]", ")")):
+            text, after = text.rstrip(" ,;"), after.lstrip()
+        text = text.removesuffix(" ") + after
+    return text
 
 
 def _find(element: Any, path: str) -> Any:
@@ -330,10 +375,8 @@ def _licence(article: Any) -> str | None:
     licences = [place for place in places if place.tag == "license"]
     links = " ".join(item.get(_HREF, "") for place in places for item in place.iter())
     stated = " ".join([*(licence.get("license-type", "") for licence in licences), *map(inner_text, places)])
-    if found := _CC_LINK.search(links) or _CC_LINK.search(stated):
-        kind, version = found[2].lower(), found[3]
-        name = {"zero": "CC0", "mark": "Public Domain Mark"}.get(kind, f"CC {kind.upper()}")
-        return f"{name} {version}" if version else name
+    if linked := creative_commons(links) or creative_commons(stated):
+        return linked
     if names := [*_CC_NAME.finditer(stated)]:
         # One licence, perhaps named more than once: with all the limits that any of the names has.
         words = re.sub(r"[\s-]", "", " ".join(name["terms"] or "" for name in names)).lower()

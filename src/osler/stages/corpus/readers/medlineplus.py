@@ -1,4 +1,4 @@
-"""MedlinePlus health topics (XML): one document per topic, in English or Spanish."""
+"""MedlinePlus XML: one document per health topic, in English or Spanish, or per definition of a term."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from pydantic import Field
 
 from osler.core.config import Recipe
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, Reading, Revision
-from osler.stages.corpus.xml_records import inner_text, iso_date, known, read_blocks, release_date, xml_records
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    Reading,
+    Revision,
+    known,
+)
+from osler.stages.corpus.xml_records import inner_text, iso_date, read_blocks, release_date, xml_records
 
 _LANGUAGES = {"English": "en", "Spanish": "es"}
 _INLINE = {"a", "abbr", "b", "em", "font", "i", "small", "span", "strong", "sub", "sup", "u"}
@@ -27,11 +36,14 @@ class MedlinePlusOptions(Recipe):
 
 
 class MedlinePlusReader:
-    """Reads the file of all health topics. Of several such files, the latest version of each topic is kept."""
+    """Reads the file of all health topics, and files of definitions, whose titles are the terms.
+
+    Of several files of health topics, the latest version of each topic is kept.
+    """
 
     endings = ()
     options = MedlinePlusOptions
-    roots = ("health-topics",)
+    roots = ("health-topics", "generalHealth")
 
     def cut(self, file: InputFile, source: CorpusSource, size: int) -> list[FileRange]:
         return [FileRange(file, 0, file.size)]
@@ -39,12 +51,13 @@ class MedlinePlusReader:
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[Reading]:
         options = cast(MedlinePlusOptions, source.options)
         release = release_date(file_range.file.path.name)
-        for record in xml_records(read_blocks(file_range.file.path), "health-topic"):
+        for record in xml_records(read_blocks(file_range.file.path), "health-topic", "term-group"):
             if isinstance(record, BadRecord):
                 yield record
                 continue
             topic = record.element
-            language = _LANGUAGES.get(topic.get("language", ""))
+            is_term = topic.tag == "term-group"  # definitions are in English only, and do not say so
+            language = "en" if is_term else _LANGUAGES.get(topic.get("language", ""))
             if language in options.languages:
                 yield _document(topic, record.row, language, release, options)
             else:
@@ -52,11 +65,11 @@ class MedlinePlusReader:
 
 
 def _document(topic: Any, row: int, language: str, release: int, options: MedlinePlusOptions) -> RawDocument:
-    title = " ".join(topic.get("title", "").split())
+    title = " ".join((topic.get("title") or topic.findtext("term") or "").split())
     parts = {
         "title": title,
         "also_called": "\n".join(inner_text(name) for name in topic.iterfind("also-called")),
-        "summary": _plain(topic.findtext("full-summary") or ""),
+        "summary": _plain(topic.findtext("full-summary") or topic.findtext("definition") or ""),
     }
     month, day, year = (*topic.get("date-created", "").split("/"), "", "", "")[:3]
     key = topic.get("id", "")

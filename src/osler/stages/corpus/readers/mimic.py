@@ -16,7 +16,7 @@ from osler.stages.corpus.csv_rows import TableFile, TableOptions, TableRow
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, named_facts
 from osler.stages.corpus.inputs import cut_lines
 
-_FACTS = {"patient": "SUBJECT_ID", "date": "CHARTDATE", "section": "CATEGORY"}
+_FACTS = {"patient": "SUBJECT_ID", "date": "CHARTDATE", "section": "CATEGORY", "title": "DESCRIPTION"}
 _COLUMNS = ("ROW_ID", "ISERROR", "TEXT", *_FACTS.values())
 _MARK = re.compile(r"\[\*\*([^\[\]]{0,200}?)\*\*\]")
 # The first pattern that fits what stands between the stars decides.
@@ -55,7 +55,8 @@ class MimicOptions(Recipe):
 
 
 class MimicReader:
-    """Reads NOTEEVENTS.csv of MIMIC-III. The id is ROW_ID, the patient SUBJECT_ID, the date CHARTDATE, the section CATEGORY.
+    """Reads NOTEEVENTS.csv of MIMIC-III. The id is ROW_ID, the patient SUBJECT_ID, the date CHARTDATE, the section CATEGORY and the
+    title DESCRIPTION.
 
     Column names may be in either case. Notes that are marked as errors are left out.
     """

@@ -1,13 +1,15 @@
 """One side of a parallel corpus in Moses text, such as EMEA of OPUS: a sentence per line, documents rebuilt from its lines.
 
-Beside `EMEA.en-es.es`, OPUS has `EMEA.en-es.ids` with the two documents of each line: `en/1.xml.gz<TAB>es/1.xml.gz<TAB>3<TAB>4`. Without
-such a file, documents are separated by blank lines or begin with a line that matches `mark`.
+Beside `EMEA.en-es.es`, OPUS has the two documents of each line: in `EMEA.en-es.ids`, `en/1.xml.gz<TAB>es/1.xml.gz<TAB>3<TAB>4`, or in
+`EMEA.en-es.xml`, an element `link` for each line in an element `linkGrp` for each pair of documents. Without such a file, documents are
+separated by blank lines or begin with a line that matches `mark`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 from pydantic import Field, field_validator
@@ -15,18 +17,20 @@ from pydantic import Field, field_validator
 from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, known
 from osler.stages.corpus.inputs import decode, lines
-from osler.stages.corpus.opening import open_bytes, reading
+from osler.stages.corpus.opening import OPENERS, open_bytes, reading
 
 _LONGEST = 16 << 20
 """A document with more characters is a file without boundaries."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
+_LINK = re.compile(rb"<linkGrp\b[^>]*>|<link\b[^>]*>")
+_ATTRIBUTE = re.compile(rb"""\b(fromDoc|toDoc|xtargets)\s*=\s*["']([^"']*)["']""")
+_BOTH_FILES = "Download the text and its .ids or .xml file again, together"
 
 
 class MosesOptions(Recipe):
-    """Where documents begin, if there is no .ids file."""
+    """Where documents begin, if there is no .ids or .xml file."""
 
     mark: str | None = None
     """Regular expression for the line that begins a document; the line is part of it. By default, blank lines separate documents."""
@@ -44,7 +48,7 @@ class MosesOptions(Recipe):
 
 
 class MosesReader:
-    """Reads one language of a parallel corpus, a sentence per line, with the `.ids` file beside it if there is one.
+    """Reads one language of a parallel corpus, a sentence per line, with the `.ids` or `.xml` file beside it if there is one.
 
     The id of a document is its name in that file; its language is the ending of the text.
     """
@@ -59,10 +63,10 @@ class MosesReader:
         options = source.options
         assert isinstance(options, MosesOptions)
         path = file_range.file.path
-        plain = path.with_suffix("") if path.suffix.lower() in _PACKED else path
+        plain = path.with_suffix("") if path.suffix.lower() in OPENERS else path
         language = plain.suffix[1:].lower()
-        facts = {"language": language} if _LANGUAGE.fullmatch(language) else {}
-        names = _names(plain.with_suffix(".ids"), language)
+        facts = known(language=language if _LANGUAGE.fullmatch(language) else None)
+        names = _names(plain.with_suffix(""), language)
         starts = None if options.mark is None else re.compile(options.mark)
         present: str | None = None
         held: list[str] = []
@@ -70,7 +74,7 @@ class MosesReader:
         for row, line in lines(file_range):
             name = next(names, "") if names else None
             if name == "":
-                yield BadRecord(row, None, "the .ids file names no document for this line", "Download both files again")
+                yield BadRecord(row, None, "the file of documents names none for this line", _BOTH_FILES)
                 continue
             try:
                 sentence = decode(line, source.encoding, path=path, row=row).strip()
@@ -96,25 +100,43 @@ class MosesReader:
                 raise InputError("nothing tells where documents begin", where=f"{path}:{first}", fix=fix)
         if held:
             yield RawDocument(first, "\n".join(held), present, facts)
+        if names and next(names, None) is not None:
+            yield BadRecord(None, None, "the text has fewer lines than its file of documents", _BOTH_FILES)
 
 
-def _names(path: Path, language: str) -> Iterator[str] | None:
-    """The document of each line, empty where the line is damaged; None if there is no .ids file."""
-    try:
-        with open_bytes(path):
-            pass
-    except FileNotFoundError:
-        return None
-    return _read_names(path, language)
+def _names(corpus: Path, language: str) -> Iterator[str] | None:
+    """The document of each line, empty where that is not stated; None if no file beside the text says so."""
+    side = int(corpus.suffix[1:].rpartition("-")[2] == language)
+    is_pair = "-" in corpus.suffix  # another .xml file may be called like a text that is no part of OPUS
+    for ending, read in ((".ids", _read_ids), *([(".xml", _read_links)] if is_pair else [])):
+        for packed in ("", *OPENERS):
+            path = corpus.parent / f"{corpus.name}{ending}{packed}"
+            try:
+                with open_bytes(path):
+                    return read(path, side)
+            except FileNotFoundError:
+                continue
+    return None
 
 
-def _read_names(path: Path, language: str) -> Iterator[str]:
-    pair = path.stem.rpartition(".")[2].split("-")
-    side = 1 if pair[-1] == language else 0
+def _read_ids(path: Path, side: int) -> Iterator[str]:
     with reading(path), open_bytes(path) as handle:
         for line in handle:
             columns = line.decode("utf-8", "replace").rstrip("\r\n").split("\t")
             yield columns[side].strip() if len(columns) >= 2 else ""
+
+
+def _read_links(path: Path, side: int) -> Iterator[str]:
+    """A line of the text is a link between sentences of both languages. Each element is on a line of its own."""
+    name = ""
+    with reading(path), open_bytes(path) as handle:
+        for line in handle:
+            for element in _LINK.findall(line):
+                values = dict(_ATTRIBUTE.findall(element))
+                if b"xtargets" not in values:
+                    name = unescape(values.get((b"fromDoc", b"toDoc")[side], b"").decode("utf-8", "replace"))
+                elif all(sentences.strip() for sentences in values[b"xtargets"].split(b";")):
+                    yield name
 
 
 READER = MosesReader()

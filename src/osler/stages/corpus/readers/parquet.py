@@ -13,7 +13,7 @@ from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile, RawDocument, joined, named_facts
 from osler.stages.corpus.opening import open_bytes, reading
 
-_ROWS = 256
+_ROWS = 64
 
 
 class ParquetReader:

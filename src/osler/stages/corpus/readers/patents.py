@@ -11,7 +11,16 @@ from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.core.parsing import parse_json
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, joined, named_facts
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    joined,
+    known,
+    named_facts,
+)
 from osler.stages.corpus.inputs import cut_lines, decode, lines
 
 _BETWEEN_CODES = re.compile(r"[;,|]")
@@ -76,14 +85,13 @@ def _patent(record: Any, row: int, source: CorpusSource) -> RawDocument | BadRec
     if source.language and language not in (None, source.language):
         return LeftOut(row, "patents.language", key)
     date = record.get(options.date_field)
-    facts = {
-        "title": parts[options.title_field].get(language),
-        "date": _DAY.sub(r"\1-\2-\3", str(date)) if isinstance(date, str | int) and date else None,
-        "language": language,
-    }
-    known = {fact: value for fact, value in facts.items() if value}
+    facts = known(
+        title=parts[options.title_field].get(language),
+        date=_DAY.sub(r"\1-\2-\3", str(date)) if isinstance(date, str | int) and date else None,
+        language=language,
+    )
     text = joined(parts[name].get(language) for name in options.parts)
-    return RawDocument(row, text, key, known | named_facts(record, source.facts))
+    return RawDocument(row, text, key, facts | named_facts(record, source.facts))
 
 
 def _localized(record: Mapping[str, Any], name: str) -> dict[str | None, str]:

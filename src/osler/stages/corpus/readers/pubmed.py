@@ -22,8 +22,9 @@ from osler.stages.corpus.documents import (
     Reading,
     Revision,
     Withdrawn,
+    known,
 )
-from osler.stages.corpus.xml_records import inner_text, iso_date, known, read_blocks, xml_records
+from osler.stages.corpus.xml_records import inner_text, iso_date, read_blocks, xml_records
 
 _RECORDS = ("MedlineCitation", "BookDocument")
 _DELETIONS = ("DeleteCitation", "DeleteDocument")

@@ -19,7 +19,15 @@ from typing import IO, Literal
 from osler.core.config import Recipe
 from osler.core.extras import require
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument
+from osler.stages.corpus.documents import (
+    BadRecord,
+    FileRange,
+    InputFile,
+    LeftOut,
+    RawDocument,
+    creative_commons,
+    known,
+)
 from osler.stages.corpus.inputs import read_bytes
 from osler.stages.corpus.opening import open_bytes, reading
 
@@ -33,6 +41,7 @@ _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([A-Za-z0-9._:-]+)""", re.IGNOR
 _WEB_CODECS = re.compile(r"ascii|utf-8|(cp|iso8859-|koi8-|gb|big5|shift_jis|euc_|mac-)\w+")
 _TITLE = re.compile(r"<title[^>]*>([^<]{0,500})", re.IGNORECASE)
 _LANGUAGE = re.compile(r"""<html[^>]*\slang\s*=\s*["']?([a-z]{2,3})\b""", re.IGNORECASE)
+_LICENCE = re.compile(r"""<(?:a|link)\b[^<>]*\brel\s*=\s*["']?license\b[^<>]*>""", re.IGNORECASE)
 _TABLE_RULE = re.compile(r"^\|[-| ]+\|\s*\n", re.MULTILINE)
 _TABLE_ROW = re.compile(r"^\| (.*?) ?\|\s*$", re.MULTILINE)
 _DAMAGED = "Copy or download the file again"
@@ -127,16 +136,18 @@ def _page(
         return BadRecord(row, byte, "the page is damaged, or its compression is not supported", _DAMAGED)
     head = html[:_HEAD]
     title, language = _TITLE.search(head), _LANGUAGE.search(head)
-    found = {
-        "title": " ".join(unescape(title[1]).split()) if title else "",
-        "language": language[1].lower() if language else "",
-    }
+    licence = _LICENCE.search(html) if "creativecommons.org" in html else None
+    found = known(
+        title=" ".join(unescape(title[1]).split()) if title else None,
+        language=language[1].lower() if language else None,
+        licence=creative_commons(licence[0]) if licence else None,
+    )
     extract = _extractor(extractor)
     try:
         text = extract(html)
     except Exception:  # pages of strangers break HTML parsers in ways that no list of errors covers
         return BadRecord(row, byte, "the page cannot be read as HTML")
-    return RawDocument(row, text, name, {**facts, **{fact: value for fact, value in found.items() if value}})
+    return RawDocument(row, text, name, {**facts, **found})
 
 
 @cache
@@ -159,7 +170,7 @@ def _records(handle: IO[bytes]) -> Iterator[_Record | BadRecord]:
     while line := handle.readline(_LONGEST_LINE):
         start = byte
         byte += len(line)
-        if not line.startswith(b"WARC/1."):
+        if not line.startswith(b"WARC/"):
             if line.strip() and not lost:
                 number += 1
                 lost = True

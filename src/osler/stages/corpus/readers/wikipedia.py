@@ -7,21 +7,20 @@ first reads the category pages of all files of the source, the second the articl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import unescape
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from osler.core.config import Recipe
 from osler.core.errors import InputError
-from osler.core.extras import require
 from osler.core.parsing import parse_json
 from osler.formats import xml
 from osler.stages.corpus.config import CorpusSource
-from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument
+from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, known
 from osler.stages.corpus.inputs import cut_lines, decode, find_inputs, lines
 from osler.stages.corpus.opening import open_bytes, reading
 
@@ -32,42 +31,38 @@ _SITE_NAMESPACE = re.compile(r'<namespace key="(-?\d+)"[^>]*>([^<]+)</namespace>
 _SITE_LANGUAGE = re.compile(r'<mediawiki[^>]*\sxml:lang="([a-z]{2,3})\b')
 _PAGE_ID = re.compile(rb"<id>(\d+)</id>")
 
-_DROPPED = frozenset(
-    [
-        "ref",
-        "references",
-        "table",
-        "gallery",
-        "math",
-        "chem",
-        "ce",
-        "timeline",
-        "score",
-        "syntaxhighlight",
-        "source",
-        "imagemap",
-        "graph",
-        "mapframe",
-        "maplink",
-        "style",
-        "templatestyles",
-        "section",
-        "indicator",
-        "hiero",
-        "inputbox",
-        "categorytree",
-    ]
+_DROPPED = (
+    "categorytree|ce|chem|gallery|graph|hiero|imagemap|indicator|inputbox|mapframe|maplink|math|ref|references|score|section|source|"
+    "style|syntaxhighlight|table|templatestyles|timeline"
 )
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>", re.DOTALL | re.IGNORECASE)
-_INNERMOST_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
-_NESTED_TEMPLATES = 8
-_PLAIN_LINK = re.compile(r"\[\[([^\[\]{}<>|:\n]+)(?:\|([^\[\]{}<>|\n]*))?\]\]")
+_DROPPED_TAG = re.compile(rf"<({_DROPPED})\b(?:[^<>]*/>|[^<>]*>.{{0,100000}}?</\1\s*>)", re.DOTALL | re.IGNORECASE)
+_POWER = re.compile(r"<sup>(?<=\d<sup>)(?=[-−–]?\d+</sup>)")
+_BLOCK_TAG = re.compile(
+    r"</?(?:blockquote|br|center|dd|div|dl|dt|h[1-6]|hr|li|ol|p|poem|pre|ul)\b[^<>]*>", re.IGNORECASE
+)
+_TAG = re.compile(
+    rf"</?(?:{_DROPPED}|abbr|b|bdi|big|cite|code|del|dfn|em|font|i|includeonly|ins|kbd|mark|noinclude|nowiki|onlyinclude|q|rb|rp|rt|"
+    r"ruby|s|samp|small|span|strike|strong|sub|sup|tt|u|var|wbr)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_WEB_LINK = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\[\]]*([^\[\]\n]*)\]")
+_ADDRESS = re.compile(r"https?://[^\s<>\[\]|{}]+(?<![.,;:!?)])")
+# A link without another link in it; brackets inside it are pairs.
+_LINK = re.compile(r"\[\[([^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]\]")
+_LANGUAGE_PREFIX = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?")
+_TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
+_DEEPEST = 20
+_SHOWN = dict.fromkeys(["abbr", "mvar", "nobold", "nowrap", "small", "smaller", "sub", "sup", "var"], 0) | {"lang": 1}
+"""Templates that show one of their arguments, by its position."""
+_QUANTITIES = ("convert", "cvt", "frac", "val")
+_RANGE = ("-", "–", "and", "by", "or", "to", "x")
+_HEADING_LINE = re.compile(r"(={1,6})\s*(.+?)\s*\1\s*")
+_LIST = re.compile(r"[*#:;]+\s*")
 _SWITCH = re.compile(r"__[A-Z]+__")
 _QUOTES = re.compile(r"'{2,5}")
-_EMPTY_BRACKETS = re.compile(r"[ \t]*[(（][\s,;:–-]*[)）]")
-_HEADING = "\x01"
-_SPACES = re.compile(r"[ \t\xa0]+")
+_EMPTY_BRACKETS = re.compile(r"[(（][\s,;:–-]*[)）]")
+_AFTER_BRACKET = re.compile(r"([(（])[ \t]*[,;:][ \t,;:]*")
 
 
 class WikipediaOptions(Recipe):
@@ -85,7 +80,9 @@ class _Site:
 
     language: str | None
     categories: tuple[str, ...]
-    files: tuple[str, ...]
+    """Names of the namespace of categories."""
+    hidden: frozenset[str]
+    """Names of namespaces to which links show nothing, in lower case."""
 
     def linked_categories(self, text: str) -> list[str]:
         """Categories that a page is in."""
@@ -93,7 +90,7 @@ class _Site:
 
 
 class WikipediaReader:
-    """Reads MediaWiki dumps (XML; extra `web`) and wikiextractor's files (JSON Lines). The id is that of the page.
+    """Reads MediaWiki dumps (XML) and wikiextractor's files (JSON Lines). The id is that of the page.
 
     Redirects and pages other than articles are left out. A document's row is the line where its page begins.
     """
@@ -157,17 +154,9 @@ def _article(
     markup = page.findtext("revision/text") or ""
     if wanted is not None and wanted.isdisjoint(site.linked_categories(markup)):
         return LeftOut(row, "wikipedia.categories", key)
-    parser = require("mwparserfromhell", "web")
-    try:
-        text = _clean(_plain(parser.parse(_simplified(markup), skip_style_tags=True), site))
-    except (parser.parser.ParserError, RecursionError):
-        return BadRecord(row, None, "the markup of this page cannot be read")
-    stated = {
-        "title": page.findtext("title"),
-        "date": (page.findtext("revision/timestamp") or "")[:10],
-        "language": site.language,
-    }
-    return RawDocument(row, text, key, {fact: value for fact, value in stated.items() if value})
+    date = (page.findtext("revision/timestamp") or "")[:10]
+    facts = known(title=page.findtext("title"), date=date, language=site.language)
+    return RawDocument(row, _plain(markup, site), key, facts)
 
 
 def _pages(file_range: FileRange) -> Iterator[tuple[int, bytes] | BadRecord]:
@@ -218,7 +207,7 @@ def _extracted(file_range: FileRange, source: CorpusSource) -> Iterator[RawDocum
         key = str(record["id"]) if record.get("id") is not None else None
         title = record.get("title")
         if record["text"]:
-            yield RawDocument(row, record["text"], key, {"title": title} if isinstance(title, str) and title else {})
+            yield RawDocument(row, record["text"], key, known(title=title if isinstance(title, str) else None))
         else:
             yield LeftOut(row, "wikipedia.redirects", key)
 
@@ -265,11 +254,9 @@ def _site(path: Path) -> _Site:
     text = b"".join(head).decode("utf-8", "replace")
     language = _SITE_LANGUAGE.search(text)
     local = {int(key): name for key, name in _SITE_NAMESPACE.findall(text)}
-    return _Site(
-        language[1] if language else None,
-        tuple(dict.fromkeys(("Category", local.get(_CATEGORY, "Category")))),
-        tuple(dict.fromkeys(("File", "Image", local.get(_FILE, "File")))),
-    )
+    categories = ("Category", local.get(_CATEGORY, "Category"))
+    hidden = frozenset(name.lower() for name in (*categories, "File", "Image", local.get(_FILE, "File")))
+    return _Site(language[1] if language else None, categories, hidden)
 
 
 @lru_cache(maxsize=16)
@@ -286,72 +273,79 @@ def _title(name: str) -> str:
 # Markup ---------------------------------------------------------------------------------------------------------------
 
 
-def _simplified(markup: str) -> str:
-    """Markup without comments, references, most templates and plain links, which would take most of the time to parse."""
-    markup = _REFERENCE.sub("", _COMMENT.sub("", markup))
-    for _ in range(_NESTED_TEMPLATES):
-        markup, removed = _INNERMOST_TEMPLATE.subn("", markup)
-        if not removed:
+def _plain(markup: str, site: _Site) -> str:
+    """The text of an article: headings, paragraphs and lists. References, tables, files and most templates are dropped."""
+    text = _DROPPED_TAG.sub("", _COMMENT.sub("", markup))
+    text = _innermost_first(_LINK, lambda link: _link_text(link[1], site), _WEB_LINK.sub(r"\1", text))
+    text = _innermost_first(_TEMPLATE, lambda template: _template_text(template[1]), text)
+    text = _TAG.sub("", _BLOCK_TAG.sub("\n", _POWER.sub("^", _ADDRESS.sub("", text))))
+    return _lines(unescape(_QUOTES.sub("", _SWITCH.sub("", text))))
+
+
+def _innermost_first(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str) -> str:
+    for _ in range(_DEEPEST):
+        text, count = pattern.subn(replacement, text)
+        if not count:
             break
-    return _PLAIN_LINK.sub(lambda link: link[1] if link[2] is None else link[2], markup)
+    return text
 
 
-def _plain(code: Any, site: _Site) -> str:
-    """The text of parsed markup. Templates, tables, references, files and categories are dropped."""
-    parts = []
-    for node in code.nodes:
-        kind = type(node).__name__
-        if kind == "Text":
-            parts.append(node.value)
-        elif kind == "Wikilink":
-            parts.append(_link_text(node, site))
-        elif kind == "Tag":
-            parts.append(_tag_text(node, site))
-        elif kind == "Heading":
-            parts.append(f"\n{_HEADING}{node.level}{_plain(node.title, site).strip()}\n")
-        elif kind == "ExternalLink" and node.title is not None:
-            parts.append(_plain(node.title, site))
-        elif kind == "HTMLEntity":
-            parts.append(node.normalize() or "")
-    return "".join(parts)
-
-
-def _link_text(link: Any, site: _Site) -> str:
-    target = str(link.title).strip()
-    prefix, colon, _ = target.partition(":")
-    if colon and prefix.strip().lower() in {name.lower() for name in (*site.categories, *site.files)}:
+def _link_text(link: str, site: _Site) -> str:
+    """What a link shows: nothing for files, categories and the article in other languages."""
+    target, bar, label = link.partition("|")
+    prefix, colon, _ = (part.strip() for part in target.partition(":"))
+    if colon and (prefix.lower() in site.hidden or (not bar and _LANGUAGE_PREFIX.fullmatch(prefix))):
         return ""
-    return _plain(link.text, site) if link.text is not None else target.lstrip(":")
+    return label if label else target.strip().removeprefix(":")
 
 
-def _tag_text(tag: Any, site: _Site) -> str:
-    name = str(tag.tag).strip().lower()
-    if name in _DROPPED:
+def _template_text(template: str) -> str:
+    """What a template shows, for the few without which a sentence has a gap: quantities, phrases, words in other languages."""
+    name, _, rest = template.partition("|")
+    name = name.strip().lower()
+    if name not in _SHOWN and name not in _QUANTITIES and not name.startswith("lang-"):
         return ""
-    if name in ("br", "hr"):
-        return "\n"
-    if name == "li" and tag.wiki_markup:
-        return "- " if tag.wiki_markup[-1:] in "*#" else ""
-    return _plain(tag.contents, site) if tag.contents is not None else ""
+    arguments = [part.strip() for part in rest.split("|")]
+    plain = [argument for argument in arguments if "=" not in argument]
+    if name in ("convert", "cvt"):
+        return " ".join(plain[:4] if plain[1:2] and plain[1] in _RANGE else plain[:2])
+    if name == "val":
+        unit = next((value for key, _, value in (item.partition("=") for item in arguments) if key in ("u", "ul")), "")
+        return " ".join(filter(None, [*plain[:1], unit]))
+    if name == "frac":
+        return " ".join([*plain[:-2], "/".join(plain[-2:])])
+    position = _SHOWN.get(name, 0)
+    return "".join(plain[position : position + 1])
 
 
-def _clean(text: str) -> str:
-    """Remove what dropped markup leaves behind: empty brackets, blank lines, headings without text."""
-    text = _EMPTY_BRACKETS.sub("", _QUOTES.sub("", _SWITCH.sub("", text)))
+def _lines(text: str) -> str:
+    """Remove tables, and what dropped markup leaves behind: empty brackets, blank lines, headings without text."""
+    lines: list[tuple[int, str]] = []  # the level of a heading, or 9 for text
+    tables = 0
+    text = _EMPTY_BRACKETS.sub("\0", text).replace(" \0", "").replace("\0", "")
+    for line in _AFTER_BRACKET.sub(r"\1", text).split("\n"):
+        line = " ".join(line.split())
+        heading = _HEADING_LINE.fullmatch(line) if line.startswith("=") else None
+        tables = 0 if heading else tables + line.lstrip(":").startswith("{|")
+        if tables:
+            tables -= line.startswith("|}")
+        elif heading:
+            lines.append((len(heading[1]), heading[2]))
+        elif line.startswith(("*", "#", ":", ";")):
+            marker = _LIST.match(line)[0].rstrip()  # type: ignore[index]
+            line = line[len(marker) :].strip()
+            lines.append((9, f"- {line}" if line and marker[-1] in "*#" else line))
+        elif not line.startswith(("|}", "|-")):
+            lines.append((9, line))
     kept: list[str] = []
-    below = 0  # level of the nearest line below: that of a heading, or 9 for text
-    for line in reversed(text.split("\n")):
-        line = _SPACES.sub(" ", line).strip()
-        if line.startswith(_HEADING):
-            level = int(line[1:2])
-            if below > level and line[2:].strip():
-                kept += ["", line[2:].strip(), ""]
-                below = level
-        elif line and line != "-":
+    below = 0  # level of the nearest line below that is kept
+    for level, line in reversed(lines):
+        if level == 9:
             kept.append(line)
-            below = 9
-        else:
-            kept.append("")
+            below = level if line else below
+        elif below > level:
+            kept += ["", line, ""]
+            below = level
     return re.sub(r"\n{3,}", "\n\n", "\n".join(reversed(kept))).strip()
 
 
