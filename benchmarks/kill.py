@@ -506,7 +506,10 @@ def attack(scratch: Path, arguments: argparse.Namespace) -> list[Stage]:
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     stages = []
-    for command in COMMANDS:
+    last = max(list(COMMANDS).index(command) for command in arguments.stages)
+    for command in list(COMMANDS)[: last + 1]:
+        if command not in arguments.stages and command not in MADE:
+            continue
         stage = Stage(command, inputs, scratch / "reference" / command.replace(" ", "-"), arguments.keep)
         # Manifests name paths, so every trial runs where the reference was made.
         ended = make_reference(stage, scratch / "work", on_disk=bool(arguments.disks) and command in arguments.stages)

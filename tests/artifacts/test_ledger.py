@@ -96,10 +96,12 @@ def test_a_step_without_removals_is_answered_with_those_that_have_some(corpus: C
     with pytest.raises(UnknownNameError, match=r"no step 'dedup'. Use one of: read, .*near-duplicates"):
         ledger.sample("dedup", 3)
     with pytest.raises(
-        UnknownNameError, match=r"'boilerplate' removed nothing. Steps that did: rewrite, filter, near-"
+        UnknownNameError, match=r"'boilerplate' removed and changed nothing. Steps that did: rewrite, filter, near-"
     ):
         ledger.sample("boilerplate", 3)
-    with pytest.raises(UnknownNameError, match=r"'near-duplicates' removed nothing from 'web'. It removed from: notes"):
+    with pytest.raises(
+        UnknownNameError, match=r"'near-duplicates' did nothing to 'web'. It removed or changed documents of: notes"
+    ):
         ledger.sample("near-duplicates", 3, source="web")
 
 
