@@ -1,6 +1,6 @@
 """Kill every command at random moments, and fill its disk: the same command must then end with the same bytes.
 
-    python benchmarks/kill.py                       # 10 kills and 4 full disks for each of ten commands
+    python benchmarks/kill.py                       # 10 kills and 4 full disks for each command
     python benchmarks/kill.py --kills 100 --disks 20 --seed 1
     python benchmarks/kill.py --stages convert study --kills 50
 
@@ -23,6 +23,8 @@ right to mount (root, or user namespaces); without it they are left out, and the
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import importlib
 import json
 import os
@@ -40,6 +42,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -68,19 +71,74 @@ epochs = 1
 lr = 1e-3
 checkpoint_every = 3
 """
+CORPUS = """
+workers = {workers}
+shard_megabytes = 1
+licences = ["CC BY*", "internal"]
+priority = ["notes"]
+density_terms = "{inputs}/terms.txt"
+
+[rewrite]
+normalise = {{}}
+markup = {{}}
+masks = {{}}
+repeated_lines = {{}}
+sentences = {{ max_digits = 0.5 }}
+whitespace = {{}}
+
+[filters]
+length = {{ min_characters = 60 }}
+uppercase = {{}}
+terms = {{ terms = "{inputs}/terms.txt", min_share = 0.001 }}
+
+[boilerplate]
+min_documents = 5
+
+[near_duplicates]
+threshold = 0.6
+
+[decontaminate]
+tasks = ["{inputs}/task"]
+
+[[sources]]
+name = "notes"
+files = ["{inputs}/raw.jsonl", "{inputs}/task/test.parquet"]
+licence = "internal"
+
+[[sources]]
+name = "pubmed"
+files = ["{inputs}/pubmed*.xml.gz"]
+licence = "CC BY 4.0"
+options = {{ minimum = 100 }}
+reader = "pubmed"
+
+[[sources]]
+name = "pmc"
+files = ["{inputs}/articles/*.xml"]
+reader = "jats"
+
+[[sources]]
+name = "export"
+files = ["{inputs}/export.csv"]
+licence = "internal"
+facts = {{ patient = "patient" }}
+
+[[sources]]
+name = "letters"
+files = ["{inputs}/letters"]
+licence = "internal"
+clean = "clinical"
+"""
 TRAINING = ["--set", "train.checkpoint_every=3", "--set", "train.log_every=1", "--set", "train.eval_every=3"]
 COMMANDS: dict[str, list[str]] = {
-    "corpus build": [
-        *("{inputs}/raw.jsonl", "--set", "workers=1", "--set", "shard_megabytes=1"),
-        *("--set", "rewrite.whitespace.blank_lines=1", "--set", "filters.length.min_characters=40"),
-        *("--set", "boilerplate.min_documents=5", "--set", "near_duplicates.threshold=0.6"),
-    ],
+    "tasks prepare": ["clinic-entities-en", "--set", "options={train=8,dev=2,test=3}"],
+    "corpus build": ["--recipe", "{inputs}/corpus-1.toml"],
+    "corpus build, two workers": ["--recipe", "{inputs}/corpus-2.toml"],
     "vocab train": ["{inputs}/corpus", "--size", "400"],
     "pretrain": [
         *("{inputs}/corpus", "--tokenizer", "{inputs}/tokenizer", "--recipe", "demo/pretrain", "--steps", "6"),
         *("--set", "batch_tokens=256", "--set", "validation_tokens=500", *TRAINING),
     ],
-    "tasks prepare": ["clinic-entities-en", "--set", "options={train=8,dev=2,test=3}"],
     "convert": ["{inputs}/notes.jsonl", "--to", "conll"],
     "finetune": [
         *("{inputs}/task", "--model", "{inputs}/encoder", "--recipe", "demo/finetune", "--epochs", "1"),
@@ -91,12 +149,12 @@ COMMANDS: dict[str, list[str]] = {
     "annotate": ["{inputs}/notes.jsonl", "--bundle", "{inputs}/bundle"],
     "export": ["{inputs}/bundle", "--to", "hf"],
 }
-"""Every command that makes something, in the order of the flow."""
+"""Every command that makes something, in the order of the flow. What stands after a comma is not a part of the command."""
 MADE = {
+    "tasks prepare": "task",
     "corpus build": "corpus",
     "vocab train": "tokenizer",
     "pretrain": "encoder",
-    "tasks prepare": "task",
     "finetune": "bundle",
 }
 """Under which name a command's output is an input of later ones."""
@@ -128,7 +186,7 @@ class Stage:
 
     def run(self, folder: Path, *more: str, **options: float | None) -> Ended:
         values = [part.replace("{inputs}", str(self.inputs)) for part in COMMANDS[self.command]]
-        return run([*self.command.split(), *values, "--out", "out", *more], folder, **options)
+        return run([*self.command.partition(",")[0].split(), *values, "--out", "out", *more], folder, **options)
 
     def count(self, name: str, number: int = 1) -> None:
         self.figures[name] = self.figures.get(name, 0) + number
@@ -172,13 +230,14 @@ def run(arguments: list[str], folder: Path, *, after: float | None = None, at: f
     with tempfile.TemporaryFile() as output:
         started, pid = time.monotonic(), os.fork()
         if pid == 0:
-            os.setsid()
+            os.setpgid(0, 0)
             os.dup2(output.fileno(), 1)
             os.dup2(output.fileno(), 2)
             os.chdir(folder)
             _child(arguments, at, writing)
+        os.setpgid(pid, pid)  # here and in the child, so that the group is there before anything can be killed
         os.close(writing)
-        timer = threading.Timer(after, os.kill, (pid, signal.SIGKILL)) if after is not None else None
+        timer = threading.Timer(after, os.killpg, (pid, signal.SIGKILL)) if after is not None else None
         if timer:
             timer.start()
         # Not reaped yet, so the process group still exists: end the workers of a killed command, too.
@@ -240,8 +299,47 @@ def prepare(inputs: Path) -> None:
     inputs.mkdir(parents=True)
     rows = [json.dumps(dict(text), ensure_ascii=False) for text in raw_texts(200, language="en", seed=0)]
     (inputs / "raw.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    write_sources(inputs)
+    for workers in (1, 2):
+        recipe = CORPUS.format(inputs=inputs, workers=workers)
+        (inputs / f"corpus-{workers}.toml").write_text(recipe, encoding="utf-8")
     get_format("jsonl").write(list(notes(12, language="en", seed=3, split="test")), inputs / "notes.jsonl")
     (inputs / "study.toml").write_text(STUDY.format(inputs=inputs), encoding="utf-8")
+
+
+def write_sources(inputs: Path) -> None:
+    """Write sources of several formats, with something for every step to do: bad records, revisions, copies, near-copies."""
+    from osler.clinic.raw import raw_texts
+
+    texts = [text["text"] for text in raw_texts(500, language="en", seed=7)]
+    (inputs / "terms.txt").write_text("fever\nblood pressure\nadmitted\npatient\nhistory\nmg\n", encoding="utf-8")
+    for file, chosen in (("pubmed24n0001", range(150)), ("pubmed24n0002", range(100, 200))):
+        records = "".join(
+            f"<MedlineCitation><PMID>{number}</PMID><Article><ArticleTitle>A case in {file}</ArticleTitle>"
+            f"<Abstract><AbstractText>{escape(texts[number])}</AbstractText></Abstract></Article></MedlineCitation>\n"
+            for number in chosen
+        ).replace("</Article>", "", 1)  # the first record of each file is broken
+        deleted = f"<DeleteCitation><PMID>{chosen[9]}</PMID></DeleteCitation>"
+        data = f"<PubmedArticleSet>{records}{deleted}</PubmedArticleSet>".encode()
+        (inputs / f"{file}.xml.gz").write_bytes(gzip.compress(data, mtime=0))
+    (inputs / "articles").mkdir()
+    (inputs / "letters").mkdir()
+    for number, text in enumerate(texts[180:280]):  # some of them are abstracts, too
+        licence = "CC BY 4.0" if number % 5 else "CC BY-NC 4.0" if number % 2 else "all rights reserved"
+        article = (
+            f'<article><front><article-meta><article-id pub-id-type="pmc">{number}</article-id><permissions><license>'
+            f"<license-p>{licence}</license-p></license></permissions></article-meta></front>"
+            f"<body><p>{escape(text)}</p></body></article>"
+        )
+        (inputs / "articles" / f"{number:03d}.xml").write_text(article, encoding="utf-8")
+    with (inputs / "export.csv").open("w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["id", "patient", "text"])
+        for number, text in enumerate(texts[260:400]):
+            rows.writerow([number, number // 3, text] if number % 40 else [number, text])
+    for number, text in enumerate(texts[380:500]):
+        letter = f"A letter of the clinic, as every other one.\n{text.replace('admitted', 'seen', 1)}"
+        (inputs / "letters" / f"{number:03d}.txt").write_text(letter, encoding="utf-8")
 
 
 def kill(stage: Stage, folder: Path, chance: random.Random, trial: str, by_change: bool) -> None:
@@ -371,6 +469,7 @@ def load_everything() -> None:
         "transformers.models.modernbert",
     ):
         importlib.import_module(name)
+    osler.stages.corpus.clean.PART_BYTES = 200_000  # so that a small corpus, too, is cleaned in several parts
 
 
 def main() -> None:
@@ -407,7 +506,10 @@ def attack(scratch: Path, arguments: argparse.Namespace) -> list[Stage]:
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     stages = []
-    for command in COMMANDS:
+    last = max(list(COMMANDS).index(command) for command in arguments.stages)
+    for command in list(COMMANDS)[: last + 1]:
+        if command not in arguments.stages and command not in MADE:
+            continue
         stage = Stage(command, inputs, scratch / "reference" / command.replace(" ", "-"), arguments.keep)
         # Manifests name paths, so every trial runs where the reference was made.
         ended = make_reference(stage, scratch / "work", on_disk=bool(arguments.disks) and command in arguments.stages)

@@ -64,6 +64,14 @@ def test_totals_are_by_source_step_reason_and_unit(corpus: Corpus) -> None:
     ]
 
 
+def test_records_that_cannot_be_read_are_counted_together_wherever_they_are(tmp_path: Path) -> None:
+    reasons = [f"byte {1000 * n:,} of this line is not valid utf-8" for n in range(1, 4)]
+    table = pa.Table.from_pylist([row(n, "read", reason) for n, reason in enumerate(reasons)], LEDGER_SCHEMA)
+    pq.write_table(table, tmp_path / "ledger.parquet")
+    [total] = Ledger(tmp_path / "ledger.parquet").totals()
+    assert (total.reason, total.entries) == ("byte … of this line is not valid utf-8", 3)
+
+
 def test_entries_are_found_by_id_and_source(corpus: Corpus) -> None:
     ledger = Ledger.of(corpus)
     assert [(entry.source, entry.step) for entry in ledger.find("n100")] == [
@@ -96,10 +104,12 @@ def test_a_step_without_removals_is_answered_with_those_that_have_some(corpus: C
     with pytest.raises(UnknownNameError, match=r"no step 'dedup'. Use one of: read, .*near-duplicates"):
         ledger.sample("dedup", 3)
     with pytest.raises(
-        UnknownNameError, match=r"'boilerplate' removed nothing. Steps that did: rewrite, filter, near-"
+        UnknownNameError, match=r"'boilerplate' removed and changed nothing. Steps that did: rewrite, filter, near-"
     ):
         ledger.sample("boilerplate", 3)
-    with pytest.raises(UnknownNameError, match=r"'near-duplicates' removed nothing from 'web'. It removed from: notes"):
+    with pytest.raises(
+        UnknownNameError, match=r"'near-duplicates' did nothing to 'web'. It removed or changed documents of: notes"
+    ):
         ledger.sample("near-duplicates", 3, source="web")
 
 

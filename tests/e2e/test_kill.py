@@ -2,14 +2,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.e2e
 
 
-def test_every_command_killed_or_out_of_room_ends_with_the_same_bytes(root):
-    """A short run of the killer; `python benchmarks/kill.py --kills 100` is a long one."""
-    command = [sys.executable, str(root / "benchmarks" / "kill.py"), "--kills", "1", "--disks", "1"]
+def attack(root: Path, *arguments: str) -> None:
+    command = [sys.executable, str(root / "benchmarks" / "kill.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_command_killed_or_out_of_room_ends_with_the_same_bytes(root):
+    """A short run of the killer; `python benchmarks/kill.py --kills 100` is a long one."""
+    attack(root, "--kills", "1", "--disks", "1")
+
+
+def test_a_corpus_with_every_step_and_format_killed_again_and_again_ends_with_the_same_bytes(root):
+    """The seed decides where the traps are: before which change of a file."""
+    attack(root, "--stages", "corpus build", "--kills", "4", "--disks", "0", "--seed", "2")

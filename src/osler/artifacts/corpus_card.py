@@ -79,9 +79,11 @@ class SkippedRecord(BaseModel):
     fix: str | None = None
 
     def __str__(self) -> str:
-        place = self.file if self.row is None else f"{self.file}:{self.row}"
-        byte = "" if self.byte is None else f", byte {self.byte:,}"
-        return f"{place}{byte} ({self.source}): {self.reason}"
+        if self.byte is None:
+            place = "" if self.row is None else f":{self.row}"
+        else:
+            place = f"{'' if self.row is None else f', row {self.row:,}'}, byte {self.byte:,}"
+        return f"{self.file}{place} ({self.source}): {self.reason}"
 
 
 class CorpusCard(CorpusCounts):

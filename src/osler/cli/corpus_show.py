@@ -83,7 +83,7 @@ def audit(
         bool, typer.Option("--text", help="Also print snippets of the documents. Needs the raw files.")
     ] = False,
 ) -> None:
-    """Show a sample of what one step removed, always the same for a seed."""
+    """Show a sample of what one step removed, or changed if it removes nothing; always the same for a seed."""
     from osler.artifacts.corpus import Corpus
     from osler.stages.corpus.audit import audit as audited
     from osler.stages.corpus.audit import audit_table
@@ -93,8 +93,10 @@ def audit(
     if text:
         _warn()
         for number, removal in enumerate(sample, 1):
-            columns = {f"{number}  removed": removal.removed or "(was not read)"}
-            columns |= {"kept instead": removal.kept} if removal.kept is not None else {}
+            changed = removal.entry.unit == "document changed"
+            before, after = ("before", "after") if changed else ("removed", "kept instead")
+            columns = {f"{number}  {before}": removal.removed or "(was not read)"}
+            columns |= {after: removal.kept} if removal.kept is not None else {}
             _print_columns(columns)
 
 
@@ -111,7 +113,8 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
         facts += [(name, value) for name, value in known.items() if value]
     elif removal is not None:
         size = "" if removal.characters is None else f", {removal.characters:,} characters"
-        facts.append(("outcome", f"removed by {removal.step} ({removal.reason}){size}"))
+        removed = f"removed by {removal.step} ({removal.reason}){size}"
+        facts.append(("outcome", f"not read: {removal.reason}" if removal.step == "read" else removed))
         if removal.share is not None:
             found = f"{removal.kept_id} of {removal.kept_source}, {removal.share:.0%} of the shorter text"
             facts.append(("shares text with", found))
@@ -153,11 +156,12 @@ def _print_differences(corpus: Corpus, explanation: Explanation, *, text: bool) 
     if removal is None or removal.kept_id is None:
         _print_facts([("differences", "none to show: it was not removed as a duplicate")])
         return
-    twin = kept_twin(corpus, removal)
+    cleaned = original_of(corpus, explanation).cleaned
+    twin = kept_twin(corpus, removal, cleaned)
     if twin is None:
         _print_facts([("differences", "none to show: the other document was removed by a later step")])
         return
-    changes = differing_words(original_of(corpus, explanation).cleaned, twin.text)
+    changes = differing_words(cleaned, twin.text)
     words = sum(len(change.removed) for change in changes), sum(len(change.kept) for change in changes)
     places = f"{len(changes):,} place{'' if len(changes) == 1 else 's'}"
     hint = "" if text or not changes else "; --text shows them"
@@ -203,18 +207,23 @@ def _screen() -> Console:
 
 def _print(tables: Iterable[Table]) -> None:
     from rich.console import Console
+    from rich.measure import Measurement
 
     from osler.report.terminal import table_rich
 
+    usual, wide = Console().width, Console(width=10_000)
     for table in tables:
-        Console(highlight=False).print(table_rich(table))
+        made = table_rich(table)
+        # Numbers and ids are never broken in two, however narrow the terminal is.
+        needed = Measurement.get(wide, wide.options, made).minimum + len(made.columns)
+        Console(highlight=False, width=max(usual, needed)).print(made)
 
 
 def _print_facts(facts: Iterable[tuple[str, str]]) -> None:
     from osler.report.terminal import printable
 
     for name, value in facts:
-        _screen().print(f"{name:<19} {printable(value)}")
+        _screen().print(f"{name:<19} {printable(value).replace(chr(10), '␊')}")  # an id may have line breaks
 
 
 def _print_columns(texts: dict[str, str]) -> None:

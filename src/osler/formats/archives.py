@@ -309,14 +309,14 @@ def _open(path: Path) -> BinaryIO:
 def files_below(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder, each folder's files sorted and before its sub-folders; hidden ones are left out.
 
-    A symbolic link is followed if it stays inside the folder. The others are counted in one warning.
+    A symbolic link is followed if it leads to something inside the folder. The others are counted in one warning.
     """
     root = Path(os.path.realpath(folder))
     visited: set[str] = set()
     outside: list[Path] = []
 
     def inside(path: Path) -> bool:
-        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+        if path.is_symlink() and not (path.exists() and Path(os.path.realpath(path)).is_relative_to(root)):
             outside.append(path)
             return False
         return True
@@ -340,7 +340,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 def _say_not_followed(count: int, first: Path) -> None:
     log.warning(
         "input.links_not_followed",
-        "symbolic links that lead out of the folder are not followed ({links}, the first is {first}). "
+        "symbolic links that are broken or lead out of the folder are not followed ({links}, the first is {first}). "
         "Copy the files, or name their own folder.",
         links=count,
         first=first,

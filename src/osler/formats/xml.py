@@ -94,7 +94,7 @@ def _broken(error: Any, where: str) -> InputError:
     # The parser's own message can quote the document, so only its code and place are shown.
     line, column = error.position if getattr(error, "position", None) else (None, None)
     last = error.error_log.last_error if getattr(error, "error_log", None) else None
-    code = last.type_name.lower().replace("_", " ") if last is not None else "syntax error"
+    code = last.type_name.lower().removeprefix("err_").replace("_", " ") if last is not None else "syntax error"
     place = f"{where}:{line}" if line else where
     detail = f" at column {column}" if column else ""
     return InputError(f"not well-formed XML ({code}){detail}", where=place, fix="Check that the file is complete")

@@ -35,3 +35,11 @@ def test_a_snippet_of_boilerplate_is_the_line(build, jsonl) -> None:
     removals, total = audit(corpus, "boilerplate", 2, text=True)
     assert total == 4
     assert [removal.removed for removal in removals] == ["Written by a machine."] * 2
+
+
+def test_a_step_that_only_changes_documents_is_audited_too(noted: Corpus) -> None:
+    [repaired], total = audit(noted, "repair", 5, text=True)
+    assert (total, repaired.entry.id, repaired.entry.unit) == (1, "broken", "document changed")
+    assert "patientâ€™s" in (repaired.removed or "")
+    assert "patient’s" in (repaired.kept or "")
+    assert audit_table([repaired], total, "repair").caption == "1 of 1 documents that repair changed"

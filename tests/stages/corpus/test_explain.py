@@ -64,7 +64,7 @@ def test_an_unknown_id_is_an_error_that_names_no_text(noted: Corpus) -> None:
 def test_the_words_that_differ_are_found_in_the_raw_files(noted: Corpus, notes) -> None:
     [near] = explain(noted, "near")
     assert near.removal is not None
-    twin = kept_twin(noted, near.removal)
+    twin = kept_twin(noted, near.removal, original_of(noted, near).cleaned)
     assert twin is not None
     assert differing_words(original_of(noted, near).cleaned, twin.text) == [
         WordChange(10, ("ibuprofen", "400"), ("aspirin", "100")),

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from osler.artifacts.corpus import Corpus
+from osler.artifacts.corpus import Corpus, KeptDocument
+from osler.artifacts.ledger import LedgerEntry
 from osler.core.errors import InputError
-from osler.stages.corpus.originals import Origin, Originals
+from osler.stages.corpus.originals import Origin, Originals, twin_of
 
 
 def test_raw_files_that_are_gone_or_changed_are_errors(noted: Corpus, tmp_path: Path, notes) -> None:
@@ -49,3 +51,12 @@ def test_sources_whose_files_are_gone_do_not_hide_the_others(build, jsonl, notes
     gone.unlink()
     origin = Origin("there", "there.jsonl", 1, "there.jsonl:1")
     assert Originals(corpus).read([origin])[origin].text == notes["kept"]
+
+
+def test_of_kept_documents_with_one_id_the_right_one_is_compared() -> None:
+    kept = [KeptDocument("s", "1", text, "notes", file="a", row=row) for row, text in enumerate(("b c d", "x y z"), 1)]
+    entry = LedgerEntry("notes", "a", 3, "2", "near-duplicates", "duplicate.near", "document", kept_id="1")
+    assert twin_of(entry, "x y w", kept) == kept[1]
+    assert twin_of(entry, "b c w", kept) == kept[0]
+    assert twin_of(replace(entry, row=1), "x y z", kept) == kept[0]
+    assert twin_of(entry, "x", []) is None

@@ -129,9 +129,10 @@ def test_several_fields_with_text_and_facts(tmp_path: Path, read_all: Callable[.
 
 @pytest.mark.parametrize("unit", ["file", "block"])
 def test_a_document_of_text_has_a_limit(tmp_path: Path, read_all, monkeypatch, unit: str) -> None:
-    monkeypatch.setattr("osler.stages.corpus.readers.text._LONGEST", 4)
+    for module in ("inputs", "readers.text"):
+        monkeypatch.setattr(f"osler.stages.corpus.{module}.LONGEST", 4)
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf1")
     assert [document.text for document in read_all(tmp_path, unit=unit)] == ["1"]
     (tmp_path / "a.txt").write_text("123\n456\n")
-    with pytest.raises(InputError, match="one document has more than 0 MB"):
+    with pytest.raises(InputError, match="a document of more than 0 MB"):
         read_all(tmp_path, unit=unit)

@@ -201,7 +201,7 @@ def test_a_tar_archive_of_articles(tmp_path: Path) -> None:
     first, bad, third = read(path)
     assert isinstance(first, RawDocument)
     assert (first.row, first.revision, third.row) == (1, Revision(42, 20240618), 3)
-    assert bad == BadRecord(2, 0, "not well-formed XML (err tag name mismatch), line 1, of the file 2.nxml")
+    assert bad == BadRecord(2, 0, "not well-formed XML (tag name mismatch), line 1, of the file 2.nxml")
     packed = path.read_bytes()
     path.write_bytes(packed[: len(packed) // 3])
     assert [item.reason for item in read(path)] == ["the archive is damaged or truncated after 0 articles"]

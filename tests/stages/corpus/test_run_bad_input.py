@@ -95,8 +95,8 @@ def test_damaged_compressed_files(build, tmp_path: Path, ending: str, compress, 
     data = compress(b"\n".join([GOOD] * 2000 + [os.urandom(50).hex().encode()]))
     path.write_bytes(data[: len(data) // 2] if damage == "cut" else b"no such format " + GOOD)
     message = _refused(build, path, strict=True)
-    assert f"{path}: " in message
-    assert "damaged" in message
+    assert message.startswith(f"{path}:")
+    assert "the compressed file is damaged or truncated" in message
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_broken_record_is_reported_with_its_line_and_byte_and_the_next_one_is_
     data = HEAD + record(1) + broken + record(3) + b"</set>"
     first, bad, third = read(data)
     assert (first, third) == ("1 text 1", "3 text 3")
-    assert bad == BadRecord(2, data.index(broken), "not well-formed XML (err tag name mismatch), line 6")
+    assert bad == BadRecord(2, data.index(broken), "not well-formed XML (tag name mismatch), line 6")
     assert "secret" not in str(bad)
 
 
@@ -94,7 +94,7 @@ def test_entities_are_never_resolved_but_named_characters_are() -> None:
     head = b'<!DOCTYPE set [<!ENTITY a "aaaa"><!ENTITY f SYSTEM "file:///etc/passwd">]>\n<set>'
     data = head + b"<item>&a;</item><item>&f;</item><item>3&nbsp;&micro;g &lt; &LT; &amp;alpha;</item></set>"
     *bad, good = read(data)
-    assert [item.reason for item in bad] == ["not well-formed XML (err undeclared entity), line 2"] * 2
+    assert [item.reason for item in bad] == ["not well-formed XML (undeclared entity), line 2"] * 2
     assert good == "3 3 µg < < &alpha;"
 
 

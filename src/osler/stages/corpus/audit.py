@@ -1,4 +1,4 @@
-"""A sample of what one step removed, to judge whether it was right."""
+"""A sample of what one step removed or changed, to judge whether it was right."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from dataclasses import dataclass, replace
 
 from osler.artifacts.corpus import Corpus, KeptDocument
 from osler.artifacts.ledger import Ledger, LedgerEntry
-from osler.report.tables import Row, Table
-from osler.stages.corpus.originals import Origin, Original, Originals, differing_words, kept_documents
+from osler.report.tables import Cell, Column, Row, Table
+from osler.stages.corpus.originals import Origin, Original, Originals, differing_words, kept_documents, twin_of
 
 SNIPPET = 240
 """Most characters of a document that are shown."""
 _CONTEXT = 8  # words before the first difference
+_DID = {"read": "could not read", "select": "left out, as its options say"}
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedRemoval:
-    """A removed document or passage, with snippets of it and of the document that was kept instead if text was asked for."""
+    """A removed document or passage, with snippets of it and of the document that was kept instead if text was asked for.
+
+    Of a document that was only changed, the snippets are from before and after.
+    """
 
     entry: LedgerEntry
     removed: str | None = None
@@ -42,7 +46,8 @@ def _with_snippets(corpus: Corpus, audited: Sequence[AuditedRemoval]) -> list[Au
     for removal in audited:
         entry = removal.entry
         original = originals[origins[entry]] if entry in origins else None
-        removed, kept = _snippets(entry, original, twins.get(compared.get(entry, ("", ""))))
+        found = twins.get(compared[entry], []) if entry in compared else []
+        removed, kept = _snippets(entry, original, twin_of(entry, original.cleaned, found) if original else None)
         result.append(replace(removal, removed=removed, kept=kept))
     return result
 
@@ -60,7 +65,7 @@ def _compared(entry: LedgerEntry) -> tuple[str, str] | None:
         return None  # the other document is one of a task
     if entry.kept_source is not None and entry.kept_id is not None:
         return entry.kept_source, entry.kept_id
-    later = entry.step in ("deidentify", "boilerplate") and entry.unit == "passage"
+    later = entry.step in ("deidentify", "boilerplate") and entry.unit != "document"
     return (entry.source, entry.id) if later else None
 
 
@@ -74,13 +79,20 @@ def _snippets(
         taken = [" ".join(change.removed) for change in differing_words(before, after)]
         of_this_size = [passage for passage in taken if len(passage) == entry.characters]
         return _cut(" … ".join(filter(None, of_this_size or taken))), None
+    if entry.unit == "document changed":
+        after = twin.text if twin else original.cleaned
+        return _from_difference(original.cleaned if twin else original.text, after)
     if twin is None:
         return _cut(original.cleaned), None
-    # Two texts that are nearly the same are best compared from where they first differ.
-    changes = differing_words(original.cleaned, twin.text)
+    return _from_difference(original.cleaned, twin.text)
+
+
+def _from_difference(before: str, after: str) -> tuple[str, str]:
+    """Snippets of two texts that are nearly the same, from where they first differ."""
+    changes = differing_words(before, after)
     first = max(0, changes[0].place - _CONTEXT) if changes else 0
     dots = "… " if first else ""
-    removed, kept = (" ".join(text.split()[first:]) for text in (original.cleaned, twin.text))
+    removed, kept = (" ".join(text.split()[first:]) for text in (before, after))
     return _cut(dots + removed), _cut(dots + kept)
 
 
@@ -92,20 +104,34 @@ def _cut(text: str) -> str:
 def audit_table(audited: Sequence[AuditedRemoval], total: int, step: str) -> Table:
     """The sample as a table, without text."""
     entries = [removal.entry for removal in audited]
-    units = {entry.unit for entry in entries}
-    pairs = any(entry.kept_id is not None for entry in entries)
-    rows: list[Row] = []
-    for number, entry in enumerate(entries, 1):
-        place = entry.file if entry.row is None else f"{entry.file}:{entry.row}"
-        kept: Row = [_name(entry.kept_source, entry.kept_id, entry.source), entry.jaccard] if pairs else []
-        rows.append([number, entry.source, entry.id, place, entry.reason, entry.characters, *kept])
     other = "test document" if step == "decontaminate" else "kept instead"
-    columns = ["", "source", "id", "read from", "reason", "characters", *([other, "Jaccard"] if pairs else [])]
-    what = "passages" if units == {"passage"} else "documents" if units == {"document"} else "documents and passages"
-    return Table(columns, rows, f"{len(entries):,} of {total:,} {what} that {step} removed")
+    more: dict[Column | str, list[Cell]] = {
+        other: [_name(entry.kept_source, entry.kept_id, entry.source) for entry in entries],
+        "Jaccard": [entry.jaccard for entry in entries],
+        Column("% shared", 1): [None if entry.share is None else 100 * entry.share for entry in entries],
+    }
+    more = {name: cells for name, cells in more.items() if any(cell is not None for cell in cells)}
+    rows: list[Row] = []
+    for number, entry in enumerate(entries):
+        place = entry.file if entry.row is None else f"{entry.file}:{entry.row}"
+        rest = [cells[number] for cells in more.values()]
+        rows.append([number + 1, entry.source, _one_line(entry.id), place, entry.reason, entry.characters, *rest])
+    columns = ["", "source", "id", "read from", "reason", "characters", *more]
+    units = {entry.unit for entry in entries}
+    what = {"passage": "passages", "document": "documents", "document changed": "documents"}
+    named = what[units.pop()] if len(units) == 1 else "documents and passages"
+    did = "changed" if any(entry.unit == "document changed" for entry in entries) else _DID.get(step, "removed")
+    if step in _DID:
+        named, step = "records", "the reader"
+    return Table(columns, rows, f"{len(entries):,} of {total:,} {named} that {step} {did}")
 
 
 def _name(source: str | None, key: str | None, own: str) -> str | None:
     if key is None:
         return None
-    return key if source in (None, own) else f"{key} ({source})"
+    return _one_line(key if source in (None, own) else f"{key} ({source})")
+
+
+def _one_line(key: str) -> str:
+    """An id may have line breaks."""
+    return key.replace("\n", "␊")

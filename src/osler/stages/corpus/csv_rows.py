@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import TextIOWrapper
 from itertools import islice
 from typing import Any
@@ -20,6 +21,7 @@ from pydantic import Field
 from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile
+from osler.stages.corpus.inputs import damaged_after, encoding_fix
 from osler.stages.corpus.opening import open_bytes, reading
 
 _DELIMITERS = ",;\t|"
@@ -74,7 +76,11 @@ class TableFile:
         with reading(file.path), open_bytes(file.path) as handle:
             self._start = len(_BOM) if self._bytewise and handle.read(len(_BOM)) == _BOM else 0
         with self._lines(self._start) as lines:
-            head = next(lines, b"").decode(self._codec, "surrogateescape")
+            first = next(lines, b"")
+        if b"\0" in first:
+            where, fix = f"{file.path}:1", encoding_fix(first)
+            raise InputError(f"the first line is not valid {encoding}", where=where, fix=fix)
+        head = first.decode(self._codec, "surrogateescape")
         self._style = {
             "delimiter": options.delimiter or max(_DELIMITERS, key=head.count),
             "quotechar": options.quote or None,
@@ -124,7 +130,7 @@ class TableFile:
         stop = file_range.stop if file_range.stop < self._file.size else None
         lost: BadRecord | None = None
         start_of_rows = b""
-        with self._lines(byte) as lines:
+        with damaged_after(self._file.path, lambda: line), self._lines(byte) as lines:
             if not file_range.start:
                 names = list(islice(lines, self._first_line - 1))
                 line, byte = line + len(names), byte + sum(map(len, names))
@@ -147,7 +153,7 @@ class TableFile:
                     elif cells:
                         problem = f"the row has {len(cells)} cells, not {len(self.columns)}"
                         yield BadRecord(line, place, problem, _QUOTING)
-                line += len(parser.used)
+                line += sum(used.endswith(b"\n") for used in parser.used)
                 byte += sum(map(len, parser.used))
         if lost:
             yield lost
@@ -179,7 +185,7 @@ class TableFile:
                     handle.seek(start)
                 else:
                     handle.read(start)  # not every compressed file can seek
-                yield iter(handle)
+                yield iter(partial(handle.readline, _LONGEST_ROW + 1), b"")  # a longer line comes in pieces
                 return
             try:
                 text = TextIOWrapper(handle, encoding=self._encoding, newline="\n")

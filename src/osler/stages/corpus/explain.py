@@ -9,7 +9,7 @@ from osler.artifacts.ledger import Ledger, LedgerEntry
 from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.config import Cleaning, CorpusRecipe
-from osler.stages.corpus.originals import Origin, Original, Originals, kept_documents
+from osler.stages.corpus.originals import Origin, Original, Originals, kept_documents, twin_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,12 @@ def _filter_option(entry: LedgerEntry, cleaning: Cleaning, of: str) -> str:
     return f"{change.capitalize()} of `{of}.{entry.reason}` (now {value}{fitting}), or leaving out the filter."
 
 
-def kept_twin(corpus: Corpus, entry: LedgerEntry) -> KeptDocument | None:
-    """The document that was kept instead of a removed duplicate."""
+def kept_twin(corpus: Corpus, entry: LedgerEntry, text: str) -> KeptDocument | None:
+    """The document that was kept instead of a removed duplicate with this text."""
     if entry.kept_source is None or entry.kept_id is None:
         return None
     pair = (entry.kept_source, entry.kept_id)
-    return kept_documents(corpus, [pair]).get(pair)
+    return twin_of(entry, text, kept_documents(corpus, [pair]).get(pair, []))
 
 
 def original_of(corpus: Corpus, explanation: Explanation) -> Original:

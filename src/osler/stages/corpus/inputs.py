@@ -7,7 +7,8 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,11 @@ from osler.stages.corpus.documents import FileRange, InputFile
 from osler.stages.corpus.opening import OPENERS, in_zip, is_packed, open_bytes, reading, stored_size, zip_members
 from osler.stages.corpus.readers import READERS
 
+LONGEST = 64 << 20
+"""Bytes of the longest line, or file of plain text, that is read as a document. What is longer is damaged, or not one document."""
 _BLOCK = 1 << 22
 _BOM = b"\xef\xbb\xbf"
+_LINE_READERS = ("jsonl", "moses", "patents")
 
 
 def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
@@ -35,10 +39,11 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
             READERS.get(source.reader)  # an unknown name is an error even if no file is found
         for given in source.files:
             for path, name, explicit in _expand(given):
-                plain = path.with_suffix("") if path.suffix.lower() in OPENERS else path
-                reader = source.reader or endings.get(plain.suffix.lower())
-                if reader is None and plain.suffix.lower() == ".xml":
-                    reader = roots.get(_root(path))
+                reader = source.reader or _reader(path, endings, roots)
+                if reader in _LINE_READERS and "\n".encode(source.encoding) != b"\n":
+                    raise InputError(
+                        f"the reader {reader} does not support {source.encoding}", where=path, fix="Convert it to UTF-8"
+                    )
                 if reader is None and explicit:
                     raise InputError(
                         "no reader for this file type",
@@ -60,8 +65,9 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
 
 
 def on_disk(files: Sequence[InputFile]) -> list[Path]:
-    """The files that have to be there to read the input, in input order; a zip archive counts once."""
-    return list(dict.fromkeys(inside[0] if (inside := in_zip(file.path)) else file.path for file in files))
+    """The files that can be opened to read the input, in input order; a zip archive counts once."""
+    paths = dict.fromkeys(inside[0] if (inside := in_zip(file.path)) else file.path for file in files)
+    return [path for path in paths if os.access(path, os.R_OK)]
 
 
 def names_digest(files: Sequence[InputFile]) -> str:
@@ -84,10 +90,14 @@ def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
         yield from ((path / member, shown_name(f"{path.name}/{member}"), True) for member in found)
         return
     for path, name, explicit in _expand_on_disk(given):
-        if path.suffix.lower() == ".zip":
-            yield from ((path / member, f"{name}/{member}", False) for member in zip_members(path))
-        else:
+        try:
+            members = zip_members(path) if path.suffix.lower() == ".zip" else None
+        except InputError:
+            members = None  # reading the archive as one file gives the same error, which is then recorded
+        if members is None:
             yield path, name, explicit
+        else:
+            yield from ((path / member, f"{name}/{member}", False) for member in members)
 
 
 def _expand_on_disk(given: str) -> Iterator[tuple[Path, str, bool]]:
@@ -100,7 +110,9 @@ def _expand_on_disk(given: str) -> Iterator[tuple[Path, str, bool]]:
     elif glob.has_magic(str(path)):
         root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts[:-1]))
         matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
-        found_files = sorted(match for match in matches if match.is_file())
+        found_files = sorted(
+            match for match in matches if not match.is_dir()
+        )  # broken links are recorded when they are read
         if not found_files:
             raise InputError("no file matches", where=given, fix="Check the pattern")
         for found in found_files:
@@ -123,17 +135,27 @@ def _source_name(source: CorpusSource, path: Path, reader: str) -> str:
     return "".join(character if character.isalnum() or character in "._+-" else "-" for character in name) or "source"
 
 
-def _root(path: Path) -> str:
-    """The root element of an XML file: many formats share the ending."""
-    with reading(path), open_bytes(path) as handle:
-        stream: Any = handle
-        return root_tag(stream.read1(1 << 16))[0]
+def _reader(path: Path, endings: Mapping[str, str], roots: Mapping[str, str]) -> str | None:
+    """The reader of a file by its ending; of XML by its root element, as many formats share the ending."""
+    plain = path.with_suffix("") if path.suffix.lower() in OPENERS else path
+    ending = plain.suffix.lower()
+    if ending == ".zip" and in_zip(path) is None:
+        return "text"  # a damaged archive; any reader finds that out
+    if ending != ".xml":
+        return endings.get(ending)
+    try:
+        with reading(path), open_bytes(path) as handle:
+            stream: Any = handle
+            root = root_tag(stream.read1(1 << 16))[0]
+    except InputError:
+        root = ""
+    return roots.get(root) if root else min(roots.values())  # without a root, any reader of XML says what is wrong
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a complete file, without its byte order mark."""
+    """Read a complete file, without its byte order mark; of a file that is too long for a document, a little more than LONGEST."""
     with reading(path), open_bytes(path) as handle:
-        return handle.read().removeprefix(_BOM)
+        return handle.read(LONGEST + len(_BOM) + 1).removeprefix(_BOM)
 
 
 def cut_lines(file: InputFile, size: int) -> list[FileRange]:
@@ -152,9 +174,10 @@ def cut_lines(file: InputFile, size: int) -> list[FileRange]:
                     raise InputError("the file became shorter while it was read", where=file.path, fix="Run again")
                 seen += block.count(b"\n")
                 position += len(block)
-            rest = handle.readline() if position < file.size and not block.endswith(b"\n") else b""
-            position += len(rest)
-            seen += rest.endswith(b"\n")
+            while position < file.size and not block.endswith(b"\n"):
+                block = handle.readline(_BLOCK)
+                position += len(block)
+                seen += block.endswith(b"\n")
             ranges.append(FileRange(file, start, position, rows + 1))
             rows += seen
             start = position
@@ -162,28 +185,51 @@ def cut_lines(file: InputFile, size: int) -> list[FileRange]:
 
 
 def lines(file_range: FileRange) -> Iterator[tuple[int, bytes]]:
-    """Yield row number and bytes of every line, without line ends."""
+    """Yield row number and bytes of every line, without line ends; of a line that is too long, a little more than LONGEST bytes."""
     path = file_range.file.path
-    with reading(path), open_bytes(path) as handle:
+    row = file_range.first_row
+    with damaged_after(path, lambda: row), open_bytes(path) as handle:
         # A compressed file is one range, and its size says nothing about the text in it.
         to_the_end = is_packed(path)
         if file_range.start:
             handle.seek(file_range.start)
         left = file_range.stop - file_range.start
-        row = file_range.first_row
         while to_the_end or left > 0:
-            line = handle.readline()
+            line = handle.readline(LONGEST + len(_BOM) + 2)
             if not line:
                 return
             left -= len(line)
+            rest = line
+            while len(rest) > _BLOCK and not rest.endswith(b"\n"):
+                rest = handle.readline(LONGEST)
+                left -= len(rest)
             if row == 1:
                 line = line.removeprefix(_BOM)
             yield row, line.rstrip(b"\r\n")
             row += 1
 
 
+@contextmanager
+def damaged_after(path: Path, row: Callable[[], int]) -> Iterator[None]:
+    """Name the line at which a damaged file can no longer be read."""
+    try:
+        with reading(path):
+            yield
+    except InputError as error:
+        if row() == 1:
+            raise
+        problem = f"{error.problem}; it cannot be read from this line on"
+        raise InputError(problem, where=f"{path}:{row()}", fix=error.fix) from None
+
+
 def decode(data: bytes, encoding: str, *, path: Path, row: int) -> str:
     """Decode bytes that begin at a row of a file. An error names the line and the byte in it."""
+    if len(data) > LONGEST:
+        raise InputError(
+            f"a document of more than {LONGEST >> 20} MB",
+            where=f"{path}:{row}",
+            fix="A line is a document, and so is a file of plain text: cut it, or set --unit line or block",
+        )
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -193,6 +239,12 @@ def decode(data: bytes, encoding: str, *, path: Path, row: int) -> str:
         raise InputError(
             f"byte {column + 1} of this line is not valid {encoding}",
             where=f"{path}:{line}",
-            fix="Convert the file to UTF-8, or give its encoding, often --encoding latin-1 or cp1252 (in a recipe: the "
-            "source's encoding)",
+            fix=encoding_fix(data),
         ) from None
+
+
+def encoding_fix(data: bytes) -> str:
+    """What to do about bytes that are not in the encoding of their source."""
+    if b"\0" in data[:1000]:
+        return "It looks like UTF-16: convert the file to UTF-8. Plain text and tables can also be read with --encoding utf-16"
+    return "Convert the file to UTF-8, or give its encoding, often --encoding latin-1 or cp1252 (in a recipe: the source's encoding)"

@@ -30,22 +30,23 @@ def reading(path: Path) -> Iterator[None]:
     """Turn a file that cannot be read, or is damaged, into an InputError."""
     try:
         yield
-    except _DAMAGE:
-        raise InputError(
-            "the compressed file is damaged or truncated", where=path, fix="Copy or download it again"
-        ) from None
     except FileNotFoundError:
         raise InputError("no such file", where=path, fix="Check the path") from None
-    except OSError as error:
-        # bz2 reports damaged data as a bare OSError.
-        problem = error.strerror or "the data is damaged"
-        raise InputError(f"cannot be read: {problem}", where=path, fix="Check the file and its permissions") from None
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            fix = "Check the file and its permissions"
+            raise InputError(f"cannot be read: {error.strerror}", where=path, fix=fix) from None
+        # Damage; bz2 and gzip report it as an OSError without a number.
+        problem = "the compressed file is damaged or truncated"
+        raise InputError(problem, where=path, fix="Copy or download it again") from None
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, or a member of a zip archive, for reading; decompress it by its ending."""
     inside = in_zip(path)
+    if inside is None and path.suffix.lower() == ".zip":
+        zip_members(path)  # only a damaged archive is read as one file: say so
     with _open_member(*inside) if inside else open(path, "rb") as stream:
         opener = OPENERS.get(path.suffix.lower())
         if opener is None:
@@ -126,19 +127,18 @@ def in_zip(path: Path) -> tuple[Path, str] | None:
 
 
 def stored_size(path: Path) -> int:
-    """Bytes that a file, or a member of a zip archive, takes on disk."""
+    """Bytes that a file, or a member of a zip archive, takes on disk; 0 if it cannot be opened, which is recorded when it is read."""
     inside = in_zip(path)
-    with reading(path):
-        return zip_members(inside[0])[inside[1]].compress_size if inside else path.stat().st_size
+    try:
+        with reading(path):
+            return zip_members(inside[0])[inside[1]].compress_size if inside else path.stat().st_size
+    except (InputError, KeyError):
+        return 0
 
 
 def check_unchanged(path: Path, size: int) -> None:
     """Raise an error if a file is not as it was found: it has changed since, or this node of a cluster does not see it."""
-    try:
-        same = stored_size(path) == size
-    except (InputError, KeyError):
-        same = False
-    if not same:
+    if stored_size(path) != size:
         raise InputError(
             f"the file is missing or has changed since the run began (seen on {socket.gethostname()})",
             where=path,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import NamedTuple
 
 from osler.artifacts.corpus import Corpus, KeptDocument
+from osler.artifacts.ledger import LedgerEntry
 from osler.core.config import validate
 from osler.core.errors import InputError
 from osler.stages.corpus.clean import PART_BYTES, Cleaner, document_id
@@ -126,11 +128,22 @@ def differing_words(removed: str, kept: str) -> list[WordChange]:
     ]
 
 
-def kept_documents(corpus: Corpus, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], KeptDocument]:
+def kept_documents(corpus: Corpus, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[KeptDocument]]:
     """Documents of the corpus by source and id, as far as they are there."""
     wanted = set(pairs)
-    found: dict[tuple[str, str], KeptDocument] = {}
+    found: dict[tuple[str, str], list[KeptDocument]] = {}
     for document in corpus.find(key for _, key in wanted) if wanted else ():
         if (document.source, document.id) in wanted:
-            found.setdefault((document.source, document.id), document)
+            found.setdefault((document.source, document.id), []).append(document)
     return found
+
+
+def twin_of(entry: LedgerEntry, text: str, kept: Sequence[KeptDocument]) -> KeptDocument | None:
+    """Which of the kept documents with one id an entry is about: the document itself, or else the one with most words of `text`."""
+    for document in kept:
+        if (document.file, document.row) == (entry.file, entry.row):
+            return document
+    if len(kept) < 2:
+        return kept[0] if kept else None
+    words = Counter(text.split())
+    return max(kept, key=lambda document: (words & Counter(document.text.split())).total())

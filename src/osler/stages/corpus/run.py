@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from osler.artifacts.corpus import Corpus, CorpusWriter
-from osler.artifacts.corpus_card import CorpusCard
+from osler.artifacts.corpus_card import CorpusCard, CorpusCounts
 from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
 from osler.core.cluster import ray_pool
@@ -30,6 +30,7 @@ from osler.stages.corpus.config import Cleaning, CorpusRecipe, SourceCleaning
 from osler.stages.corpus.decontaminate import contaminated, task_folders, tasks_digest
 from osler.stages.corpus.deidentify import Deidentifier, deidentify
 from osler.stages.corpus.documents import InputFile
+from osler.stages.corpus.filters import FILTERS
 from osler.stages.corpus.inputs import find_inputs, names_digest, on_disk
 from osler.stages.corpus.near_duplicates import find_near_duplicates
 from osler.stages.corpus.remaining import Remaining, remove_exact_duplicates
@@ -222,14 +223,19 @@ def _ranks(recipe: CorpusRecipe, names: Sequence[str]) -> dict[str, int]:
 def _empty(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
     """The error for a corpus without documents."""
     where = files[0].path if len(files) == 1 else f"{files[0].path} and {len(files) - 1:,} more files"
-    if card.unreadable:
-        return _unreadable(card, files)
     if not card.read:
-        return InputError("the input has no documents", where=where, fix="Give files with text")
-    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in card.removed.items())
-    limits = " and ".join(f"filters.{reason}" for reason in card.removed if reason != "empty")
+        nothing = InputError("the input has no documents", where=where, fix="Give files with text")
+        return _unreadable(card, files) if card.unreadable else nothing
+    limits = " and ".join(f"filters.{reason}" for reason in card.removed if reason.partition(".")[0] in FILTERS.names())
     relax = f"Relax {limits} with --set, or give" if limits else "Give"
-    return InputError(f"all {card.read:,} documents were removed: {reasons}", where=where, fix=f"{relax} other files")
+    skipped = f", and {card.unreadable:,} could not be read" if card.unreadable else ""
+    return InputError(f"{_all_removed(card)}{skipped}", where=where, fix=f"{relax} other files")
+
+
+def _all_removed(counts: CorpusCounts) -> str:
+    reasons = ", ".join(f"{reason} ({number:,})" for reason, number in counts.removed.items())
+    documents = "the only document was" if counts.read == 1 else f"all {counts.read:,} documents were"
+    return f"{documents} removed: {reasons}"
 
 
 def _unreadable(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
@@ -243,16 +249,22 @@ def _unreadable(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
 
 def _problems(card: CorpusCard, recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
     """What could not be read, and sources that gave nothing, one line each."""
-    lines = [f"skipped {record}" for record in card.skipped[:_SHOWN]]
+    lines = []
+    fixes: set[str | None] = {None}
+    for record in card.skipped[:_SHOWN]:
+        fix = "" if record.fix in fixes else f". {record.fix}"  # once is enough
+        fixes.add(record.fix)
+        lines.append(f"skipped {record}{fix}")
     if card.unreadable > len(lines):
         lines.append(f"skipped {card.unreadable - len(lines):,} more records; the ledger lists them (step read)")
     for name, source in card.sources.items():
         if not source.documents:
-            reasons = ", ".join(f"{reason} ({number:,})" for reason, number in source.removed.items())
-            why = f"all {source.read:,} documents were removed: {reasons}" if source.read else "no documents"
-            lines.append(f"source {name}: {why}")
+            lines.append(f"source {name}: {_all_removed(source) if source.read else 'no documents'}")
     without = [source for index, source in enumerate(recipe.sources) if all(file.source != index for file in files)]
-    return lines + [f"source {source.name or source.files[0]}: no files to read" for source in without]
+    return lines + [
+        f"source {source.name or source.files[0]}: no files to read, or only files of an earlier source"
+        for source in without
+    ]
 
 
 def _stop_at_problems(card: CorpusCard, recipe: CorpusRecipe, files: Sequence[InputFile]) -> None:

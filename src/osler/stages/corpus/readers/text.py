@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
 from osler.core.errors import InputError
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument
-from osler.stages.corpus.inputs import cut_lines, decode, lines
-from osler.stages.corpus.opening import open_bytes, reading
-
-_LONGEST = 64 << 20
-"""Bytes of the longest document: filters and rewriters need it in memory more than once."""
+from osler.stages.corpus.inputs import LONGEST, cut_lines, decode, lines, read_bytes
 
 
 class TextReader:
@@ -28,12 +23,7 @@ class TextReader:
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord]:
         path = file_range.file.path
         if source.unit == "file":
-            with reading(path), open_bytes(path) as handle:
-                data = handle.read(_LONGEST + 1)
-            if len(data) > _LONGEST:
-                raise _too_long(path, 1, "Set unit = line, or unit = block for documents between blank lines")
-            text = decode(data.removeprefix(BOM_UTF8), source.encoding, path=path, row=1)
-            yield RawDocument(1, text, file_range.file.name)
+            yield RawDocument(1, decode(read_bytes(path), source.encoding, path=path, row=1), file_range.file.name)
             return
         block: list[RawDocument | BadRecord] = []
         size = 0
@@ -44,17 +34,17 @@ class TextReader:
             elif isinstance(record, BadRecord) or record.text.strip():
                 block.append(record)
                 size += len(line)
-                if size > _LONGEST:
-                    raise _too_long(path, row, "Set unit = line, or put blank lines between documents")
+                if size > LONGEST:
+                    raise InputError(
+                        f"a document of more than {LONGEST >> 20} MB",
+                        where=f"{path}:{row}",
+                        fix="Put blank lines between documents, or set --unit line",
+                    )
             elif block:
                 yield _joined(block)
                 block, size = [], 0
         if block:
             yield _joined(block)
-
-
-def _too_long(path: Path, row: int, fix: str) -> InputError:
-    return InputError(f"one document has more than {_LONGEST >> 20} MB", where=f"{path}:{row}", fix=fix)
 
 
 def _line(data: bytes, source: CorpusSource, path: Path, row: int) -> RawDocument | BadRecord:
