@@ -136,7 +136,9 @@ def _add_document(
 ) -> TextCounts:
     """Write a document or the reason of its removal; return the counts of the text that was read."""
     document, effects = cleaner.clean(raw)
-    before = counts_of(raw.text, document.language)
+    # Whitespace around a text changes neither its words nor its sentences.
+    same = document.text.strip() == raw.text.strip()
+    before = counts_of(raw.text, document.language, document.words if same else 0)
     name = document_id(file, raw)
     for effect in effects:
         row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None, None)
@@ -152,8 +154,8 @@ def _add_document(
     compared = data if cleaner.cleaning.strip else document.text.strip().encode()
     digest = blake2b(compared, digest_size=DIGEST_BYTES).digest()
     facts = cleaner.facts(raw)
-    after = before if document.text == raw.text else counts_of(document.text, document.language)
-    counts = (len(data), after.characters, after.words, after.sentences)
+    sentences = before.sentences if same else counts_of(document.text, document.language, document.words).sentences
+    counts = (len(data), len(document.text), document.words, sentences)
     repaired = any(effect.step == "repair" for effect in effects)
     origin = (position, file.source_name, file.name, raw.row, name)
     kept.add((*origin, document.language, *facts, data, digest, *counts, repaired), len(data) + ROW_BYTES)
@@ -327,7 +329,11 @@ def repairer(html_entities: bool = True) -> Callable[[str], str]:
     def repair(text: str) -> str:
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        if text.isascii() and not _ODD.search(text) and not (html_entities and "&" in text):
+        if (
+            not (_ODD.search(text) or (html_entities and "&" in text))
+            and (text.isascii() or not _NEIGHBOURS.search(text))
+            and unicodedata.is_normalized("NFC", text)
+        ):
             return text
         # Lines keep their end, as in ftfy: a few of its patterns look at the character after a letter.
         lines = _LINES.findall(text)
