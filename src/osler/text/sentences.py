@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import resources
+from itertools import product
 
 from osler.core.errors import UnknownNameError, nearest
 from osler.text.words import Range
@@ -19,13 +20,12 @@ LANGUAGES = ("en", "es", "fr")
 
 _UPPER = "A-ZÀ-ÖØ-ÞŒ"
 _LOWER = "a-zß-öø-ÿœ"
-_NO_NUMERAL = _LOWER.replace("a-z", "a-hj-uwyz")
 # A stop with closing marks and a citation after it, then whitespace, the end, or a capital where the space was forgotten;
 # or a line break. The pattern begins with a plain set of characters because `re` then skips to them quickly. Most stops are
-# `plain`: a word that is no list mark (a. or viii.) or no word before them, one space or line break and a capital after them.
+# `plain`: two small letters or no word before them, one space or line break and a capital after them.
 _PLACE = re.compile(
     r"[.!?…\n\r]"
-    rf"(?P<plain>(?:(?<=[{_LOWER}][{_NO_NUMERAL}][.!?])|(?<=[ )][.!?]))(?=[ \n][{_UPPER}]))?"
+    rf"(?P<plain>(?:(?<=[{_LOWER}]{{2}}[.!?])|(?<=[ )][.!?]))(?=[ \n][{_UPPER}]))?"
     r"(?:(?<=[\n\r])\s*"
     r"|(?<![\n\r])(?<![.!?…]{2})[.!?…]*+"
     r"(?P<close>[\"'”\u2019)\]»]*(?:[ \xa0\u202f]»)?"
@@ -61,9 +61,10 @@ class _Vocabulary:
     goes_on: frozenset[str]
 
     @cached_property
-    def abbreviations(self) -> frozenset[str]:
-        """All words, in lower case, whose full stop may not end a sentence."""
-        return frozenset(word.lower() for word in self.never | self.number | self.may)
+    def unsure(self) -> frozenset[str]:
+        """All words, in lower case, whose full stop may not end a sentence: abbreviations, and marks of lists like viii."""
+        marks = ("".join(letters) for length in range(2, 6) for letters in product("ivx", repeat=length))
+        return frozenset([*marks, *(word.lower() for word in self.never | self.number | self.may)])
 
 
 @lru_cache
@@ -102,19 +103,20 @@ class _Splitter:
         self.item = 0  # number of the last list item in this line
 
     def split(self) -> list[Range]:
-        text, abbreviations = self.text, self.words.abbreviations
+        text, unsure = self.text, self.words.unsure
         length = len(text.rstrip())
         found: list[Range] = []
         for match in _PLACE.finditer(text, self.start, length):
-            if match["plain"] is not None:
-                stop = match.start()
-                word = text[max(self.start, stop - _TOKEN_LENGTH) : stop].rpartition(" ")[2]
-                if not word or word[-1] == ")" or (word.isalpha() and word.lower() not in abbreviations):
+            end = match.end("plain")
+            if end > 0:
+                low = end - _TOKEN_LENGTH
+                word = text[low if low > self.start else self.start : end - 1].rpartition(" ")[2]
+                if not word or word[-1] == ")" or (word.isalpha() and word.lower() not in unsure):
                     # What the checks below come to in the end.
-                    found.append((self.start, stop + 1))
-                    self.start = stop + 2
-                    if text[stop + 1] == "\n":
-                        self.line, self.item = stop + 2, 0
+                    found.append((self.start, end))
+                    self.start = end + 1
+                    if text[end] == "\n":
+                        self.line, self.item = end + 1, 0
                     continue
             if match.end() >= length:
                 break

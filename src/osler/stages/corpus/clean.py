@@ -9,11 +9,11 @@ from __future__ import annotations
 import fnmatch
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +99,7 @@ def clean_part(part: Part) -> None:
     """Write the kept documents of a part and its rows of the ledger, unless an earlier run did."""
     if part.kept.exists():
         return
-    before: dict[str, Counter[str]] = {}
+    before: dict[str, TextCounts] = {}
     # The file of kept documents is closed last: if it exists, the part is complete.
     with (
         part_writer(part.kept, KEPT_SCHEMA) as kept,
@@ -126,9 +126,10 @@ def clean_part(part: Part) -> None:
                     removed.add(_left_out_row(position, file, record), ROW_BYTES)
                 else:
                     counts = _add_document(position, file, record, cleaner, kept, removed)
-                    before.setdefault(file.source_name, Counter()).update(counts._asdict())
+                    total = before.get(file.source_name)
+                    before[file.source_name] = TextCounts(*map(add, total, counts)) if total else counts
                 position += 1
-        write_json(part.before, before)
+        write_json(part.before, {source: total._asdict() for source, total in before.items()})
 
 
 def _add_document(
