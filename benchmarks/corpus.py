@@ -32,6 +32,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -251,7 +252,8 @@ def near_osler(path: Path, work: Path, words: int) -> Callable[[], Removed]:
 
 
 def whole_osler(path: Path, work: Path, words: int) -> Callable[[], Removed]:
-    """The whole stage: repair, filters, exact and near-duplicates, shards, ledger, card."""
+    """The whole stage: repair, filters, exact and near-duplicates, shards, ledger, card, report."""
+    import_module("ftfy"), import_module("jinja2"), import_module("rich.progress")  # otherwise at first use
     from osler.core.config import load_recipe
     from osler.stages.corpus.config import CorpusRecipe
     from osler.stages.corpus.run import run
@@ -307,6 +309,7 @@ def near_datatrove(path: Path, work: Path, words: int, *, spacy: bool) -> Callab
 
 def whole_datatrove(path: Path, work: Path, words: int, *, spacy: bool) -> Callable[[], Removed]:
     """The same steps in datatrove: repair by ftfy, a limit on the length, near-duplicates, Parquet."""
+    import_module("ftfy")  # otherwise at first use
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.dedup import MinhashDedupFilter
     from datatrove.pipeline.filters import LambdaFilter

@@ -296,6 +296,7 @@ def encode(text: str) -> bytes:
 _ODD = re.compile("[\x00-\x08\x0b\x0d-\x1f\x7f-\x9f\u2028\u2029\u206a-\u206f\ud800-\udfff\ufeff\ufff9-\ufffc]")
 # Every pattern of ftfy's mojibake test has two neighbours outside ASCII, or is one of these two special cases.
 _NEIGHBOURS = re.compile("[^\x00-\x7f](?:[^\x00-\x7f]+|(?<=[Œœ])[^A-Za-z]|(?<=[ÂÃ]) )")
+_PLAIN = b"\t\n\f" + bytes(range(0x20, 0x7F)).replace(b"&", b"")  # ASCII characters that are never repaired
 _CONTEXT = 4
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -328,6 +329,8 @@ def repairer(html_entities: bool = True) -> Callable[[str], str]:
         )
 
     def repair(text: str) -> str:
+        if text.isascii() and not text.encode().translate(None, _PLAIN):
+            return text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         if (
