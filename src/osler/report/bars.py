@@ -85,7 +85,8 @@ def histogram(
     """Steps over named bins, one line per series; the area of a single series is filled."""
     left, right, height = 62.0, _WIDTH - 2 * _PAD, 150.0
     looks = {name: (series_colour(index), _DASHES[index // len(HUES) % 4]) for index, name in enumerate(series)}
-    top, legend = _heading(title) + _PAD, []
+    top = _heading(title) + _PAD
+    legend: list[str] = []
     if len(series) > 1:
         top, legend = _legend(
             list(series), left, top, lambda x, y, name: _line(x, y, x + 18, y, *looks[name], width=1.8)
