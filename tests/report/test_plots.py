@@ -11,16 +11,12 @@ from osler.report.plots import (
     CurvePoint,
     bars_with_intervals,
     curves,
-    heatmap,
-    histogram,
     learning_curves,
-    stacked_bars,
 )
 
 CURVES = {"a <b> & $x^2$": [(0.0, 1.0), (1.0, 0.5)], "b": [(0.0, 2.0), (1.0, float("nan")), (2.0, 0.25)]}
 BARS = [Bar("ner", 0.8, 0.75, 0.85, (0.79, 0.81), "one"), Bar("ner", 0.7, series="two"), Bar("sts", -0.1, series="one")]
 
-STACKED = {"notes": {"kept": 90.0, "filter": 10.0}, "web": {"kept": 100.0}}
 LEARNING = {"m": [CurvePoint(0.1, 50, 45, 55), CurvePoint(1, 80)]}
 
 
@@ -35,13 +31,7 @@ def plots() -> list[str]:
         curves({"one": [(1, 10), (10, 1000)]}, xlabel="x", ylabel="y", log_y=True),
         bars_with_intervals(BARS, xlabel="score"),
         bars_with_intervals(BARS, xlabel="score", from_zero=False, title="Dots"),
-        heatmap([[0.1, None], [-0.2, 0.0]], rows=["r1", "r2"], columns=["c1", "a long column"], diverging=True),
-        heatmap([[1.0, 1.0]], rows=["r"], columns=["a", "b"], digits=0),
         learning_curves(LEARNING, xlabel="share", ylabel="f1"),
-        stacked_bars(STACKED, xlabel="%", neutral="kept"),
-        stacked_bars({"a": {str(n): 1e6 for n in range(9)}}, xlabel="tokens", title="Nine"),
-        histogram({"a": [1, 2000]}, ["1", "2"], xlabel="tokens", ylabel="documents"),
-        histogram({"a": [1, 2], "b": [0, 1]}, ["1", "2"], xlabel="tokens", ylabel="documents"),
     ]
 
 
@@ -81,31 +71,9 @@ def test_learning_curves_describe_their_points() -> None:
     assert "m: 50 at 0.1, 80 at 1" in learning_curves(LEARNING, xlabel="share", ylabel="f1")
 
 
-def test_a_heatmap_prints_its_numbers() -> None:
-    found = texts(heatmap([[0.1, None], [-0.2, -0.0001]], rows=["r1", "r2"], columns=["c1", "c2"], diverging=True))
-    assert {"+0.10", "−0.20", "+0.00"} <= set(found)
-
-
 def test_drawing_leaves_the_caller_s_settings_alone() -> None:
     import matplotlib
 
     before = dict(matplotlib.rcParams)
     curves({"a": [(0, 1)]}, xlabel="x", ylabel="y")
     assert dict(matplotlib.rcParams) == before
-
-
-def test_segments_keep_their_colour_whatever_else_a_plot_has() -> None:
-    colours = ("filter", "copies")
-    one = stacked_bars({"a": {"copies": 5}}, xlabel="%", colours=colours)
-    both = stacked_bars({"a": {"filter": 5, "copies": 5}}, xlabel="%", colours=colours)
-    fills = [set(re.findall(r"fill: (#[0-9a-f]{6})", svg)) for svg in (one, both)]
-    assert "#d55e00" in fills[0] & fills[1]
-    assert "#0072b2" in fills[1] - fills[0]
-
-
-def test_stacked_bars_and_histograms_say_their_values_and_shorten_large_numbers() -> None:
-    svg = stacked_bars(STACKED, xlabel="%", neutral="kept")
-    assert "notes: kept 90, filter 10; web: kept 100" in svg
-    svg = histogram({"a": [1, 2_000_000]}, ["1", "2"], xlabel="tokens", ylabel="documents")
-    assert "a: 1 in 1, 2e+06 in 2" in svg
-    assert "2 M" in texts(svg)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import tarfile
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.core.errors import OslerError
+from osler.text import sentences as splitter
 from osler.text.sentences import LANGUAGES, sentences
 
 # The bar stands where a sentence ends; nothing else divides them.
@@ -230,3 +233,56 @@ def _past_stops(text: str, end: int) -> int:
     while text[end : end + 1] == ".":
         end += 1
     return end
+
+
+PIECES = (
+    *(
+        "viii",
+        "xviii",
+        "Dr",
+        "vs",
+        "approx",
+        "Fig",
+        "cells",
+        "día",
+        "mg",
+        "a",
+        "DNA",
+        "(see below)",
+        "2",
+        "12",
+        "p.ej",
+        "cell-type",
+    ),
+    *(
+        ". ",
+        ".",
+        "! ",
+        "? ",
+        ".\n",
+        " . ",
+        "... ",
+        ".)",
+        "\n",
+        "\n\n",
+        "  ",
+        " ",
+        ". The ",
+        ".\nThe ",
+        " .\nLa ",
+        ") ",
+        ": 1. ",
+    ),
+)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_plain_stops_are_a_short_cut_through_the_rules(language, monkeypatch) -> None:
+    draw = random.Random(0)
+    texts = ["".join(draw.choices(PIECES, k=draw.randint(1, 40))) for _ in range(2000)]
+    found = [sentences(text, language) for text in texts]
+    # Whitespace around a text changes nothing either: the corpus stage counts sentences once for both.
+    assert [len(sentences(f" \n{text}\n ", language)) for text in texts] == list(map(len, found))
+    never = splitter._PLACE.pattern.replace("(?P<plain>", "(?P<plain>(?!)")
+    monkeypatch.setattr(splitter, "_PLACE", re.compile(never))
+    assert [sentences(text, language) for text in texts] == found

@@ -1,4 +1,4 @@
-"""Plots as SVG text. The same data always give the same bytes."""
+"""Curves and intervals as SVG text, drawn by matplotlib. The same data always give the same bytes. `bars.py` draws the simpler plots."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from html import escape
 from typing import Any
 
 from osler.core.extras import require
-from osler.report.colours import dark_text_on, hex_colour
+from osler.report.colours import hex_colour
 
-INK, _MUTED, _GRID = "#1b2431", "#586475", "#e3e7eb"
-_DARK = {INK: "#e4e8ed", _MUTED: "#9ba7b5", _GRID: "#2f3944"}
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
-_HUES = ("blue", "vermilion", "green", "orange", "purple", "sky", "grey")
+INK, MUTED, GRID = "#1b2431", "#586475", "#e3e7eb"
+_DARK = {INK: "#e4e8ed", MUTED: "#9ba7b5", GRID: "#2f3944"}
+_RULES = "".join(
+    f'[style*="{what}: {light}"]{{{what}:{dark} !important}}'
+    for light, dark in _DARK.items()
+    for what in ("fill", "stroke")
+)
+DARK_STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{_RULES}}}</style>"
+"""Rules for a reader with a dark screen. They find colours in `style` attributes, written like `fill: #1b2431`."""
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
+HUES = ("blue", "vermilion", "green", "orange", "purple", "sky", "grey")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_HATCHES = ("", "////", "....", "xxxx")
 _DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _STYLE = {
     "axes.axisbelow": True,
-    "axes.edgecolor": _MUTED,
-    "axes.labelcolor": _MUTED,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
     "axes.linewidth": 0.8,
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -37,9 +43,9 @@ _STYLE = {
     "svg.hashsalt": "osler",
     "text.color": INK,
     "text.parse_math": False,
-    "xtick.color": _MUTED,
-    "xtick.labelcolor": _MUTED,
-    "ytick.color": _MUTED,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": MUTED,
     "ytick.labelcolor": INK,
 }
 
@@ -60,25 +66,19 @@ def draw_svg(draw: Callable[[Any], None], size: tuple[float, float], title: str,
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     # Drop the XML preamble and use the reader's own font and colour scheme.
-    body = svg[svg.index("<svg") :].replace("'DejaVu Sans'", _FONT)
+    body = svg[svg.index("<svg") :].replace("'DejaVu Sans'", FONT)
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    rules = "".join(
-        f'[style*="{what}: {light}"]{{{what}:{dark} !important}}'
-        for light, dark in _DARK.items()
-        for what in ("fill", "stroke")
-    )
-    style = f"<style>@media screen and (prefers-color-scheme:dark){{{rules}}}</style>"
     head, rest = body.split(">", 1)
-    return f'{head} role="img"><desc>{escape(description, quote=False)}</desc>{style}{rest}'.strip() + "\n"
+    return f'{head} role="img"><desc>{escape(description, quote=False)}</desc>{DARK_STYLE}{rest}'.strip() + "\n"
 
 
 def series_colour(index: int) -> str:
     """Colour of the series with this number."""
-    return hex_colour(_HUES[index % len(_HUES)])
+    return hex_colour(HUES[index % len(HUES)])
 
 
 def _grid_and_legend(axes: Any, series: int, axis: str = "both") -> None:
-    axes.grid(axis=axis, color=_GRID, linewidth=0.8)
+    axes.grid(axis=axis, color=GRID, linewidth=0.8)
     if series > 1:
         # Above the plot, where it covers no data.
         longest = max(len(name) for name in axes.get_legend_handles_labels()[1])
@@ -109,7 +109,7 @@ def curves(
                 [y for _, y in points],
                 label=name,
                 color=series_colour(index),
-                linestyle=_DASHES[index // len(_HUES) % len(_DASHES)],
+                linestyle=_DASHES[index // len(HUES) % len(_DASHES)],
                 marker=_MARKERS[index % len(_MARKERS)] if len(points) <= 40 else None,
                 markersize=4.5,
                 linewidth=1.9,
@@ -238,143 +238,3 @@ def bars_with_intervals(bars: Sequence[Bar], *, xlabel: str, title: str = "", fr
 
     height = 1.1 + 0.3 * max(len(rows) * 1.15, len(bars) * 0.95)
     return draw_svg(draw, (_WIDTH, height), title, f"{xlabel}: {'; '.join(map(described, bars))}.")
-
-
-def stacked_bars(
-    rows: Mapping[str, Mapping[str, float]],
-    *,
-    xlabel: str,
-    title: str = "",
-    neutral: str = "",
-    colours: Sequence[str] = (),
-) -> str:
-    """One horizontal bar per row, made of segments in the order in which they first appear.
-
-    Segments called `neutral` are light grey. `colours` lists segments in the order of their colours, so that several plots use the
-    same ones.
-    """
-    names = list(dict.fromkeys(name for segments in rows.values() for name in segments))
-    coloured = [*colours, *(name for name in names if name not in colours and name != neutral)]
-
-    def draw(axes: Any) -> None:
-        left = dict.fromkeys(rows, 0.0)
-        for name in names:
-            index = coloured.index(name) if name in coloured else 0
-            widths = [segments.get(name, 0.0) for segments in rows.values()]
-            look = (
-                {"color": _GRID}
-                if name == neutral
-                else {"color": series_colour(index), "hatch": _HATCHES[index // len(_HUES)]}
-            )
-            axes.barh(
-                range(len(rows)),
-                widths,
-                left=list(left.values()),
-                height=0.66,
-                label=name,
-                linewidth=0,
-                edgecolor="#ffffff",
-                **look,
-            )
-            left = {row: left[row] + width for row, width in zip(rows, widths, strict=True)}
-        axes.set_yticks(range(len(rows)), list(rows))
-        axes.invert_yaxis()
-        axes.set_xlabel(xlabel)
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_formatter(lambda value, _: _short_number(value))
-        _grid_and_legend(axes, max(2, len(names)), axis="x")
-
-    described = "; ".join(
-        f"{row}: {', '.join(f'{name} {value:.4g}' for name, value in segments.items())}"
-        for row, segments in rows.items()
-    )
-    lines = -(-len(names) // 3)
-    return draw_svg(draw, (_WIDTH, 1.0 + 0.22 * lines + 0.38 * len(rows)), title, f"{xlabel}: {described}.")
-
-
-def histogram(
-    series: Mapping[str, Sequence[float]], bins: Sequence[str], *, xlabel: str, ylabel: str, title: str = ""
-) -> str:
-    """Steps over named bins, one line per series; the area of a single series is filled."""
-    places = range(len(bins))
-
-    def draw(axes: Any) -> None:
-        for index, (name, values) in enumerate(series.items()):
-            colour = series_colour(index)
-            if len(series) == 1:
-                axes.bar(places, values, width=0.9, color=colour, alpha=0.34, linewidth=0)
-            dashes = _DASHES[index // len(_HUES) % len(_DASHES)]
-            edges = [place - 0.5 for place in (*places, len(bins))]
-            axes.stairs(values, edges, color=colour, linewidth=1.8, linestyle=dashes, label=name)
-        step = -(-len(bins) // 12)
-        axes.set_xticks(places[::step], bins[::step])
-        axes.set(xlabel=xlabel, ylabel=ylabel)
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(lambda value, _: _short_number(value))
-        axes.margins(x=0.02)
-        _grid_and_legend(axes, len(series), axis="y")
-
-    described = "; ".join(
-        f"{name}: {', '.join(f'{value:.4g} in {bin}' for bin, value in zip(bins, values, strict=True))}"
-        for name, values in series.items()
-    )
-    return draw_svg(draw, (_WIDTH, 3.2), title, f"{ylabel} by {xlabel}. {described}.")
-
-
-def _short_number(value: float) -> str:
-    """A number for an axis: 1200000 is 1.2 M."""
-    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g} {unit}"
-    return f"{value:g}"
-
-
-def heatmap(
-    values: Sequence[Sequence[float | None]],
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str = "",
-    digits: int = 2,
-    diverging: bool = False,
-    xlabel: str = "",
-    ylabel: str = "",
-) -> str:
-    """A matrix of coloured cells with their numbers; `diverging` puts the middle colour at zero (gains and losses)."""
-    known = [value for line in values for value in line if value is not None]
-    low, high = min(known), max(known)
-    if diverging:
-        high = max(map(abs, known)) or 1.0
-        low = -high
-    elif low == high:
-        high = low + 1
-    slanted = max(map(len, columns)) > 9
-
-    def draw(axes: Any) -> None:
-        palette = require("matplotlib", "report").colormaps["PuOr_r" if diverging else "cividis"]
-        for i, line in enumerate(values):
-            for j, value in enumerate(line):
-                if value is None:
-                    continue
-                red, green, blue, _ = palette((value - low) / (high - low))
-                axes.bar(j, 0.96, bottom=i - 0.48, width=0.96, color=(red, green, blue), linewidth=0)
-                text = f"{round(value, digits) + 0.0:{'+' if diverging else ''}.{digits}f}"
-                ink = (
-                    "#101418" if dark_text_on((round(red * 255), round(green * 255), round(blue * 255))) else "#ffffff"
-                )
-                axes.text(j, i, text.replace("-", "−"), ha="center", va="center", color=ink, fontsize=9)
-        turned = {"rotation": 30, "ha": "right"} if slanted else {"rotation": 0, "ha": "center"}
-        axes.set_xticks(range(len(columns)), columns, **turned)
-        axes.set_yticks(range(len(rows)), rows)
-        axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), xlabel=xlabel, ylabel=ylabel)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-
-    cells = "; ".join(
-        f"{row}, {column}: {value:.{digits}f}"
-        for row, line in zip(rows, values, strict=True)
-        for column, value in zip(columns, line, strict=True)
-        if value is not None
-    )
-    return draw_svg(draw, (1.6 + 0.85 * len(columns), 1.2 + 0.46 * len(rows)), title, f"{title or 'Matrix'}. {cells}.")

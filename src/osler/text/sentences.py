@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import resources
+from itertools import product
 
 from osler.core.errors import UnknownNameError, nearest
 from osler.text.words import Range
@@ -20,16 +21,19 @@ LANGUAGES = ("en", "es", "fr")
 _UPPER = "A-ZÀ-ÖØ-ÞŒ"
 _LOWER = "a-zß-öø-ÿœ"
 # A stop with closing marks and a citation after it, then whitespace, the end, or a capital where the space was forgotten;
-# or a line break. The pattern begins with a plain set of characters because `re` then skips to them quickly.
+# or a line break. The pattern begins with a plain set of characters because `re` then skips to them quickly. Most stops are
+# `plain`: two small letters or no word before them, one space or line break and a capital after them.
 _PLACE = re.compile(
     r"[.!?…\n\r]"
+    rf"(?P<plain>(?:(?<=[{_LOWER}]{{2}}[.!?])|(?<=[ )][.!?]))(?=[ \n][{_UPPER}]))?"
     r"(?:(?<=[\n\r])\s*"
     r"|(?<![\n\r])(?<![.!?…]{2})[.!?…]*+"
     r"(?P<close>[\"'”\u2019)\]»]*(?:[ \xa0\u202f]»)?"
     rf"(?P<cited>\[\d[\d,;\u2013-]*\]|\d{{1,3}}(?:[,\u2013-]\d{{1,3}})*(?=\s+[{_UPPER}]))?)"
     rf"(?P<gap>\s+|\Z|(?=[{_UPPER}][^\W\d_]*[\s,:])))"
 )
-_TOKEN = re.compile(r"[^\s()\[\]{}«»\"“”'\u2018\u2019/<>=,;:]*\Z")
+_BEFORE_TOKEN = re.compile(r"(?:.*[\s()\[\]{}«»\"“”'\u2018\u2019/<>=,;:])?", re.DOTALL)
+_TOKEN_LENGTH = 24
 _WORD = re.compile(r"[^\W\d_]+")
 _OPENERS = "\"'“\u2018«¿¡([{*•·-\u2013—\xa0 "
 _NO_OPENERS = ",;:)]}%=<>/+&.!?"
@@ -55,6 +59,12 @@ class _Vocabulary:
     kinds: frozenset[str]
     starters: frozenset[str]
     goes_on: frozenset[str]
+
+    @cached_property
+    def unsure(self) -> frozenset[str]:
+        """All words, in lower case, whose full stop may not end a sentence: abbreviations, and marks of lists like viii."""
+        marks = ("".join(letters) for length in range(2, 6) for letters in product("ivx", repeat=length))
+        return frozenset([*marks, *(word.lower() for word in self.never | self.number | self.may)])
 
 
 @lru_cache
@@ -93,9 +103,21 @@ class _Splitter:
         self.item = 0  # number of the last list item in this line
 
     def split(self) -> list[Range]:
-        length = len(self.text.rstrip())
+        text, unsure = self.text, self.words.unsure
+        length = len(text.rstrip())
         found: list[Range] = []
-        for match in _PLACE.finditer(self.text, self.start, length):
+        for match in _PLACE.finditer(text, self.start, length):
+            end = match.end("plain")
+            if end > 0:
+                low = end - _TOKEN_LENGTH
+                word = text[low if low > self.start else self.start : end - 1].rpartition(" ")[2]
+                if not word or word[-1] == ")" or (word.isalpha() and word.lower() not in unsure):
+                    # What the checks below come to in the end.
+                    found.append((self.start, end))
+                    self.start = end + 1
+                    if text[end] == "\n":
+                        self.line, self.item = end + 1, 0
+                    continue
             if match.end() >= length:
                 break
             gap = match["gap"]
@@ -203,9 +225,9 @@ class _Splitter:
         return None if kind == "never" or (text[following].islower() and not whole) else border
 
     def _token(self, end: int) -> str:
-        """Characters up to `end` without whitespace or brackets, at most 24."""
-        match = _TOKEN.search(self.text, max(self.start, end - 24), end)
-        return match.group() if match else ""
+        """Characters up to `end` without whitespace or brackets, at most _TOKEN_LENGTH."""
+        before = _BEFORE_TOKEN.match(self.text, max(self.start, end - _TOKEN_LENGTH), end)
+        return self.text[before.end() : end] if before else ""
 
     def _kind(self, token: str, following: int) -> str:
         """Kind of abbreviation: `never`, `number`, `may` (end a sentence) or `letter`; "" if it is not one."""

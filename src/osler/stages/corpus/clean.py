@@ -9,11 +9,11 @@ from __future__ import annotations
 import fnmatch
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,7 +100,7 @@ def clean_part(part: Part) -> None:
     """Write the kept documents of a part and its rows of the ledger, unless an earlier run did."""
     if part.kept.exists():
         return
-    before: dict[str, Counter[str]] = {}
+    before: dict[str, TextCounts] = {}
     # The file of kept documents is closed last: if it exists, the part is complete.
     with (
         part_writer(part.kept, KEPT_SCHEMA) as kept,
@@ -128,9 +128,10 @@ def clean_part(part: Part) -> None:
                     removed.add(_left_out_row(position, file, record), ROW_BYTES)
                 else:
                     counts = _add_document(position, file, record, cleaner, kept, removed)
-                    before.setdefault(file.source_name, Counter()).update(counts._asdict())
+                    total = before.get(file.source_name)
+                    before[file.source_name] = TextCounts(*map(add, total, counts)) if total else counts
                 position += 1
-        write_json(part.before, before)
+        write_json(part.before, {source: total._asdict() for source, total in before.items()})
 
 
 def _add_document(
@@ -138,7 +139,9 @@ def _add_document(
 ) -> TextCounts:
     """Write a document or the reason of its removal; return the counts of the text that was read."""
     document, effects = cleaner.clean(raw)
-    before = counts_of(raw.text, document.language)
+    # Whitespace around a text changes neither its words nor its sentences.
+    same = document.text.strip() == raw.text.strip()
+    before = counts_of(raw.text, document.language, document.words if same else 0)
     name = document_id(file, raw)
     for effect in effects:
         row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None, None)
@@ -154,8 +157,8 @@ def _add_document(
     compared = data if cleaner.cleaning.strip else document.text.strip().encode()
     digest = blake2b(compared, digest_size=DIGEST_BYTES).digest()
     facts = cleaner.facts(raw)
-    after = before if document.text == raw.text else counts_of(document.text, document.language)
-    counts = (len(data), after.characters, after.words, after.sentences)
+    sentences = before.sentences if same else counts_of(document.text, document.language, document.words).sentences
+    counts = (len(data), len(document.text), document.words, sentences)
     repaired = any(effect.step == "repair" for effect in effects)
     origin = (position, file.source_name, file.name, raw.row, name)
     kept.add((*origin, document.language, *facts, data, digest, *counts, repaired), len(data) + ROW_BYTES)
@@ -302,6 +305,7 @@ def encode(text: str) -> bytes:
 _ODD = re.compile("[\x00-\x08\x0b\x0d-\x1f\x7f-\x9f\u2028\u2029\u206a-\u206f\ud800-\udfff\ufeff\ufff9-\ufffc]")
 # Every pattern of ftfy's mojibake test has two neighbours outside ASCII, or is one of these two special cases.
 _NEIGHBOURS = re.compile("[^\x00-\x7f](?:[^\x00-\x7f]+|(?<=[Œœ])[^A-Za-z]|(?<=[ÂÃ]) )")
+_PLAIN = b"\t\n\f" + bytes(range(0x20, 0x7F)).replace(b"&", b"")  # ASCII characters that are never repaired
 _CONTEXT = 4
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -334,9 +338,15 @@ def repairer(html_entities: bool = True) -> Callable[[str], str]:
         )
 
     def repair(text: str) -> str:
+        if text.isascii() and not text.encode().translate(None, _PLAIN):
+            return text
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        if text.isascii() and not _ODD.search(text) and not (html_entities and "&" in text):
+        if (
+            not (_ODD.search(text) or (html_entities and "&" in text))
+            and (text.isascii() or not _NEIGHBOURS.search(text))
+            and unicodedata.is_normalized("NFC", text)
+        ):
             return text
         # Lines keep their end, as in ftfy: a few of its patterns look at the character after a letter.
         lines = _LINES.findall(text)

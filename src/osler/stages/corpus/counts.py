@@ -1,7 +1,7 @@
 """Count sentences, tokens and characters of documents.
 
-Workers count while they clean: `clean_part` calls `counts_of` on the text that was read and, if it was changed, on the text that is
-kept. What is counted in a worker is only summed up at the end.
+Workers count while they clean: `clean_part` calls `counts_of` on the text that was read and, if more than the whitespace around it
+was changed, on the text that is kept. What is counted in a worker is only summed up at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TextCounts(NamedTuple):
     characters: int
 
 
-def counts_of(text: str, language: str | None) -> TextCounts:
-    """Count one text. Languages without rules for sentences are split by the English ones."""
+def counts_of(text: str, language: str | None, words: int = 0) -> TextCounts:
+    """Count one text; its words only if they are not known. Languages without rules for sentences are split by the English ones."""
     rules = language if language in LANGUAGES else "en"
-    return TextCounts(len(sentences(text, rules)), len(text.split()), len(text))
+    return TextCounts(len(sentences(text, rules)), words or len(text.split()), len(text))

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from osler.artifacts.corpus import STEPS
 from osler.artifacts.corpus_card import CorpusCard, CorpusCounts, counts_table, facts_table, shares_table
 from osler.artifacts.ledger import Ledger, LedgerTotal
+from osler.report.bars import heatmap, histogram, stacked_bars
 from osler.report.page import Page
-from osler.report.plots import heatmap, histogram, stacked_bars
 from osler.report.tables import Column, Row, Table
 
 _KEPT = "kept"

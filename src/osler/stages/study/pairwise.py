@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from osler.report.bars import heatmap
 from osler.report.diagrams import Edge, EdgeKind, directed_graph
 from osler.report.page import Page
-from osler.report.plots import heatmap
 from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import CellKey
 from osler.stages.study.layouts.common import equal_text, protocols_text, score_column, seeds_text
