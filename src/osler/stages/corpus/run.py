@@ -251,7 +251,8 @@ def _problems(card: CorpusCard, recipe: CorpusRecipe, files: Sequence[InputFile]
     """What could not be read, and sources that gave nothing, one line each."""
     lines = []
     fixes: set[str | None] = {None}
-    for record in card.skipped[:_SHOWN]:
+    # The last one too: it is what made the rest of a damaged file unreadable.
+    for record in [*card.skipped[: _SHOWN - 1], *card.skipped[_SHOWN - 1 :][-1:]]:
         fix = "" if record.fix in fixes else f". {record.fix}"  # once is enough
         fixes.add(record.fix)
         lines.append(f"skipped {record}{fix}")
