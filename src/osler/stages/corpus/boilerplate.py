@@ -77,9 +77,7 @@ def remove_boilerplate(
         return
     pool.run_all(_remove_lines, parts, label="corpus: boilerplate")
     for part in parts:
-        remaining.files[part.number] = part.kept
-        remaining.losses[part.number].append(part.removed)
-        remaining.keep[part.number] &= pq.read_table(part.kept, columns=["words"])["words"].to_numpy() > 0
+        remaining.replace_text(part.number, part.kept, part.removed)
 
 
 def _documents_needed(remaining: Remaining, options: Mapping[str, Boilerplate]) -> NDArray[np.int64]:

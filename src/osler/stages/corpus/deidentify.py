@@ -153,9 +153,7 @@ def deidentify(remaining: Remaining, by: Deidentifier, sources: Sequence[str], f
     _bundle.cache_clear()
     pool.run_all(_replace, parts, label="corpus: de-identify")
     for part in parts:
-        remaining.files[part.number] = part.kept
-        remaining.losses[part.number].append(part.removed)
-        remaining.keep[part.number] &= pq.read_table(part.kept, columns=["words"])["words"].to_numpy() > 0
+        remaining.replace_text(part.number, part.kept, part.removed)
 
 
 def _cut(path: Path, keep: Mask, by: Deidentifier, found: Path) -> Iterator[tuple[int, _Slice]]:

@@ -89,6 +89,15 @@ class Remaining:
             low, high = np.searchsorted(documents, [start, stop])
             mask[documents[low:high] - start] = False
 
+    def replace_text(self, part: int, kept: Path, removed: Path) -> None:
+        """Put the files that a step made of a part in the place of its own: its documents, and what was removed from them.
+
+        A document without words is gone.
+        """
+        self.files[part] = kept
+        self.losses[part].append(removed)
+        self.keep[part] &= read_columns(kept, "words")["words"].to_numpy() > 0
+
     @cached_property
     def _names(self) -> dict[int, tuple[str, str]]:
         """Id and source of every document that another one was removed for. Read it when all steps are done."""
