@@ -36,18 +36,21 @@ _PAIRS = 12  # most sources of the matrix of near-duplicates
 def report_page(card: CorpusCard, ledger: Ledger, preparation: Sequence[str]) -> Page:
     """The page about a corpus. It shows no text of any document."""
     totals = ledger.totals()
-    removed = sum(card.removed.values())
+    # Records that a reader is not asked for, such as those in other languages, are no loss.
+    left_out = sum(total.entries for total in totals if (total.step, total.unit) == ("select", "document"))
+    read, removed = card.read - left_out, sum(card.removed.values()) - left_out
     page = Page("Corpus", f"{len(card.sources):,} source{'' if len(card.sources) == 1 else 's'}, cleaned by osler")
     page.numbers(
         [
-            ("documents", f"{card.documents:,}", f"of {card.read:,} read"),
+            ("documents", f"{card.documents:,}", f"of {read:,} read"),
             (
                 "tokens",
                 f"{card.words:,}",
                 f"of {card.read_words:,} read" if card.read_words else "separated by whitespace",
             ),
             *([("sentences", f"{card.sentences:,}", f"of {card.read_sentences:,} read")] if card.sentences else []),
-            ("removed", f"{_percent(removed, card.read):.1f} %", f"{removed:,} documents"),
+            ("removed", f"{_percent(removed, read):.1f} %", f"{removed:,} documents"),
+            *([("left out", f"{left_out:,}", "records that readers are not asked for")] if left_out else []),
         ]
     )
     page.heading("Sources")
