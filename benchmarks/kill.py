@@ -406,7 +406,13 @@ def disk(folder: Path) -> Iterator:
             ["mount", "-o", f"remount,size={size}", str(folder)], check=True, capture_output=True
         )
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        # A process that was killed may take a moment to let go of its files.
+        for _ in range(100):
+            if subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode == 0:
+                break
+            time.sleep(0.1)
+        else:
+            subprocess.run(["umount", str(folder)], check=True)
 
 
 def make_reference(stage: Stage, folder: Path, on_disk: bool) -> Ended:

@@ -97,7 +97,7 @@ def test_every_extra_that_is_named_exists_and_has_the_module(root):
 def test_the_train_extra_runs_the_whole_flow(root):
     known = extras(root)
     assert known["corpus"] | known["formats"] | known["report"] | known["study"] <= known["train"]
-    optional = known["language"] | known["peft"] | known["ray"] | known["web"] | known["zstd"]
+    optional = known["peft"] | known["ray"] | known["web"] | known["zstd"]
     assert known["train"] | optional == known["all"]
 
 

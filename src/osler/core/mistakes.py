@@ -75,6 +75,7 @@ _FORMS = {
     r"^[\w.+-]+$": "a name of letters, digits and the signs . + - _",
     r"^[a-z0-9][a-z0-9\-]*$": "a name of lower-case letters, digits and hyphens",
     r"^(auto|cpu|cuda(:\d+)?)$": "auto, cpu, cuda or cuda:N",
+    r"^.$": "one character",
     r"^(id|text|first|meta:.+|table:.+)$": "id, text, first, meta:NAME or table:NAME",
 }
 """Patterns of text fields in words."""

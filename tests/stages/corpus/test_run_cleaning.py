@@ -81,6 +81,7 @@ def test_a_corpus_without_cleanings_of_its_own_is_recognised_as_before():
         "text_field",
         "text_fields",
         "id_field",
+        "ids",
         "facts",
         "encoding",
         "weight",
