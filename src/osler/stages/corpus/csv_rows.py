@@ -21,7 +21,7 @@ from pydantic import Field
 from osler.core.config import Recipe
 from osler.core.errors import InputError
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile
-from osler.stages.corpus.inputs import damaged_after, encoding_fix
+from osler.stages.corpus.inputs import damaged_after, encoding_fix, ranges_from
 from osler.stages.corpus.opening import open_bytes, reading
 
 _DELIMITERS = ",;\t|"
@@ -120,8 +120,7 @@ class TableFile:
                     quotes += handle.readline().count(self._quote)
                 else:
                     break  # a quote stands alone somewhere before: the rest of the file is one range
-        stops = [*(start for start, _ in starts[1:]), file.size]
-        return [FileRange(file, start, stop, line) for (start, line), stop in zip(starts, stops, strict=True)]
+        return ranges_from(file, starts)
 
     def rows(self, file_range: FileRange) -> Iterator[TableRow | BadRecord]:
         """Yield the rows that begin in a range, without blank lines and the names of columns."""

@@ -184,6 +184,12 @@ def cut_lines(file: InputFile, size: int) -> list[FileRange]:
     return ranges
 
 
+def ranges_from(file: InputFile, starts: Sequence[tuple[int, int]]) -> list[FileRange]:
+    """Ranges that begin at these bytes and rows, and end where the next one begins or the file ends."""
+    stops = [*(start for start, _ in starts[1:]), file.size]
+    return [FileRange(file, start, stop, row) for (start, row), stop in zip(starts, stops, strict=True)]
+
+
 def lines(file_range: FileRange) -> Iterator[tuple[int, bytes]]:
     """Yield row number and bytes of every line, without line ends; of a line that is too long, a little more than LONGEST bytes."""
     path = file_range.file.path

