@@ -7,7 +7,8 @@ from typing import Any
 
 from encoders import preset_encoder
 
-from osler.artifacts.bundle import Bundle, BundleHead, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleHead, BundleSpec
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Workspace, produce
 from osler.core.config import Recipe
@@ -50,7 +51,7 @@ def make_bundle(out: Path, tokenizer: Path, names: tuple[str, ...]) -> Path:
 
     def build(work: Workspace) -> None:
         model = MultiHeadModel(preset_encoder("tiny", vocab_size=400, pad_token_id=1, seed=0, max_length=64))
-        bundle = Bundle(model, Tokenizer.open(tokenizer), spec)
+        bundle = Bundle.of(model, Tokenizer.open(tokenizer), spec)
         for name, builder in bundle.builders.items():
             model.add_head(name, builder.head, len(builder.outputs), seed=0, labels=builder.outputs)
         bundle.save(work.path, tokenizer_from=tokenizer)

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from osler.artifacts.bundle import Bundle, BundleHead, BundleSpec, TrainedTask
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleHead, BundleSpec, TrainedTask
 from osler.core.errors import ArtifactError, RecipeError
 from osler.tasks.card import TaskCard
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.encoder import Encoder
 from osler.core.artifact import Artifact

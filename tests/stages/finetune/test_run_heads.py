@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, RecipeError
 from osler.nn.multihead import MultiHeadModel

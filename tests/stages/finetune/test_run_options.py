@@ -12,7 +12,8 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import validate
 from osler.core.errors import MissingExtraError, RecipeError

@@ -11,7 +11,9 @@ import pytest
 import torch
 from encoders import preset_encoder
 
-from osler.artifacts.bundle import Bundle, BundleSpec, run_heads
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.runner import run_heads
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, RecipeError
 from osler.nn.multihead import MultiHeadModel

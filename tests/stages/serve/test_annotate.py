@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from osler.artifacts.bundle import Bundle, run_heads
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.runner import run_heads
 from osler.core.artifact import Artifact
 from osler.core.errors import InputError, RecipeError
 from osler.formats.registry import get_format
@@ -225,7 +226,7 @@ def test_heads_that_read_a_pair_alike_share_an_encoder_pass(pair_bundle, monkeyp
         passes.append(list(heads))
         return run_heads(model, instances, heads, advance)
 
-    monkeypatch.setattr("osler.artifacts.bundle.run_heads", counted)
+    monkeypatch.setattr("osler.artifacts.runner.run_heads", counted)
     pairs = [TextPair("p", "He has fever.", "He is ill."), TextPair("q", "No pain.", "Severe pain.")]
     loaded.compare(pairs)
     assert passes == [["entailment"], ["similarity"]]  # similarity reads both orders

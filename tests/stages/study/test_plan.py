@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from osler.artifacts.bundle import BundleHead, BundleSpec
+from osler.artifacts.bundle_spec import BundleHead, BundleSpec
 from osler.artifacts.run import RunSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import load_recipe, validate

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from osler.artifacts.bundle import BundleHead, BundleSpec
+from osler.artifacts.bundle_spec import BundleHead, BundleSpec
 from osler.artifacts.run import PATHS, absolute_paths, without_paths
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Workspace, produce

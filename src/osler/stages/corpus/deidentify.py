@@ -21,7 +21,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError
 from osler.core.extras import require

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import MANIFEST, Artifact, Workspace, check_out, identity_of, produce

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from osler.artifacts.bundle import pack_instances
+from osler.artifacts.runner import pack_instances
 from osler.core.seeding import derive
 from osler.nn.multihead import MultiHeadModel, Partial
 from osler.nn.packing import Packed

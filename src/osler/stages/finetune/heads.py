@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from osler.artifacts.bundle import BundleHead, BundleSpec
+from osler.artifacts.bundle_spec import BundleHead, BundleSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.stages.finetune.config import MLM, FinetuneRecipe, TaskTeacher

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from osler.artifacts.bundle import BundleSpec
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.tasks.card import Kind
 from osler.tasks.leakage import Leaks

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
@@ -258,7 +259,7 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
         spec = old.model_copy(update={"heads": {**old.heads, **heads}})
     else:
         spec = new_spec(recipe, cards, encoder.max_length)
-    bundle = Bundle(MultiHeadModel(encoder), Tokenizer.open(folder), spec)
+    bundle = Bundle.of(MultiHeadModel(encoder), Tokenizer.open(folder), spec)
     if recipe.add_to:
         bundle.model.load_heads(recipe.add_to)
     for name in heads:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from osler.artifacts.bundle import Bundle, run_heads
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.runner import run_heads
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.logs import get_logger
 from osler.stages.finetune.batches import TaskInstances

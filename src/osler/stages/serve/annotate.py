@@ -9,7 +9,8 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TextIO
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
 from osler.core.errors import ArtifactError, InputError, RecipeError

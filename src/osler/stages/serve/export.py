@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from osler.artifacts.bundle import Bundle, BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.errors import RecipeError

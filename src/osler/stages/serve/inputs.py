@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from osler.artifacts.bundle import RecordKind
+from osler.artifacts.bundle_spec import RecordKind
 from osler.core.errors import InputError, RecipeError, nearest
 from osler.core.parsing import parse_json
 from osler.formats.archives import Entry, files_below

@@ -130,7 +130,7 @@ def _read(spec: RunSpec, recipe: FinetuneRecipe, encoder: PackedEncoder) -> Fine
     tasks = [TaskFolder.open(path) for path in spec.tasks]
     heads = new_spec(recipe, [task.card for task in tasks], encoder.max_length)
     tokens = Tokenizer.open(Encoder.open(spec.model).path)
-    return read_data(recipe, Bundle(MultiHeadModel(encoder), tokens, heads), tasks)
+    return read_data(recipe, Bundle.of(MultiHeadModel(encoder), tokens, heads), tasks)
 
 
 def _count(spec: RunSpec, recipe: FinetuneRecipe, data: FinetuneData) -> RunWork:
