@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
@@ -19,9 +18,9 @@ from osler.core.files import remove_tree, write_atomic, write_json
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
+from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.inputs import Notes, Skipped
-from osler.text.document import Document, Record, Relation, Span, TextPair
-from osler.text.language import LanguageGuess
+from osler.text.document import Record, TextPair
 
 _SKIPPED = "skipped.jsonl"
 _SHOWN = 10
@@ -118,32 +117,21 @@ def _heads(spec: BundleSpec, recipe: AnnotateRecipe, notes: Notes) -> list[str]:
 
 def _annotated(recipe: AnnotateRecipe, notes: Notes, found: Counter[str]) -> Iterator[Record]:
     """Annotate batch by batch, counting notes, pairs, entities and relations in `found`."""
-    bundle = Bundle.load(recipe.bundle, recipe.device)
-    _heads(bundle.spec, recipe, notes)  # fails before the first batch
-    advise = recipe.language is None
+    engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device)
+    _heads(engine.bundle.spec, recipe, notes)  # fails before the first batch
+    advised = False
     records = iter(notes)
     with progress("annotate", total=notes.count()) as bar:
         while batch := list(islice(records, recipe.batch)):
-            advise = advise and not _advised(bundle.spec, batch, recipe.heads)
-            for kind, group in groupby(batch, type):
-                made = _apply(bundle, kind, list(group), recipe)
-                for record in made:
-                    kept = _above(recipe.min_score, record) if isinstance(record, Document) else record
-                    found.update(_contents(kept))
-                    yield kept
+            advised = advised or _advise(engine, batch)
+            for record in engine.annotate(batch):
+                found.update(_contents(record))
+                yield record
             bar.advance(len(batch))
     if not found and notes.skipped:
         first, *others = notes.skipped
         more = f" ({len(others):,} more could not be read either)" if others else ""
         raise InputError(f"{first.problem}{more}", where=first.where, fix=first.fix)
-
-
-def _apply(bundle: Bundle, kind: type, records: list[Record], recipe: AnnotateRecipe) -> Sequence[Record]:
-    if kind is TextPair:
-        pairs = [record for record in records if isinstance(record, TextPair)]
-        return bundle.compare(pairs, bundle.spec.pair_heads(recipe.heads, recipe.language))
-    documents = [record for record in records if isinstance(record, Document)]
-    return bundle.annotate(documents, bundle.spec.document_heads(recipe.heads, recipe.language))
 
 
 def _contents(record: Record) -> dict[str, int]:
@@ -152,27 +140,11 @@ def _contents(record: Record) -> dict[str, int]:
     return {"documents": 1, "entities": len(record.spans), "relations": len(record.relations)}
 
 
-def _advised(spec: BundleSpec, batch: Sequence[Record], names: Sequence[str]) -> bool:
+def _advise(engine: AnnotationEngine, batch: Sequence[Record]) -> bool:
     """Warn if the text is in another language than the heads; whether there was something to warn about."""
-    guess = LanguageGuess()
-    for record in batch:
-        guess.add(record.text if isinstance(record, Document) else f"{record.first} {record.second}")
-    heads = spec.heads_for("document" if isinstance(batch[0], Document) else "pair", names)
-    mismatch = spec.language_mismatch(guess, heads)
+    mismatch = engine.language_mismatch(batch)
     if mismatch is None:
         return False
     advice = f" Leave them out with --language {mismatch.choose}." if mismatch.choose else ""
     console().print(f"[bold yellow]![/] {mismatch.problem}.{advice}")
     return True
-
-
-def _above(min_score: float, document: Document) -> Document:
-    """Drop spans and relations with a low score, and relations of dropped spans. What has no score is kept."""
-
-    def high(item: Span | Relation) -> bool:
-        return item.score is None or item.score >= min_score
-
-    spans = tuple(filter(high, document.spans))
-    kept = {span.id for span in spans}
-    relations = tuple(r for r in document.relations if high(r) and {r.head, r.tail} <= kept)
-    return document.with_(spans=spans, relations=relations)

@@ -11,7 +11,18 @@ from pydantic import Field, field_validator
 from osler.core.config import Recipe, runtime
 
 
-class AnnotateRecipe(Recipe):
+class AnnotateOptions(Recipe):
+    """What to annotate, and what to keep of it."""
+
+    heads: tuple[str, ...] = ()
+    """Heads to use; by default all that read documents (or pairs, if the input is pairs)."""
+    language: str | None = None
+    """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
+    min_score: float = Field(0.0, ge=0.0, le=1.0)
+    """Leave out entities and relations with a lower score."""
+
+
+class AnnotateRecipe(AnnotateOptions):
     """Annotate files with a bundle.
 
     `encoding`, `text_columns` and `id_column` decide what is read, so they count as part of the inputs, not of the recipe.
@@ -22,10 +33,6 @@ class AnnotateRecipe(Recipe):
     JSON Lines files, or - for standard input (one note, or JSON Lines)."""
     bundle: Path = runtime()
     """A bundle folder."""
-    heads: tuple[str, ...] = ()
-    """Heads to use; by default all that read documents (or pairs, if the input is pairs)."""
-    language: str | None = None
-    """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
     format: Literal["jsonl", "brat"] = "jsonl"
     """jsonl or brat."""
     text_columns: tuple[str, ...] = runtime((), max_length=2)
@@ -39,8 +46,6 @@ class AnnotateRecipe(Recipe):
     batch: int = runtime(64, ge=1)
     """Documents per batch."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
-    min_score: float = Field(0.0, ge=0.0, le=1.0)
-    """Leave out entities and relations with a lower score."""
 
     @field_validator("encoding")
     @classmethod
