@@ -51,7 +51,7 @@ PARTS = {
     "osler.stages.serve.annotate": "e2e/end_to_end",
     "osler.stages.serve.config": "e2e/end_to_end",
     "osler.stages.serve.engine": "annotate",
-    "osler.stages.serve.export": "e2e/end_to_end",
+    "osler.stages.serve.export_hf": "e2e/end_to_end",
     "osler.stages.study.cells": "results",
     "osler.stages.study.checks": "plan",
     "osler.stages.study.recipe": "plan",
