@@ -11,7 +11,12 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
-@recipe_command(ExportRecipe, out="runs/export", argument="bundle", options={"to": "", "head": "", "tasks": "--task", "max_loss": ""})
+@recipe_command(
+    ExportRecipe,
+    out="runs/export",
+    argument="bundle",
+    options={"to": "", "head": "", "tasks": "--task", "max_loss": ""},
+)
 def export(call: Invocation) -> None:
     """Export a bundle: one head as a stock Hugging Face model, or all heads as one ONNX graph that runs without torch."""
     from osler.stages.serve.export import plan, run
