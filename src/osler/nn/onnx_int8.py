@@ -17,8 +17,8 @@ _WEIGHT_LEVELS = 63
 """Weights have seven bits: processors without VNNI add two products in 16 bits, and 2 x 255 x 127 does not fit there."""
 _CLIPS = (1.0, 0.95, 0.9, 0.85, 0.8)
 """Shares of a column's largest weight that are tried as the end of the scale."""
-_SMALLEST = 1 << 16
-"""Smaller matrices stay in float32: those of heads, which are cheap and decide."""
+_NARROWEST = 128
+"""Narrower matrices stay in float32: those of heads, which are cheap and decide."""
 _CENTRE = 128
 
 
@@ -77,7 +77,7 @@ class _Rewriting:
 
     def _is_large(self, name: str) -> bool:
         weight = self.weights.get(name)
-        return weight is not None and len(weight.dims) == 2 and int(np.prod(weight.dims)) >= _SMALLEST
+        return weight is not None and len(weight.dims) == 2 and min(weight.dims) >= _NARROWEST
 
     def _product(self, node: Any) -> None:
         """Activations times a weight: rows are divided by their largest value, multiplied as integers and scaled back."""
