@@ -371,7 +371,7 @@ def annotate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
 
 @_public
 def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
-    """Export one head as a stock Hugging Face model, as `osler export` does. Settings: `ExportRecipe`."""
+    """Export a bundle to Hugging Face, ONNX or spaCy, as `osler export` does. Settings: `ExportRecipe`."""
     from osler.stages.serve.config import ExportRecipe
     from osler.stages.serve.export import run
 

@@ -113,7 +113,6 @@ def test_the_base_install_has_no_torch_and_says_which_extra_to_install(root, tmp
     for arguments in (
         ["finetune", "t", "--model", "m"],
         ["tasks", "prepare", "clinic-phi-en"],
-        ["annotate", __file__, "-b", "b"],
     ):
         done = osler(*arguments, python=base, cwd=tmp_path)
         assert done.returncode == 2, done.stderr

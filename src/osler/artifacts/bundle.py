@@ -17,11 +17,12 @@ import numpy as np
 
 from osler.artifacts.bundle_spec import SPEC_FILE, BundleSpec
 from osler.artifacts.encoder import Encoder
+from osler.artifacts.onnx_runner import OnnxRunner, check_cpu
 from osler.artifacts.runner import Runner, TorchRunner
-from osler.artifacts.tokenizer import Tokenizer
+from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError
-from osler.core.extras import require
+from osler.core.extras import available, require
 from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, Instance, document_windows, make_builder
@@ -59,7 +60,16 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto") -> Bundle:
-        """Load a bundle onto a device: a folder, or a hub id where there is a network."""
+        """Load a bundle onto a device: a folder, or a hub id where there is a network.
+
+        A bundle that was exported to ONNX needs no torch and runs on the CPU.
+        """
+        if OnnxRunner.is_in(Path(folder)):
+            check_cpu(device)
+            spec = BundleSpec.load(folder)
+            return cls(OnnxRunner.open(Path(folder)), Tokenizer.open(folder), spec)
+        if not available("torch") and Path(folder).is_dir():
+            BundleSpec.load(folder)  # what is no bundle is told before a package is missed
         require("torch", "train")
 
         from osler.nn.folders import resolve
@@ -87,7 +97,29 @@ class Bundle:
         self.spec.save(folder)
         Tokenizer.open(tokenizer_from).copy_to(folder)
         write_atomic(folder / _HISTORY, json.dumps(list(history), indent=1) + "\n")
+        self.write_card(folder, card)
+
+    @staticmethod
+    def check_device(folder: str | Path, device: str) -> None:
+        """Refuse a device that a bundle cannot run on, without loading it."""
+        if OnnxRunner.is_in(Path(folder)):
+            check_cpu(device)
+            return
+        require("torch", "train")
+
+        from osler.train.precision import choose_device
+
+        choose_device(device)
+
+    @staticmethod
+    def write_card(folder: Path, card: str) -> None:
         write_atomic(folder / _CARD, card)
+
+    @staticmethod
+    def read_card(folder: str | Path) -> str:
+        """The model card of a bundle; empty if it has none."""
+        path = Path(folder) / _CARD
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
 
     @staticmethod
     def read_counts(folder: str | Path) -> dict[str, Any]:
@@ -105,6 +137,8 @@ class Bundle:
     def digest(folder: str | Path) -> str:
         """Digest of weights, vocabulary and heads."""
         folder = Path(folder)
+        if OnnxRunner.is_in(folder):
+            return fingerprint([*OnnxRunner.files(folder), folder / TOKENIZER, folder / SPEC_FILE])
         return f"{Encoder.open(folder).digest}-{fingerprint([folder / 'heads.json', folder / SPEC_FILE])}"
 
     @cached_property

@@ -1,4 +1,4 @@
-"""`osler export`: one head of a bundle as a stock Hugging Face model."""
+"""`osler export`: a bundle for other software, or for machines without torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
-@recipe_command(ExportRecipe, out="runs/export", argument="bundle", options={"to": "", "head": ""})
+@recipe_command(
+    ExportRecipe,
+    out="runs/export",
+    argument="bundle",
+    options={"to": "", "head": "", "tasks": "--task", "max_loss": ""},
+)
 def export(call: Invocation) -> None:
-    """Export one head of a bundle as a stock Hugging Face model folder."""
+    """Export a bundle: one head as a stock Hugging Face model, or all heads as one ONNX graph that runs without torch."""
     from osler.stages.serve.export import plan, run
 
     call.perform(plan, run)

@@ -25,7 +25,7 @@ COMMANDS = {
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
-    "export": "Export one head as a stock Hugging Face model.",
+    "export": "Export a bundle to Hugging Face, ONNX or spaCy.",
     "convert": "Convert annotations between formats.",
     "demo": "Run all six stages on embedded synthetic notes.",
 }
@@ -127,7 +127,10 @@ EXAMPLES = {
         "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
         "osler annotate note.txt --bundle bundle --head clinic-phi-en",
     ),
-    "export": ("osler export bundle --head clinic-phi-en --out hf-model",),
+    "export": (
+        "osler export bundle --head clinic-phi-en --out hf-model",
+        "osler export bundle --to onnx-int8 --task tasks/clinic-phi-en --out light",
+    ),
     "convert": (
         "osler convert notes/ --from brat --to conll --out notes.conll",
         "osler convert table.csv --to jsonl --set read.text=note --out table.jsonl",

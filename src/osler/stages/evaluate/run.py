@@ -17,7 +17,6 @@ from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import score
-from osler.train.precision import choose_device
 
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
 """Protocol fields that may differ between training and scoring."""
@@ -50,7 +49,7 @@ class _Inputs:
             raise ArtifactError(
                 f"no split {recipe.split!r}", where=recipe.task, fix=f"Use one of: {', '.join(task.splits)}"
             )
-        choose_device(recipe.device)
+        Bundle.check_device(recipe.bundle, recipe.device)
         if recipe.errors:  # fail before minutes of work, not after
             require("jinja2", "report")
             require("matplotlib", "report")

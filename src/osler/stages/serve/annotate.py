@@ -13,7 +13,6 @@ from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
 from osler.core.errors import ArtifactError, InputError, RecipeError
-from osler.core.extras import available
 from osler.core.files import remove_tree, write_atomic, write_json
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
@@ -99,9 +98,7 @@ def _check_bundle(folder: Path) -> None:
     """Refuse a path that is no bundle before anything slow is imported, and in a dry run."""
     if folder.is_file():
         raise ArtifactError("this is a file, not a bundle", where=folder, fix="Give a folder that osler finetune made")
-    # Without torch the missing extra is told first: nothing works before that.
-    if available("torch"):
-        BundleSpec.load(folder)
+    BundleSpec.load(folder)
 
 
 def _heads(spec: BundleSpec, recipe: AnnotateRecipe, notes: Notes) -> list[str]:

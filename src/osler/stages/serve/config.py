@@ -57,11 +57,15 @@ class AnnotateRecipe(AnnotateOptions):
 
 
 class ExportRecipe(Recipe):
-    """Export one head of a bundle."""
+    """Export a bundle for other software, or for machines without torch."""
 
     bundle: Path = runtime()
     """A bundle folder."""
     head: str | None = None
-    """The head to export; not needed if the bundle has only one."""
-    to: Literal["hf"] = "hf"
-    """The target: hf, a stock Hugging Face model."""
+    """The head to export to hf; not needed if the bundle has only one. Other targets hold every head."""
+    to: Literal["hf", "onnx", "onnx-int8", "spacy"] = "hf"
+    """The target: hf (one head as a stock Hugging Face model), onnx or onnx-int8 (a bundle that runs without torch), or spacy."""
+    tasks: tuple[Path, ...] = runtime(())
+    """Task folders. Bundle and export are scored on their dev splits."""
+    max_loss: float = runtime(0.5, ge=0.0)
+    """Points that the score of a task may change on dev; the export is refused beyond that."""

@@ -1,49 +1,35 @@
-"""Export one head of a bundle as a stock Hugging Face model."""
+"""Export a bundle: each target has a module with `plan` and `run`."""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
 
-from osler.artifacts.bundle import Bundle
-from osler.artifacts.bundle_spec import BundleSpec
-from osler.artifacts.tokenizer import Tokenizer
-from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import ExportRecipe
+
+_EXPORTERS = {
+    "hf": "osler.stages.serve.export_hf",
+    "onnx": "osler.stages.serve.export_onnx",
+    "onnx-int8": "osler.stages.serve.export_onnx",
+}
 
 
 def plan(recipe: ExportRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
-    Artifact.open(recipe.bundle, kind="bundle")
-    head = _head(BundleSpec.load(recipe.bundle), recipe)
-    return [f"export {head} of {recipe.bundle} as a stock Hugging Face model", f"write it to {out}"]
+    lines: list[str] = _exporter(recipe).plan(recipe, out)
+    return lines
 
 
 def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make the exported folder."""
-    artifact = Artifact.open(recipe.bundle, kind="bundle")
-    name = _head(BundleSpec.load(recipe.bundle), recipe)
-
-    def build(work: Workspace) -> None:
-        from osler.nn.export import to_hf
-
-        bundle = Bundle.load(recipe.bundle, "cpu")
-        labels = bundle.builders[name].outputs
-        to_hf(bundle.model, name, labels, work.path)
-        Tokenizer.open(recipe.bundle).copy_to(work.path)
-        work.counts.update(labels=len(labels))
-
-    return produce(out, kind="hf", recipe=recipe, parents={"bundle": artifact}, build=build, force=force)
+    artifact: Artifact = _exporter(recipe).run(recipe, out, force=force)
+    return artifact
 
 
-def _head(spec: BundleSpec, recipe: ExportRecipe) -> str:
-    """The head to export: the one that is named, or the only one."""
-    if recipe.head is not None:
-        spec.head(recipe.head)
-        return recipe.head
-    if len(spec.heads) > 1:
-        listed = ", ".join(spec.heads)
-        raise RecipeError(
-            f"the bundle has {len(spec.heads)} heads", where=recipe.bundle, fix=f"Choose one with --head: {listed}"
-        )
-    return next(iter(spec.heads))
+def _exporter(recipe: ExportRecipe) -> Any:
+    if recipe.to not in _EXPORTERS:
+        raise RecipeError(f"this version cannot export to {recipe.to}", fix=f"Choose one of: {', '.join(_EXPORTERS)}")
+    return importlib.import_module(_EXPORTERS[recipe.to])

@@ -1,0 +1,212 @@
+"""Annotation on a CPU, side by side: osler with torch, ONNX and int8, and a `transformers` pipeline.
+
+    python benchmarks/peers.py --json peers.json
+
+Everything is made here with random weights (ModernBERT's architecture, 12 layers of width 384, a vocabulary of 24,576), so nothing is
+downloaded and no score is measured: int8's scores are measured by `osler export`. Every side runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HEADS = 8
+WORDS = {"long": 300, "short": 50}
+COLD = """
+from transformers import pipeline
+tag = pipeline("token-classification", {folder!r}, aggregation_strategy="simple", stride=64)
+print(tag(open({note!r}).read()))
+"""
+
+
+def make(folder: Path) -> None:
+    """Write notes, tokenizer, a bundle of eight taggers, its two exports, and one head as a stock model."""
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+    from transformers import AutoModel
+
+    import osler
+    from osler.artifacts.bundle import Bundle
+    from osler.artifacts.bundle_spec import BundleHead, BundleSpec
+    from osler.artifacts.tokenizer import SPECIAL_TOKENS, Tokenizer
+    from osler.clinic.notes import notes
+    from osler.core.artifact import Workspace, produce
+    from osler.core.config import Recipe
+    from osler.nn.encoder import PackedEncoder
+    from osler.nn.export import to_hf
+    from osler.nn.folders import quiet, seeded
+    from osler.nn.multihead import MultiHeadModel
+    from osler.nn.presets import preset_config
+    from osler.tasks.card import TaskCard
+    from osler.tasks.instances.base import HeadOptions
+
+    texts = [note.text for note in notes(1500, language="en", seed=0, split="train")]
+    made = tokenizers.Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    options: dict[str, Any] = {"special_tokens": list(SPECIAL_TOKENS), "initial_alphabet": alphabet}
+    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=24_576, show_progress=False, **options))
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    (folder / "tokenizer").mkdir()
+    tokenizer = Tokenizer.write(folder / "tokenizer", made, 512)
+
+    source = {"reader": "files", "format": "jsonl", "splits": {"test": {"files": ["x"]}}}
+    common = {"title": "h", "language": "en", "kind": "tagging", "labels": ("A", "B", "C", "D"), "source": source}
+    common |= {"protocol": "plain", "protocols": {"plain": {"metric": "f1"}}}
+    heads = {}
+    for number in range(HEADS):  # two of the eight are CRFs
+        card = TaskCard.model_validate({**common, "name": f"head{number}"})
+        tagger = HeadOptions(tagger="crf" if number in (2, 5) else "linear")
+        heads[card.name] = BundleHead(card=card, protocol="plain", options=tagger)
+    spec = BundleSpec(max_length=512, overlap=64, heads=heads)
+
+    def build(work: Workspace) -> None:
+        auto: Any = AutoModel
+        config = preset_config("compact", vocab_size=24_576, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+        with seeded(0, "encoder"), quiet():
+            model = MultiHeadModel(PackedEncoder(auto.from_config(config).eval()))
+        bundle = Bundle.of(model, tokenizer, spec)
+        for name, builder in bundle.builders.items():
+            head: Any = model.add_head(name, builder.head, len(builder.outputs), seed=0, labels=builder.outputs)
+            head.classifier.bias.data[0] += 1.2  # about as many mentions as in real notes, not one for each word
+        bundle.save(work.path, tokenizer_from=folder / "tokenizer")
+        to_hf(model, "head0", bundle.builders["head0"].outputs, folder / "hf")
+
+    (folder / "hf").mkdir()
+    produce(folder / "torch", kind="bundle", recipe=Recipe(), parents={}, build=build)
+    tokenizer.copy_to(folder / "hf")
+    for target in ("onnx", "onnx-int8"):
+        osler.export(bundle=folder / "torch", to=target, out=folder / target)
+    for kind, words in WORDS.items():
+        source_notes = notes(400, language="en", seed=1, split="test")
+        cut = [" ".join(note.text.split(" ")[:words]) for note in source_notes if len(note.text.split(" ")) >= words]
+        (folder / f"{kind}.json").write_text(json.dumps(cut))
+    (folder / "note.txt").write_text(json.loads((folder / "long.json").read_text())[0])
+
+
+def measure(side: str, folder: Path, kind: str, count: int) -> dict[str, float]:
+    """Annotate notes in this process: seconds, processor seconds, and the most memory it ever had."""
+    texts = json.loads((folder / f"{kind}.json").read_text())[:count]
+    name, _, how = side.partition(":")
+    if name == "pipeline":
+        from transformers import pipeline
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        make_pipeline: Any = pipeline
+        tag = make_pipeline("token-classification", str(folder / "hf"), aggregation_strategy="simple", stride=64)
+
+        def work() -> int:
+            return sum(map(len, tag(texts, batch_size=int(how))))
+
+        warm = lambda: tag(texts[:2])  # noqa: E731
+    else:
+        import osler
+        from osler.text.document import Document
+
+        bundle = osler.load(folder / name).bundle
+        documents = [Document(str(number), text) for number, text in enumerate(texts)]
+        every = [f"head{number}" for number in range(HEADS)]
+        passes = {"one": [every[:1]], "eight": [every], "eight-models": [[head] for head in every]}[how]
+
+        def work() -> int:
+            return sum(len(found.spans) for heads in passes for found in bundle.annotate(documents, heads))
+
+        warm = lambda: bundle.annotate(documents[:2], every)  # noqa: E731
+    warm()
+    wall, processor = time.perf_counter(), time.process_time()
+    found = work()
+    result = {"seconds": time.perf_counter() - wall, "processor": time.process_time() - processor}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {**result, "notes": len(texts), "mib": peak, "spans": found}
+
+
+def cold(command: list[str], rounds: int) -> dict[str, float]:
+    """Seconds and processor seconds of a whole process; the best of some."""
+    found = []
+    for _ in range(rounds):
+        before, start = os.times(), time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        after = os.times()
+        spent = after.children_user + after.children_system - before.children_user - before.children_system
+        found.append({"seconds": time.perf_counter() - start, "processor": spent})
+    return {key: min(item[key] for item in found) for key in ("seconds", "processor")}
+
+
+def best(side: str, folder: Path, kind: str, count: int, rounds: int) -> dict[str, float]:
+    """The least of some processes."""
+    command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--kind", kind, "--count", str(count)]
+    found = [
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(rounds)
+    ]
+    return {key: min(item[key] for item in found) for key in found[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--long", type=int, default=8, help="notes of about 300 words")
+    parser.add_argument("--short", type=int, default=48, help="notes of about 50 words")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16], help="batch sizes of the pipeline")
+    parser.add_argument("--rounds", type=int, default=1, help="processes for each side; the best counts")
+    parser.add_argument("--json", type=Path, help="write all figures here")
+    for hidden in ("--side", "--kind", "--folder"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(measure(options.side, Path(options.folder), options.kind, options.count)))
+        return
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        make(folder)
+        sizes = {name: (folder / name / "model.onnx").stat().st_size / 1e6 for name in ("onnx", "onnx-int8")}
+        for kind, count in (("long", options.long), ("short", options.short)):
+            sides = [f"pipeline:{size}" for size in options.batches]
+            sides += [f"{name}:{how}" for how in ("one", "eight") for name in ("torch", "onnx", "onnx-int8")]
+            sides += ["onnx:eight-models"]
+            rows = {side: best(side, folder, kind, count, options.rounds) for side in sides}
+            figures[kind] = rows
+            peers = [side for side in rows if side.startswith("pipeline")]
+            quickest = min(peers, key=lambda side: rows[side]["processor"])
+            print(f"\n{kind}: {count} notes of about {WORDS[kind]} words; ratios to {quickest}")
+            print("| side | notes/s | notes per processor second | ratio | ratio by processor time | peak MiB |")
+            print("|---|---|---|---|---|---|")
+            fastest = min(rows[side]["seconds"] for side in peers)
+            for side, row in rows.items():
+                wall, processor = row["notes"] / row["seconds"], row["notes"] / row["processor"]
+                ratios = fastest / row["seconds"], rows[quickest]["processor"] / row["processor"]
+                print(
+                    f"| {side} | {wall:.1f} | {processor:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} | {row['mib']:.0f} |"
+                )
+            one, eight = rows["onnx:eight-models"], rows["onnx:eight"]
+            print(
+                f"eight heads in one pass against eight models: {one['seconds'] / eight['seconds']:.2f} times, "
+                f"{one['processor'] / eight['processor']:.2f} by processor time"
+            )
+        note = str(folder / "note.txt")
+        commands = {
+            "osler annotate (int8)": ["-m", "osler", "annotate", note, "--bundle", str(folder / "onnx-int8")],
+            "osler annotate (fp32)": ["-m", "osler", "annotate", note, "--bundle", str(folder / "onnx")],
+            "pipeline script": ["-c", COLD.format(folder=str(folder / "hf"), note=note)],
+        }
+        figures["cold"] = {name: cold([sys.executable, *words], 2) for name, words in commands.items()}
+        print("\n| from a cold process | s | processor s |\n|---|---|---|")
+        for name, row in figures["cold"].items():
+            print(f"| {name} | {row['seconds']:.2f} | {row['processor']:.2f} |")
+        print(f"\nfiles: {sizes['onnx']:.1f} MB in float32, {sizes['onnx-int8']:.1f} MB in int8")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Run a bundle that was exported to ONNX: numpy and onnxruntime, no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from osler.artifacts.runner import Advance
+from osler.core.errors import ArtifactError, RecipeError
+from osler.core.files import write_json
+from osler.tasks.instances.base import Instance
+
+_GRAPH, _DETAILS = "model.onnx", "onnx.json"
+_FORMAT = 1
+_BATCH_TOKENS = 2_048
+_WASTE = 0.1
+"""Share of a batch that may be padding."""
+
+
+@dataclass(frozen=True)
+class GraphHead:
+    """What one head of a graph puts out."""
+
+    level: Literal["token", "sequence"]
+    transitions: list[list[float]] | None = None
+    """Scores [tag, next tag] of a CRF."""
+
+
+@dataclass(frozen=True)
+class GraphDetails:
+    """What a graph reads and puts out. Its inputs are `input_ids` and `attention_mask` [batch, length], and those named here."""
+
+    precision: Literal["fp32", "int8"]
+    pad_id: int
+    max_length: int
+    token_types: bool
+    """Whether there is an input `token_type_ids` [batch, length]."""
+    marks: int
+    """Columns of the input `marks` [batch, marks], which marker heads read; 0 if there is none."""
+    heads: Mapping[str, GraphHead]
+
+    @staticmethod
+    def output(head: str) -> str:
+        """The name of a head's output."""
+        return f"logits.{head}"
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxRunner:
+    """Runs all heads of a graph with onnxruntime on the CPU."""
+
+    details: GraphDetails
+    session: Any
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a folder holds an exported graph."""
+        return (folder / _DETAILS).is_file()
+
+    @staticmethod
+    def write(folder: Path, details: GraphDetails) -> None:
+        """Write the details beside the graph, which must be at `graph(folder)`."""
+        write_json(folder / _DETAILS, {"format": _FORMAT, **asdict(details)})
+
+    @staticmethod
+    def graph(folder: Path) -> Path:
+        return folder / _GRAPH
+
+    @staticmethod
+    def files(folder: Path) -> list[Path]:
+        """Files that decide what the heads put out."""
+        return [folder / _GRAPH, folder / _DETAILS]
+
+    @classmethod
+    def open(cls, folder: Path, threads: int | None = None) -> OnnxRunner:
+        """Load the graph of a folder; by default with as many threads as this process may use cores."""
+        return cls(_read_details(folder / _DETAILS), open_session(folder / _GRAPH, threads))
+
+    def outputs(
+        self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
+    ) -> dict[str, list[np.ndarray]]:
+        results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}
+        asked = [self.details.output(head) for head in heads]
+        longest = max((instance.length for instance in instances), default=0)
+        if longest > self.details.max_length:
+            raise ValueError(f"a sequence has {longest} tokens, the encoder takes {self.details.max_length}")
+        for indices in padded_batches([instance.length for instance in instances], _BATCH_TOKENS):
+            batch = [instances[index] for index in indices]
+            for head, values in zip(heads, self.session.run(asked, self._inputs(batch)), strict=True):
+                token = self.details.heads[head].level == "token"
+                for index, instance, row in zip(indices, batch, values, strict=True):
+                    # A copy: a view would keep the whole batch alive.
+                    results[head][index] = row[: instance.length].copy() if token else row.copy()
+            if advance:
+                advance(len(indices))
+        return results
+
+    def transitions(self, head: str) -> np.ndarray | None:
+        scores = self.details.heads[head].transitions
+        return None if scores is None else np.array(scores, dtype=np.float32)
+
+    def _inputs(self, batch: Sequence[Instance]) -> dict[str, np.ndarray]:
+        shape = (len(batch), max(instance.length for instance in batch))
+        ids = np.full(shape, self.details.pad_id, dtype=np.int64)
+        mask, types = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        for row, instance in enumerate(batch):
+            ids[row, : instance.length] = instance.ids
+            mask[row, : instance.length] = 1
+            if instance.types is not None:
+                types[row, : instance.length] = instance.types
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        if self.details.token_types:
+            inputs["token_type_ids"] = types
+        if self.details.marks:
+            none = (0,) * self.details.marks
+            inputs["marks"] = np.array([instance.marks or none for instance in batch], dtype=np.int64)
+        return inputs
+
+
+def open_session(graph: Path, threads: int | None = None) -> Any:
+    """Load a graph into onnxruntime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0  # 0: onnxruntime decides
+    options.intra_op_num_threads = threads or cores
+    # Threads that wait by spinning took 1.7 times the processor time on a busy machine, and longer too.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Memory is planned for each shape of batch, and there are many: without it a quarter less was used, as fast.
+    options.enable_mem_pattern = False
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has no common class of errors
+        raise ArtifactError(
+            "onnxruntime cannot load this graph", where=graph, fix="Export it again, or upgrade onnxruntime"
+        ) from error
+
+
+def padded_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Numbers of the sequences in batches of similar length, longest first.
+
+    A batch has at most `budget` cells, padding included, and little padding.
+    """
+    batches: list[list[int]] = []
+    longest = used = 0
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        rows = len(batches[-1]) + 1 if batches else 1
+        used += lengths[index]
+        full = longest * rows > budget or used < (1.0 - _WASTE) * longest * rows
+        if not batches or full:
+            batches.append([])
+            longest = used = lengths[index]
+        batches[-1].append(index)
+    return batches
+
+
+def check_cpu(device: str) -> None:
+    """Refuse a device that a graph does not run on."""
+    if device not in ("auto", "cpu"):
+        raise RecipeError(
+            f"device = {device!r}, but an ONNX bundle runs on the CPU",
+            fix="Set device to 'auto' or 'cpu', or give the bundle that it was exported from",
+        )
+
+
+def _read_details(path: Path) -> GraphDetails:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        version = values.pop("format")
+        heads = {name: GraphHead(**head) for name, head in values.pop("heads").items()}
+        if version > _FORMAT:
+            raise ArtifactError(
+                f"the graph has format {version}, this osler reads up to {_FORMAT}", where=path, fix="Upgrade osler"
+            )
+        return GraphDetails(heads=heads, **values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError("damaged", where=path, fix="Export the bundle again") from error

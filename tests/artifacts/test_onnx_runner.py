@@ -1,0 +1,163 @@
+"""An exported bundle gives what its bundle gives, whatever the architecture and however texts are batched, without torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AlbertConfig,
+    AutoModel,
+    BertConfig,
+    CamembertConfig,
+    DistilBertConfig,
+    ElectraConfig,
+    ModernBertConfig,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
+
+from osler.artifacts.onnx_runner import GraphDetails, GraphHead, OnnxRunner, padded_batches
+from osler.artifacts.runner import TorchRunner
+from osler.core.errors import ArtifactError
+from osler.nn.encoder import PackedEncoder
+from osler.nn.multihead import MultiHeadModel
+from osler.nn.onnx_graph import to_onnx
+from osler.tasks.instances.base import Instance
+
+SHAPE = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24, "vocab_size": 97}
+NO_SPECIAL = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
+CONFIGS = {
+    # The window reaches 8 tokens, so that local and global layers differ.
+    "modernbert": ModernBertConfig(
+        **SHAPE, max_position_embeddings=64, local_attention=16, pad_token_id=0, **NO_SPECIAL
+    ),
+    "bert": BertConfig(**SHAPE, max_position_embeddings=64),
+    "roberta": RobertaConfig(**SHAPE, max_position_embeddings=66, pad_token_id=1, type_vocab_size=1),
+    "xlm-roberta": XLMRobertaConfig(**SHAPE, max_position_embeddings=66, pad_token_id=1, type_vocab_size=1),
+    "camembert": CamembertConfig(**SHAPE, max_position_embeddings=66, pad_token_id=1, type_vocab_size=1),
+    "distilbert": DistilBertConfig(
+        dim=16, n_layers=2, n_heads=2, hidden_dim=24, vocab_size=97, max_position_embeddings=64
+    ),
+    "electra": ElectraConfig(**SHAPE, embedding_size=8, max_position_embeddings=64),
+    "albert": AlbertConfig(**SHAPE, embedding_size=8, max_position_embeddings=64),
+}
+HEADS = {"tags": ("tagging", 5), "chain": ("crf", 3), "class": ("classification", 3), "pair": ("markers", 4)}
+
+
+def make_model(architecture: str) -> MultiHeadModel:
+    torch.manual_seed(0)
+    model = MultiHeadModel(PackedEncoder(AutoModel.from_config(CONFIGS[architecture]).eval()))
+    for name, (kind, outputs) in HEADS.items():
+        torch.nn.init.normal_(next(model.add_head(name, kind, outputs, seed=0).parameters()))
+    for parameter in model.parameters():  # initial weights are so small that a wrong mask would hardly show
+        if parameter.ndim == 2:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def make_instances() -> list[Instance]:
+    rng = np.random.default_rng(0)
+    lengths = (60, 3, 41, 17, 60, 58, 9)
+    return [
+        Instance(rng.integers(5, 97, n), 0, types=rng.integers(0, 2, n), marks=(int(n) // 2, int(n) - 1))
+        for n in lengths
+    ]
+
+
+def write(model: MultiHeadModel, folder) -> OnnxRunner:
+    heads = {}
+    for name in model.heads:
+        steps = model.head(name).steps()
+        heads[name] = GraphHead(model.head(name).level, None if steps is None else steps.tolist())
+    types = (getattr(model.encoder.config, "type_vocab_size", 0) or 0) > 1
+    details = GraphDetails("fp32", model.encoder.config.pad_token_id or 0, model.encoder.max_length, types, 2, heads)
+    OnnxRunner.graph(folder).write_bytes(to_onnx(model, [details.output(name) for name in model.heads]))
+    OnnxRunner.write(folder, details)
+    return OnnxRunner.open(folder)
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_a_graph_gives_the_outputs_of_the_model_alone_and_in_mixed_batches(architecture, tmp_path):
+    model, instances = make_model(architecture), make_instances()
+    runner, reference = write(model, tmp_path), TorchRunner(model)
+    expected = reference.outputs(instances, list(HEADS))
+    together = runner.outputs(instances, list(HEADS))
+    one_batch = runner._inputs(instances)
+    padded = dict(zip(HEADS, runner.session.run([f"logits.{name}" for name in HEADS], one_batch), strict=True))
+    for name, (_, outputs) in HEADS.items():
+        token = model.head(name).level == "token"
+        for number, instance in enumerate(instances):
+            wanted = expected[name][number]
+            assert together[name][number].shape == wanted.shape == ((instance.length, outputs) if token else (outputs,))
+            [alone] = runner.outputs([instance], [name])[name]
+            row = padded[name][number][: instance.length] if token else padded[name][number]
+            for found in (together[name][number], alone, row):
+                np.testing.assert_allclose(found, wanted, atol=1e-4)
+        np.testing.assert_array_equal(runner.transitions(name), reference.transitions(name))
+
+
+def test_the_model_runs_as_before_after_it_was_traced(tmp_path):
+    model, instances = make_model("modernbert"), make_instances()
+    before = TorchRunner(model).outputs(instances, ["tags"])["tags"]
+    first, second = (to_onnx(model, list(HEADS)) for _ in range(2))
+    assert first == second  # the same bytes, so that a killed export resumes to them
+    for a, b in zip(before, TorchRunner(model).outputs(instances, ["tags"])["tags"], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_batches_have_similar_lengths_and_little_padding():
+    lengths = [int(n) for n in np.random.default_rng(1).integers(1, 300, 200)]
+    batches = padded_batches(lengths, 1000)
+    assert sorted(index for batch in batches for index in batch) == list(range(200))
+    for batch in batches:
+        cells = len(batch) * max(lengths[index] for index in batch)
+        assert len(batch) == 1 or cells <= 1000
+        assert sum(lengths[index] for index in batch) >= 0.9 * cells
+    assert len(batches) < 60
+    assert padded_batches([], 1000) == []
+
+
+def test_progress_counts_instances_and_too_long_ones_are_refused(tmp_path):
+    model, instances = make_model("bert"), make_instances()
+    runner, done = write(model, tmp_path), []
+    runner.outputs(instances, ["tags"], done.append)
+    assert sum(done) == len(instances)
+    long = replace(instances[0], ids=np.full(65, 7), types=None)
+    with pytest.raises(ValueError, match="65 tokens, the encoder takes 64"):
+        runner.outputs([long], ["tags"])
+
+
+def test_a_damaged_folder_is_told(tmp_path):
+    write(make_model("distilbert"), tmp_path)
+    details = json.loads((tmp_path / "onnx.json").read_text())
+    (tmp_path / "onnx.json").write_text(json.dumps(details | {"format": 2}))
+    with pytest.raises(ArtifactError, match="Upgrade osler"):
+        OnnxRunner.open(tmp_path)
+    (tmp_path / "onnx.json").write_text("{}")
+    with pytest.raises(ArtifactError, match="damaged"):
+        OnnxRunner.open(tmp_path)
+    (tmp_path / "onnx.json").write_text(json.dumps(details))
+    (tmp_path / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(ArtifactError, match="onnxruntime cannot load this graph"):
+        OnnxRunner.open(tmp_path)
+
+
+def test_running_needs_neither_torch_nor_transformers(tmp_path):
+    write(make_model("modernbert"), tmp_path)
+    code = f"""
+import sys
+from pathlib import Path
+import numpy as np
+from osler.artifacts.onnx_runner import OnnxRunner
+from osler.tasks.instances.base import Instance
+found = OnnxRunner.open(Path({str(tmp_path)!r})).outputs([Instance(np.arange(9), 0)], ["tags"])
+assert found["tags"][0].shape == (9, 5)
+assert not {{"torch", "transformers", "onnx"}} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
