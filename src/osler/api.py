@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from osler.core.artifact import Artifact
     from osler.stages.prepare.check import CheckReport
     from osler.stages.prepare.convert import Conversion
+    from osler.stages.serve.config import AnnotateOptions
     from osler.stages.vocab.figures import TokenizerComparison
     from osler.tasks.card import TaskCard
     from osler.text.document import Document, TextPair
@@ -107,8 +108,19 @@ class Annotator:
     """A loaded bundle: text in, documents with spans, relations, labels and scores out; pairs of texts in, pairs with labels,
     values and scores out."""
 
-    def __init__(self, bundle: Bundle, heads: Sequence[str] = (), language: str | None = None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        heads: Sequence[str] = (),
+        language: str | None = None,
+        options: AnnotateOptions | None = None,
+    ) -> None:
+        from osler.stages.serve.config import AnnotateOptions
+        from osler.stages.serve.engine import AnnotationEngine
+
         self.bundle = bundle
+        asked = {"heads": tuple(heads), "language": language}
+        self._engine = AnnotationEngine(bundle, (options or AnnotateOptions()).changed(**asked))
         self._asked = (tuple(heads), language)
         self.heads = bundle.spec.heads_for("document", heads, language)
         """Heads that read single texts."""
@@ -117,6 +129,8 @@ class Annotator:
         self._advise = language is None
         if not self.heads and not self.pair_heads:
             bundle.spec.document_heads(heads, language)  # says why there is none
+        self.costs = self._engine.costs(self.heads)
+        """What the thresholds or the target recall cost on dev, in lines of text."""
 
     def __call__(self, text: str) -> Document:
         """Annotate one text."""
@@ -135,7 +149,7 @@ class Annotator:
         )
         while batch := list(islice(numbered, batch_size)):
             self._check_language([document.text for document in batch], heads)
-            yield from self.bundle.annotate(batch, heads)
+            yield from (made for made in self._engine.annotate(batch) if isinstance(made, Document))
 
     def pairs(self, pairs: Iterable[tuple[str, str] | TextPair], batch_size: int = 64) -> Iterator[TextPair]:
         """Compare pairs of texts, such as a premise and a hypothesis, with the heads that read pairs.
@@ -185,14 +199,28 @@ def _both(pair: Any, where: str) -> tuple[str, str]:
 
 
 @_public
-def load(bundle: AnyPath, *, device: str = "auto", heads: Sequence[str] = (), language: str | None = None) -> Annotator:
+def load(
+    bundle: AnyPath,
+    *,
+    device: str = "auto",
+    heads: Sequence[str] = (),
+    language: str | None = None,
+    min_score: float | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    target_recall: float | None = None,
+) -> Annotator:
     """Load a bundle for annotation: a folder, or a hub id where there is a network.
 
-    `heads` and `language` choose among the heads. By default all of them are used.
+    `heads` and `language` choose among the heads. By default all of them are used. `min_score`, and `thresholds` by label, leave
+    out entities and relations with a lower score. `target_recall` finds more, so that it was reached on dev; the `costs` of
+    the result say what that cost in precision there.
     """
     from osler.artifacts.bundle import Bundle
+    from osler.stages.serve.config import AnnotateOptions
 
-    return Annotator(Bundle.load(bundle, device=device), heads, language)
+    asked = {"min_score": min_score, "thresholds": thresholds, "target_recall": target_recall}
+    options = _resolve(AnnotateOptions, None, asked)
+    return Annotator(Bundle.load(bundle, device=device), heads, language, options)
 
 
 @_public

@@ -331,7 +331,8 @@ def _matched(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]
         golds, guesses = _by_label(card, want), _by_label(card, have)
         for label in golds.keys() | guesses.keys():
             one, other = golds.get(label, []), guesses.get(label, [])
-            found = _Counts(_met(one, other), len(one), _met(other, one), len(other))
+            met = _touching if card.kind is Kind.TAGGING else _shared
+            found = _Counts(met(one, other), len(one), met(other, one), len(other))
             counts[label] = counts[label].plus(found) if label in counts else found
     total = _Counts(0, 0, 0, 0)
     for found in counts.values():
@@ -346,10 +347,14 @@ def _by_label(card: TaskCard, record: Record) -> dict[str, list[Any]]:
     return grouped
 
 
-def _met(items: Sequence[Any], others: Sequence[Any]) -> int:
-    """How many items are among the others; a mention is if it shares a character with one of them."""
-    if not others or not items or not isinstance(items[0], tuple) or not isinstance(items[0][0], tuple):
-        return len(set(items) & set(others))
+def _shared(items: Sequence[Any], others: Sequence[Any]) -> int:
+    return len(set(items) & set(others))
+
+
+def _touching(items: Sequence[Any], others: Sequence[Any]) -> int:
+    """How many mentions share a character with one of the others."""
+    if not others:
+        return 0
     fragments = sorted(fragment for extent in others for fragment in extent)
     starts = [start for start, _ in fragments]
     furthest = np.maximum.accumulate([end for _, end in fragments]).tolist()
