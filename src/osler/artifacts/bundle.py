@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -47,6 +46,8 @@ class Bundle:
     tokens: SubwordTokenizer
     spec: BundleSpec
     calibration: BundleCalibration = field(default_factory=BundleCalibration, repr=False)
+    biases: Mapping[str, float] = field(default_factory=dict)
+    """By head, how much likelier than it thinks everything is that it could find; above 0 it finds more."""
 
     @classmethod
     def of(cls, model: MultiHeadModel, tokens: SubwordTokenizer, spec: BundleSpec) -> Bundle:
@@ -128,33 +129,24 @@ class Bundle:
         task: TaskCard | None = None,
         instances: Sequence[Instance] | None = None,
         advance: Callable[[int], None] | None = None,
-        bias: float = 0.0,
     ) -> list[Record]:
         """Predict with one head. Relations are predicted between the spans of the given documents.
 
         With `task`, a joint head predicts only that task's entity types. `instances` avoids building them again. `advance` is
-        called with the number of instances of each batch when it is done. A `bias` above 0 finds more (see `Confidence`).
+        called with the number of instances of each batch when it is done.
         """
         self.spec.head(name)
         if instances is None:
             instances = self.builders[name].build(records, gold=False).instances
         outputs = self.runner.outputs(instances, [name], advance)[name]
-        predicted = self._decode(name, records, instances, outputs, bias)
+        predicted = self._decode(name, records, instances, outputs)
         if task is None or task.kind is not Kind.TAGGING:
             return predicted
         labels = task.under(self.builders[name].protocol).labels
         return [found.only(labels) if isinstance(found, Document) else found for found in predicted]
 
-    def annotate(
-        self,
-        documents: Sequence[Document],
-        heads: Sequence[str] | None = None,
-        biases: Mapping[str, float] = MappingProxyType({}),
-    ) -> list[Document]:
-        """Annotate raw text, then find relations between the entities. Heads that read documents alike share an encoder pass.
-
-        `biases` (by head) above 0 find more.
-        """
+    def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
+        """Annotate raw text, then find relations between the entities. Heads that read documents alike share an encoder pass."""
         names = self.spec.document_heads() if heads is None else heads
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
@@ -162,12 +154,11 @@ class Bundle:
         found_by: dict[str, list[Record]] = {}
         for reading, readers in self._alike(others, lambda builder: builder.reading).items():
             if reading is None:  # reads classified sentences, not windows
-                found_by.update({name: self.predict(name, plain, bias=biases.get(name, 0.0)) for name in readers})
+                found_by.update({name: self.predict(name, plain) for name in readers})
                 continue
             windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap, reading)
             outputs = self.runner.outputs(windows, readers)
-            for name in readers:
-                found_by[name] = self._decode(name, plain, windows, outputs[name], biases.get(name, 0.0))
+            found_by.update({name: self._decode(name, plain, windows, outputs[name]) for name in readers})
         results = plain
         for name in names:
             if name not in found_by:
@@ -177,8 +168,7 @@ class Bundle:
         results = [result.with_(spans=number_spans(_distinct(result.spans))) for result in results]
         for name in relation_heads:
             entities = self.spec.heads[name].card.entity_labels
-            between = [result.only(entities).with_(relations=()) for result in results]
-            predicted = self.predict(name, between, bias=biases.get(name, 0.0))
+            predicted = self.predict(name, [result.only(entities).with_(relations=()) for result in results])
             results = [_with_relations(result, found) for result, found in zip(results, predicted, strict=True)]
         return results
 
@@ -212,15 +202,10 @@ class Bundle:
         return groups
 
     def _decode(
-        self,
-        name: str,
-        records: Sequence[Record],
-        instances: Sequence[Instance],
-        outputs: Sequence[np.ndarray],
-        bias: float = 0.0,
+        self, name: str, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
     ) -> list[Record]:
-        transitions, confidence = self.runner.transitions(name), self.calibration.confidence(name, bias)
-        return self.builders[name].decode(records, instances, outputs, transitions, confidence)
+        confidence = self.calibration.confidence(name, self.biases.get(name, 0.0))
+        return self.builders[name].decode(records, instances, outputs, self.runner.transitions(name), confidence)
 
 
 def _with_predictions(result: _R, found: Record, head: str) -> _R:

@@ -31,6 +31,8 @@ from osler.tasks.instances.base import LEAST_SURE, PLAIN, Confidence, Instance, 
 from osler.tasks.scoring import in_text_order
 from osler.text.document import Document, Record
 
+_KINDS = (Kind.TAGGING, Kind.RELATION, Kind.CLASSIFICATION, Kind.MULTILABEL)
+"""Heads whose predictions are right or wrong; a number is neither."""
 _FOLDS = 5
 _SCORES = (*(number / 20 for number in range(20)), 0.98, 0.99)
 _BIASES = (*(number / 2 for number in range(20)), 10.0, 11.0, 12.0, 14.0, 16.0)
@@ -67,7 +69,7 @@ def calibrate(bundle: Bundle, dev: Mapping[str, DevSet]) -> BundleCalibration:
     """Calibrate every head that has a dev split; a joint head on those of all its tasks together."""
     heads: dict[str, list[_Answers]] = {}
     for data in dev.values():
-        if data.card.kind is not Kind.REGRESSION and data.instances:
+        if data.card.kind in _KINDS and data.instances:
             heads.setdefault(data.head, []).append(_Answers.of(bundle, data))
     return BundleCalibration(heads={name: _calibrate(answers) for name, answers in heads.items()})
 

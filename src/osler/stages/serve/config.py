@@ -79,6 +79,31 @@ class AnnotateRecipe(AnnotateOptions):
             raise ValueError(f"unknown encoding {name!r}; common ones are latin-1, cp1252 and utf-16") from None
 
 
+class PairsRecipe(Recipe):
+    """Compare pairs of texts with one head of a bundle."""
+
+    files: tuple[Path, ...] = runtime(min_length=1)
+    """TSV, CSV or JSON Lines files with one pair of texts per line, folders of JSON Lines files, or - for standard input."""
+    bundle: Path = runtime()
+    """A bundle folder."""
+    head: str | None = None
+    """The head to use; not needed if only one head of the bundle fits."""
+    language: str | None = None
+    """Use a head for this language."""
+    format: Literal["tsv", "jsonl"] | None = None
+    """tsv or jsonl. By default what --out ends with, else tsv."""
+    text_columns: tuple[str, ...] = runtime((), max_length=2)
+    """The two columns, or keys of JSON Lines, that hold the texts. By default first and second, text_a and text_b, sentence1 and
+    sentence2, text1 and text2, premise and hypothesis, or question1 and question2."""
+    id_column: str | None = runtime(None)
+    """The column or key that holds the id of a pair. By default id, index or guid, else pairs are numbered."""
+    encoding: str | None = runtime(None)
+    """How to read files that are not UTF-8, for example latin-1. By default they are skipped."""
+    batch: int = runtime(256, ge=1)
+    """Pairs per batch."""
+    device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
+
+
 class ExportRecipe(Recipe):
     """Export one head of a bundle."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -52,10 +52,17 @@ class AnnotationEngine:
             pairs = [record for record in records if isinstance(record, TextPair)]
             return self.bundle.compare(pairs, spec.pair_heads(heads, language))
         documents = [record for record in records if isinstance(record, Document)]
-        names = spec.document_heads(heads, language)
-        found = self.bundle.annotate(documents, names, self._demands.biases(names))
-        return [self._demands.kept(document) for document in found]
+        return [self._demands.kept(found) for found in self._biased.annotate(documents, self._document_heads)]
+
+    @property
+    def _document_heads(self) -> list[str]:
+        return self.bundle.spec.document_heads(self.options.heads, self.options.language)
 
     @cached_property
     def _demands(self) -> Demands:
         return Demands(self.bundle.spec, self.bundle.calibration, self.options)
+
+    @cached_property
+    def _biased(self) -> Bundle:
+        """The bundle, set to find as much as is asked for."""
+        return replace(self.bundle, biases=self._demands.biases(self._document_heads))
