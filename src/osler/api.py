@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from osler.stages.prepare.check import CheckReport
     from osler.stages.prepare.convert import Conversion
     from osler.stages.serve.annotator import Annotator
-    from osler.stages.serve.pairs import Inference, Similarity
+    from osler.stages.serve.pairs import PairInference, PairSimilarity
     from osler.stages.vocab.figures import TokenizerComparison
     from osler.tasks.card import TaskCard
     from osler.text.document import TextPair
@@ -312,7 +312,7 @@ def similar(
     head: str | None = None,
     language: str | None = None,
     device: str = "auto",
-) -> list[Similarity]:
+) -> list[PairSimilarity]:
     """How similar the two texts of each pair are, as `osler similar` says; their order does not matter.
 
     `head` or `language` chooses among the bundle's heads for similarity. To ask more than once, keep the bundle loaded: `load`.
@@ -332,7 +332,7 @@ def infer(
     head: str | None = None,
     language: str | None = None,
     device: str = "auto",
-) -> list[Inference]:
+) -> list[PairInference]:
     """What the second text of each pair is, given the first, as `osler infer` says: a label and its probability.
 
     `head` or `language` chooses among the bundle's heads for inference. To ask more than once, keep the bundle loaded: `load`.

@@ -133,7 +133,7 @@ EXAMPLES = {
     ),
     "similar": (
         "osler similar pairs.tsv --bundle bundle",
-        "osler similar pairs.csv --bundle bundle --text-column a --text-column b --out similar.tsv",
+        "osler similar pairs.jsonl --bundle bundle --out similar.tsv",
     ),
     "infer": (
         "osler infer pairs.tsv --bundle bundle",

@@ -26,14 +26,14 @@ _HEADS: dict[Question, str] = {
 }
 
 
-class Similarity(NamedTuple):
+class PairSimilarity(NamedTuple):
     """How similar two texts are, on the scale of the corpus that the head learned."""
 
     id: str
     similarity: float
 
 
-class Inference(NamedTuple):
+class PairInference(NamedTuple):
     """What the second text is, given the first, and the probability of that label."""
 
     id: str
@@ -57,23 +57,23 @@ class PairComparer:
         loaded = Bundle.load(bundle, device)
         return cls(loaded, choose_head(loaded.spec, question, head, language))
 
-    def similar(self, pairs: Sequence[TextPair]) -> list[Similarity]:
-        """Similarity has no order: a head that reads pairs in one order is asked in both, and the mean is the answer."""
+    def similar(self, pairs: Sequence[TextPair]) -> list[PairSimilarity]:
+        """PairSimilarity has no order: a head that reads pairs in one order is asked in both, and the mean is the answer."""
         found = self._values(pairs)
         if len(self.bundle.builders[self.head].orders) == 1:
             swapped = self._values([TextPair(pair.id, pair.second, pair.first) for pair in pairs])
             found = [(one + other) / 2 for one, other in zip(found, swapped, strict=True)]
-        return [Similarity(pair.id, round(value, 4)) for pair, value in zip(pairs, found, strict=True)]
+        return [PairSimilarity(pair.id, round(value, 4)) for pair, value in zip(pairs, found, strict=True)]
 
-    def infer(self, pairs: Sequence[TextPair]) -> list[Inference]:
+    def infer(self, pairs: Sequence[TextPair]) -> list[PairInference]:
         """The first text is the premise, the second the hypothesis."""
         answers = []
         for pair in self.bundle.compare(pairs, [self.head]):
             [named] = pair.labels
-            answers.append(Inference(pair.id, named.removeprefix(f"{self.head}:"), round(pair.scores[named], 4)))
+            answers.append(PairInference(pair.id, named.removeprefix(f"{self.head}:"), round(pair.scores[named], 4)))
         return answers
 
-    def answer(self, question: Question, pairs: Sequence[TextPair]) -> Sequence[Similarity | Inference]:
+    def answer(self, question: Question, pairs: Sequence[TextPair]) -> Sequence[PairSimilarity | PairInference]:
         return self.similar(pairs) if question == "similar" else self.infer(pairs)
 
     def _values(self, pairs: Sequence[TextPair]) -> list[float]:
@@ -121,7 +121,7 @@ def compare(recipe: PairsRecipe, question: Question, out: Path | None, skipped: 
     comparer = PairComparer.load(recipe.bundle, question, recipe.head, recipe.language, recipe.device)
     tabbed = _format(recipe, out) == "tsv"
     if tabbed:
-        yield "\t".join((Similarity if question == "similar" else Inference)._fields) + "\n"
+        yield "\t".join((PairSimilarity if question == "similar" else PairInference)._fields) + "\n"
     done, pairs_left = 0, _pairs(notes)
     with progress("compare", total=notes.count()) as bar:
         while pairs := list(islice(pairs_left, recipe.batch)):
@@ -135,7 +135,7 @@ def compare(recipe: PairsRecipe, question: Question, out: Path | None, skipped: 
         raise InputError(first.problem, where=first.where, fix=first.fix)
 
 
-def _row(answer: Similarity | Inference) -> str:
+def _row(answer: PairSimilarity | PairInference) -> str:
     cells = (" ".join(value.split()) if isinstance(value, str) else f"{value:.4f}" for value in answer)
     return "\t".join(cells) + "\n"
 
