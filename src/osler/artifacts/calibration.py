@@ -34,7 +34,7 @@ class ReliabilityRow(NamedTuple):
 
     low: float
     high: float
-    count: int
+    number: int
     score: float
     """Their mean score."""
     right: float

@@ -82,7 +82,7 @@ def test_a_bundle_has_its_calibration_in_a_file_and_on_its_card(bundle, drugs):
     loaded = Bundle.load(bundle, "cpu")
     known = loaded.calibration.heads["drugs"]
     assert known.counted == "mentions"
-    assert known.predictions == sum(row.count for row in known.reliability) > 0
+    assert known.predictions == sum(row.number for row in known.reliability) > 0
     assert loaded.calibration == BundleCalibration.load(bundle)
     card = (bundle / "README.md").read_text()
     assert f"{known.error_before:.3f} → {known.error_after:.3f}" in card

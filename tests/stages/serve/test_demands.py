@@ -94,7 +94,7 @@ def test_a_label_that_no_head_has_is_refused(calibrated):
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"thresholds": ["DRUG"]}, "LABEL=SCORE"),
+        ({"thresholds": ["DRUG"]}, "KEY=VALUE"),
         ({"thresholds": {"DRUG": 1.5}}, "less than or equal to 1"),
         ({"target_recall": 0.9, "min_score": 0.2}, "contradict"),
         ({"target_recall": 1.2}, "less than or equal to 1"),

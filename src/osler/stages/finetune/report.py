@@ -66,7 +66,7 @@ def _scores(calibration: BundleCalibration) -> str:
         shown = "; ".join(f"≥ {score}: {point.precision:.2f} / {point.recall:.2f}" for score, point in at.items())
         error = f"{head.error_before:.3f} → {head.error_after:.3f}" if head.predictions else "no predictions"
         rows.append(f"| {name} | {head.predictions:,} | {error} | {fitted} | {shown or 'does not apply'} |")
-        bins = "; ".join(f"{row.score:.2f} → {row.right:.2f} ({row.count:,})" for row in head.reliability)
+        bins = "; ".join(f"{row.score:.2f} → {row.right:.2f} ({row.number:,})" for row in head.reliability)
         tables.append(f"| {name} | {bins or 'none'} |")
     table, reliability = "\n".join(rows), "\n".join(tables)
     return f"""

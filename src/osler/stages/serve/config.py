@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from osler.core.config import Recipe, runtime
+from osler.core.config import Recipe, assignments, runtime
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class AnnotateOptions(Recipe):
@@ -22,21 +24,10 @@ class AnnotateOptions(Recipe):
     """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
     min_score: float = Field(0.0, ge=0.0, le=1.0)
     """Leave out entities and relations with a lower score."""
-    thresholds: dict[str, Annotated[float, Field(ge=0.0, le=1.0)]] = Field(default_factory=dict)
+    thresholds: Annotated[dict[str, Share], BeforeValidator(assignments)] = Field(default_factory=dict)
     """The lowest score by label, where it is not min_score: LABEL=0.8. Repeat for several labels."""
     target_recall: float | None = Field(None, gt=0.0, le=1.0)
     """Find more, so that this share of what there is was found on dev: 0.99. The plan says what it cost in precision there."""
-
-    @field_validator("thresholds", mode="before")
-    @classmethod
-    def _assigned(cls, given: Any) -> Any:
-        """Accept LABEL=0.8 as the command line gives it."""
-        if not isinstance(given, list | tuple):
-            return given
-        pairs = [str(text).rpartition("=") for text in given]
-        if any(not label.strip() or not equals for label, equals, _ in pairs):
-            raise ValueError("must be LABEL=SCORE, for example DRUG=0.8")
-        return {label.strip(): score.strip() for label, _, score in pairs}
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
