@@ -63,7 +63,7 @@ def test_the_cost_in_precision_is_said_before_the_run(calibrated, tmp_path):
     (tmp_path / "a.txt").write_text("Aspirin 81 mg.")
     values = {"files": (tmp_path / "a.txt",), "bundle": calibrated, "heads": ("drugs",)}
     lines = "\n".join(plan(AnnotateRecipe.model_validate(values | {"target_recall": 0.99}), None))
-    assert "drugs: recall 0.992 on dev costs precision: 0.610 instead of 0.900" in lines
+    assert "drugs: recall 0.992 on dev, precision 0.610 instead of 0.900, of mentions" in lines
     lines = "\n".join(
         plan(AnnotateRecipe.model_validate(values | {"min_score": 0.5, "thresholds": ["DRUG=0.8"]}), None)
     )

@@ -15,7 +15,7 @@ from osler.text.document import Document, Relation, Span
 _COUNTED = {
     "mentions": "mentions (found if a part of them is, with the right label)",
     "characters": "characters of protected health information (whatever their label)",
-    "relations": "relations between given entities",
+    "relations": "relations (between the entities of the corpus)",
     "labels": "labels",
 }
 _SCORED = (Kind.TAGGING, Kind.RELATION)
@@ -55,9 +55,12 @@ class Demands:
         lines = []
         for head, point in self._points(heads).items():
             known = self.calibration.heads[head]
+            before = known.recall[ALL][0]
+            cost = (
+                f"precision {_was(before, point)}" if point != before else f"precision {point.precision:.3f} as it is"
+            )
             lines.append(
-                f"{head}: recall {point.recall:.3f} on dev costs precision: {_was(known.recall[ALL][0], point)}; "
-                f"counted in {_COUNTED[known.counted or 'mentions']}"
+                f"{head}: recall {point.recall:.3f} on dev, {cost}, of {_COUNTED[known.counted or 'mentions']}"
             )
         if self.options.target_recall is not None:
             others = [name for name in heads if name not in self.biases(heads)]
