@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from osler.api import (
-        Annotator,
         annotate,
         convert,
         convert_model,
@@ -16,8 +15,10 @@ if TYPE_CHECKING:
         evaluate,
         export,
         finetune,
+        infer,
         load,
         pretrain,
+        similar,
         study,
         study_pairwise,
         tasks_check,
@@ -30,18 +31,20 @@ if TYPE_CHECKING:
         vocab_compare,
     )
     from osler.core.errors import OslerError
+    from osler.stages.serve.annotator import Annotator
     from osler.text.document import Document, Relation, Span, TextPair
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Annotator", "Document", "OslerError", "Relation", "Span", "TextPair", "__version__", "annotate",
-    "convert", "convert_model", "corpus", "distill", "evaluate", "export", "finetune", "load", "pretrain",
-    "study", "study_pairwise", "tasks_check", "tasks_info", "tasks_list", "tasks_new", "tasks_prepare",
-    "tasks_synthesize", "vocab", "vocab_compare",
+    "convert", "convert_model", "corpus", "distill", "evaluate", "export", "finetune", "infer", "load",
+    "pretrain", "similar", "study", "study_pairwise", "tasks_check", "tasks_info", "tasks_list", "tasks_new",
+    "tasks_prepare", "tasks_synthesize", "vocab", "vocab_compare",
 ]  # fmt: skip
 
 _ELSEWHERE = {
+    "Annotator": "osler.stages.serve.annotator",
     "OslerError": "osler.core.errors",
     **dict.fromkeys(("Document", "Relation", "Span", "TextPair"), "osler.text.document"),
 }

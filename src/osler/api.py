@@ -14,13 +14,12 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from osler.core.config import Recipe, find_recipe, merged, read_toml, validate
-from osler.core.errors import InputError, OslerError, RecipeError, nearest
+from osler.core.errors import OslerError, RecipeError, nearest
 from osler.core.extras import explain_missing
 
 if TYPE_CHECKING:
@@ -33,9 +32,11 @@ if TYPE_CHECKING:
     from osler.core.artifact import Artifact
     from osler.stages.prepare.check import CheckReport
     from osler.stages.prepare.convert import Conversion
+    from osler.stages.serve.annotator import Annotator
+    from osler.stages.serve.pairs import PairInference, PairSimilarity
     from osler.stages.vocab.figures import TokenizerComparison
     from osler.tasks.card import TaskCard
-    from osler.text.document import Document, TextPair
+    from osler.text.document import TextPair
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,96 +104,30 @@ def _in_python(error: OslerError) -> OslerError:
     return type(error)(problem or "", where=error.where, fix=fix)
 
 
-class Annotator:
-    """A loaded bundle: text in, documents with spans, relations, labels and scores out; pairs of texts in, pairs with labels,
-    values and scores out."""
-
-    def __init__(self, bundle: Bundle, heads: Sequence[str] = (), language: str | None = None) -> None:
-        self.bundle = bundle
-        self._asked = (tuple(heads), language)
-        self.heads = bundle.spec.heads_for("document", heads, language)
-        """Heads that read single texts."""
-        self.pair_heads = bundle.spec.heads_for("pair", heads, language)
-        """Heads that read pairs of texts."""
-        self._advise = language is None
-        if not self.heads and not self.pair_heads:
-            bundle.spec.document_heads(heads, language)  # says why there is none
-
-    def __call__(self, text: str) -> Document:
-        """Annotate one text."""
-        return next(self.pipe([text]))
-
-    def pipe(self, texts: Iterable[str | Document], batch_size: int = 64) -> Iterator[Document]:
-        """Annotate many texts in input order, one batch at a time, so that memory does not grow with their number."""
-        from osler.text.document import Document
-
-        heads = self.heads or self.bundle.spec.document_heads(*self._asked)
-        if isinstance(texts, str):
-            raise InputError("pipe takes many texts, this is one", fix="Call the object itself, or give a list")
-        numbered = (
-            text if isinstance(text, Document) else Document(str(number), _text(text, f"text {number}"))
-            for number, text in enumerate(texts, start=1)
-        )
-        while batch := list(islice(numbered, batch_size)):
-            self._check_language([document.text for document in batch], heads)
-            yield from self.bundle.annotate(batch, heads)
-
-    def pairs(self, pairs: Iterable[tuple[str, str] | TextPair], batch_size: int = 64) -> Iterator[TextPair]:
-        """Compare pairs of texts, such as a premise and a hypothesis, with the heads that read pairs.
-
-        `labels` and `scores` of a result carry the name of the head. `value` is the number of the only regression head; `meta`
-        has one per head.
-        """
-        from osler.text.document import TextPair
-
-        heads = self.pair_heads or self.bundle.spec.pair_heads(*self._asked)
-        numbered = (
-            pair if isinstance(pair, TextPair) else TextPair(str(number), *_both(pair, f"pair {number}"))
-            for number, pair in enumerate(pairs, start=1)
-        )
-        while batch := list(islice(numbered, batch_size)):
-            self._check_language([f"{pair.first} {pair.second}" for pair in batch], heads)
-            yield from self.bundle.compare(batch, heads)
-
-    def _check_language(self, texts: Sequence[str], heads: Sequence[str]) -> None:
-        """Warn once if the texts are in another language than the heads."""
-        from osler.text.language import LanguageGuess
-
-        if not self._advise:
-            return
-        guess = LanguageGuess()
-        for text in texts:
-            guess.add(text)
-        mismatch = self.bundle.spec.language_mismatch(guess, heads)
-        if mismatch is not None:
-            self._advise = False
-            advice = f" Leave them out with osler.load(..., language={mismatch.choose!r})." if mismatch.choose else ""
-            warnings.warn(f"{mismatch.problem}.{advice}", stacklevel=3)
-
-
-def _text(text: Any, where: str) -> str:
-    from osler.text.document import check_text
-
-    if not isinstance(text, str):
-        raise InputError(f"this is {type(text).__name__}, not a string", where=where, fix="Give texts or documents")
-    return check_text(text, where=where)
-
-
-def _both(pair: Any, where: str) -> tuple[str, str]:
-    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-        raise InputError("not a pair of texts", where=where, fix="Give a list of (first, second)")
-    return _text(pair[0], where), _text(pair[1], where)
-
-
 @_public
-def load(bundle: AnyPath, *, device: str = "auto", heads: Sequence[str] = (), language: str | None = None) -> Annotator:
+def load(
+    bundle: AnyPath,
+    *,
+    device: str = "auto",
+    heads: Sequence[str] = (),
+    language: str | None = None,
+    min_score: float | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    target_recall: float | None = None,
+) -> Annotator:
     """Load a bundle for annotation: a folder, or a hub id where there is a network.
 
-    `heads` and `language` choose among the heads. By default all of them are used.
+    `heads` and `language` choose among the heads. By default all of them are used. `min_score`, and `thresholds` by label, leave
+    out entities and relations with a lower score. `target_recall` finds more, so that it was reached on dev; the `costs` of
+    the result say what that cost in precision there.
     """
     from osler.artifacts.bundle import Bundle
+    from osler.stages.serve.annotator import Annotator
+    from osler.stages.serve.config import AnnotateOptions
 
-    return Annotator(Bundle.load(bundle, device=device), heads, language)
+    asked = {"min_score": min_score, "thresholds": thresholds, "target_recall": target_recall}
+    options = _resolve(AnnotateOptions, None, asked)
+    return Annotator(Bundle.load(bundle, device=device), heads, language, options)
 
 
 @_public
@@ -367,6 +302,46 @@ def annotate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
     if count := artifact.counts.get("skipped"):
         warnings.warn(f"{count} inputs could not be read: see {artifact.path / 'skipped.jsonl'}", stacklevel=3)
     return artifact
+
+
+@_public
+def similar(
+    pairs: Iterable[tuple[str, str] | TextPair],
+    *,
+    bundle: AnyPath,
+    head: str | None = None,
+    language: str | None = None,
+    device: str = "auto",
+) -> list[PairSimilarity]:
+    """How similar the two texts of each pair are, as `osler similar` says; their order does not matter.
+
+    `head` or `language` chooses among the bundle's heads for similarity. To ask more than once, keep the bundle loaded: `load`.
+    """
+    from osler.stages.serve.annotator import pair_batches
+    from osler.stages.serve.pairs import PairComparer
+
+    comparer = PairComparer.load(bundle, "similar", head, language, device)
+    return [answer for batch in pair_batches(pairs) for answer in comparer.similar(batch)]
+
+
+@_public
+def infer(
+    pairs: Iterable[tuple[str, str] | TextPair],
+    *,
+    bundle: AnyPath,
+    head: str | None = None,
+    language: str | None = None,
+    device: str = "auto",
+) -> list[PairInference]:
+    """What the second text of each pair is, given the first, as `osler infer` says: a label and its probability.
+
+    `head` or `language` chooses among the bundle's heads for inference. To ask more than once, keep the bundle loaded: `load`.
+    """
+    from osler.stages.serve.annotator import pair_batches
+    from osler.stages.serve.pairs import PairComparer
+
+    comparer = PairComparer.load(bundle, "infer", head, language, device)
+    return [answer for batch in pair_batches(pairs) for answer in comparer.infer(batch)]
 
 
 @_public

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from osler.artifacts.bundle_spec import SPEC_FILE, BundleSpec
+from osler.artifacts.calibration import BundleCalibration
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.onnx_runner import OnnxRunner, check_cpu
 from osler.artifacts.runner import Runner, TorchRunner
@@ -45,6 +46,9 @@ class Bundle:
     runner: Runner = field(repr=False)
     tokens: SubwordTokenizer
     spec: BundleSpec
+    calibration: BundleCalibration = field(default_factory=BundleCalibration, repr=False)
+    biases: Mapping[str, float] = field(default_factory=dict)
+    """By head, how much likelier than it thinks everything is that it could find; above 0 it finds more."""
 
     @classmethod
     def of(cls, model: MultiHeadModel, tokens: SubwordTokenizer, spec: BundleSpec) -> Bundle:
@@ -81,7 +85,8 @@ class Bundle:
         # A path that is not there is no hub id: reading its spec says so.
         folder = Path(folder) if isinstance(folder, Path) or Path(folder).is_dir() else resolve(folder)
         spec = BundleSpec.load(folder)
-        return cls.of(MultiHeadModel.load(folder).to(chosen), Tokenizer.open(folder), spec)
+        calibration = BundleCalibration.load(folder)
+        return cls(TorchRunner(MultiHeadModel.load(folder).to(chosen)), Tokenizer.open(folder), spec, calibration)
 
     def save(
         self,
@@ -95,6 +100,7 @@ class Bundle:
         folder = Path(folder)
         self.model.save(folder)
         self.spec.save(folder)
+        self.calibration.save(folder)
         Tokenizer.open(tokenizer_from).copy_to(folder)
         write_atomic(folder / _HISTORY, json.dumps(list(history), indent=1) + "\n")
         self.write_card(folder, card)
@@ -232,7 +238,8 @@ class Bundle:
     def _decode(
         self, name: str, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
     ) -> list[Record]:
-        return self.builders[name].decode(records, instances, outputs, self.runner.transitions(name))
+        confidence = self.calibration.confidence(name, self.biases.get(name, 0.0))
+        return self.builders[name].decode(records, instances, outputs, self.runner.transitions(name), confidence)
 
 
 def _with_predictions(result: _R, found: Record, head: str) -> _R:

@@ -26,6 +26,8 @@ app = typer.Typer(add_completion=False)
         "bundle": "--bundle -b",
         "format": "--format -f",
         "min_score": "",
+        "thresholds": "--threshold",
+        "target_recall": "",
         "heads": "--head",
         "language": "",
         "text_columns": "--text-column",

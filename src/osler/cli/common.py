@@ -179,6 +179,8 @@ def _option_type(annotation: Any) -> Any:
         return _option_type(get_args(annotation)[0])
     if get_origin(annotation) in (tuple, list):
         return list[_option_type(get_args(annotation)[0])]  # type: ignore[misc]
+    if get_origin(annotation) is dict:
+        return list[str]  # KEY=VALUE, repeated; the recipe takes it apart
     if get_origin(annotation) is Literal or annotation not in (str, int, float, bool, Path):
         return str
     return annotation

@@ -22,7 +22,17 @@ app = typer.Typer(add_completion=False)
     EvaluateRecipe,
     out="runs/evaluation",
     argument="bundle",
-    options={"split": "", "head": "", "protocol": "", "errors": "", "error_documents": "--documents", "device": ""},
+    options={
+        "split": "",
+        "head": "",
+        "protocol": "",
+        "label_map": "--label",
+        "seen": "",
+        "seen_in": "",
+        "errors": "",
+        "error_documents": "--documents",
+        "device": "",
+    },
 )
 def evaluate(
     call: Invocation,

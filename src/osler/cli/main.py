@@ -25,6 +25,8 @@ COMMANDS = {
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
+    "similar": "Say how similar the two texts of each pair are.",
+    "infer": "Say what the second text of each pair is, given the first.",
     "export": "Export a bundle to Hugging Face, ONNX or spaCy.",
     "convert": "Convert annotations between formats.",
     "demo": "Run all six stages on embedded synthetic notes.",
@@ -126,6 +128,16 @@ EXAMPLES = {
         "osler annotate note.txt --bundle bundle > annotations.jsonl",
         "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
         "osler annotate note.txt --bundle bundle --head clinic-phi-en",
+        "osler annotate notes/ --bundle bundle --target-recall 0.99 --dry-run",
+        "osler annotate notes/ --bundle bundle --min-score 0.5 --threshold DRUG=0.8",
+    ),
+    "similar": (
+        "osler similar pairs.tsv --bundle bundle",
+        "osler similar pairs.jsonl --bundle bundle --out similar.tsv",
+    ),
+    "infer": (
+        "osler infer pairs.tsv --bundle bundle",
+        "osler infer pairs.jsonl --bundle bundle --format jsonl > labels.jsonl",
     ),
     "export": (
         "osler export bundle --head clinic-phi-en --out hf-model",

@@ -96,6 +96,16 @@ def runtime(default: Any = ..., **options: Any) -> Any:
     return Field(default, json_schema_extra={"runtime": True}, **options)
 
 
+def assignments(given: Any) -> Any:
+    """A dictionary from KEY=VALUE texts, as the command line gives them; anything else as it is. For validators."""
+    if not isinstance(given, list | tuple):
+        return given
+    pairs = [str(text).rpartition("=") for text in given]
+    if any(not key.strip() or not equals for key, equals, _ in pairs):
+        raise ValueError("must be of the form KEY=VALUE")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 LEFT_OUT: Final = object()
 """Value of an option that removes a key from the recipe."""
 

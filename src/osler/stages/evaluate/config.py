@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from osler.core.config import Recipe, runtime
+from osler.core.config import Recipe, assignments, runtime
 
 
 class EvaluateRecipe(Recipe):
     """Evaluate one head of a bundle on a split of a task."""
+
+    later: ClassVar = ("label_map", "seen")
 
     bundle: Path = runtime()
     """A bundle folder."""
@@ -23,6 +25,12 @@ class EvaluateRecipe(Recipe):
     """The split to score; test by default."""
     protocol: str | None = None
     """The protocol to score under; by default the one the head was trained under."""
+    label_map: Annotated[dict[str, str], BeforeValidator(assignments)] = Field(default_factory=dict)
+    """The task's label by label of the head, for a head of another corpus: HEAD=TASK. Repeat for several labels."""
+    seen: bool = False
+    """Also score mentions by whether their form, whatever its case, is annotated in a training split."""
+    seen_in: tuple[Path, ...] = runtime(())
+    """Tasks whose training splits count as seen; by default the task itself. Give the head's own task if it is another."""
     errors: bool = False
     """Also write the errors: a page with document text, and a list and counts without."""
     error_documents: int = Field(200, ge=1)

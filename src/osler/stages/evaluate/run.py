@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from osler.core.artifact import MANIFEST, Artifact, Workspace, check_out, identi
 from osler.core.console import progress
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.extras import require
+from osler.metrics.spans import score_spans
 from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
-from osler.tasks.scoring import score
+from osler.tasks.scoring import Scored, score
+from osler.text.document import Document, Record, Span
 
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
 """Protocol fields that may differ between training and scoring."""
@@ -32,6 +35,8 @@ class _Inputs:
     head: str
     protocol: Protocol
     protocol_id: str
+    seen_in: list[TaskFolder]
+    """Tasks whose training mentions count as seen."""
     parents: dict[str, str | Artifact]
 
     @classmethod
@@ -54,7 +59,12 @@ class _Inputs:
             require("jinja2", "report")
             require("matplotlib", "report")
         protocol_id = task.card.protocol_id(protocol_name, decoding)
-        return cls(task, spec, head, protocol, protocol_id, {"bundle": bundle, "task": task.artifact})
+        _check_labels(spec, head, task.card, recipe)
+        parents: dict[str, str | Artifact] = {"bundle": bundle, "task": task.artifact}
+        seen_in = _seen_in(task, recipe)
+        if recipe.seen_in:
+            parents |= {f"seen:{number}": one.artifact for number, one in enumerate(seen_in)}
+        return cls(task, spec, head, protocol, protocol_id, seen_in, parents)
 
 
 def plan(recipe: EvaluateRecipe, out: Path, *, dry_run: bool = False, force: bool = False) -> list[str]:
@@ -66,6 +76,9 @@ def plan(recipe: EvaluateRecipe, out: Path, *, dry_run: bool = False, force: boo
         f"predict the {recipe.split} split of {inputs.task.card.name}{records} with the head {inputs.head} of {recipe.bundle}",
         f"score it under {inputs.protocol_id}: {inputs.protocol.metric}",
     ]
+    if inputs.seen_in:
+        names = ", ".join(task.card.name for task in inputs.seen_in)
+        lines.append(f"score apart what was seen in training ({names}) and what was not")
     if recipe.errors:
         lines.append(f"write the errors, and a page with the text of up to {recipe.error_documents:,} documents")
     if dry_run and (force or _existing(out, recipe, inputs.parents) is None):
@@ -90,8 +103,15 @@ def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
             bundle = replace(Bundle.load(recipe.bundle, recipe.device), spec=inputs.spec)
             instances = bundle.builders[head].build(gold, gold=False).instances
             with progress(f"evaluate {task.card.name}", len(instances)) as bar:
-                predicted = bundle.predict(head, gold, task=task.card, instances=instances, advance=bar.advance)
+                whole = None if recipe.label_map else task.card
+                predicted = bundle.predict(head, gold, task=whole, instances=instances, advance=bar.advance)
+            if recipe.label_map:
+                predicted = [
+                    _renamed(record, recipe.label_map, task.card.under(protocol).labels) for record in predicted
+                ]
         scored = score(task.card, protocol, gold, predicted)
+        if inputs.seen_in:
+            scored = _with_seen(scored, inputs, gold, predicted)
         metrics = EvaluationMetrics(
             task=task.card.name,
             split=recipe.split,
@@ -154,6 +174,91 @@ def _with_protocol(spec: BundleSpec, name: str, card: TaskCard, protocol: str | 
     protocols = {**head.card.protocols, wanted: card.protocol_named(wanted)}
     changed = head.changed(card=head.card.changed(protocols=protocols), protocol=wanted)
     return spec.changed(heads={**spec.heads, name: changed}), wanted
+
+
+def _check_labels(spec: BundleSpec, head: str, card: TaskCard, recipe: EvaluateRecipe) -> None:
+    """Refuse a map of labels that do not exist, and a head that shares no label with the task."""
+    if card.kind is not Kind.TAGGING:
+        for name, given in {"--label": recipe.label_map, "--seen": recipe.seen}.items():
+            if given:
+                raise RecipeError(f"{name} is for mentions, the task is {card.kind}", fix=f"Leave out {name}")
+        return
+    one = spec.heads[head]
+    own, wanted = (side.under(one.card.protocol_named(one.protocol)).labels for side in (one.card, card))
+    for labels, known, owner in (
+        (recipe.label_map.keys(), own, f"the head {head}"),
+        (recipe.label_map.values(), wanted, f"the task {card.name}"),
+    ):
+        for label in labels:
+            if label not in known:
+                raise RecipeError(
+                    f"{owner} has no label {label!r}", where="--label", fix=f"Its labels: {', '.join(known)}"
+                )
+    if not recipe.label_map and not set(own) & set(wanted):
+        raise RecipeError(
+            f"the head {head} has none of the task's labels",
+            where=f"task {card.name}",
+            fix=f"Say which are the same with --label HEAD=TASK. Head: {', '.join(own)}. Task: {', '.join(wanted)}",
+        )
+
+
+def _renamed(record: Record, label_map: Mapping[str, str], labels: Sequence[str]) -> Record:
+    """A prediction with the labels of another corpus; what neither the map nor the corpus names is left out."""
+    if not isinstance(record, Document):
+        return record
+    spans = tuple(replace(span, label=label_map.get(span.label, span.label)) for span in record.spans)
+    return record.with_(spans=spans).only(labels)
+
+
+def _seen_in(task: TaskFolder, recipe: EvaluateRecipe) -> list[TaskFolder]:
+    if not recipe.seen:
+        if recipe.seen_in:
+            raise RecipeError("--seen-in has no effect without --seen", fix="Give --seen too")
+        return []
+    found = [TaskFolder.open(path) for path in recipe.seen_in] or [task]
+    for one in found:
+        if "train" not in one.splits:
+            raise RecipeError(
+                "no train split to have seen mentions in", where=one.artifact.path, fix="Choose --seen-in"
+            )
+    return found
+
+
+def _with_seen(scored: Scored, inputs: _Inputs, gold: Sequence[Record], predicted: Sequence[Record]) -> Scored:
+    """Add the scores of mentions with a form that training had, and of the others.
+
+    A predicted mention is on the side of its own form, so an exact match is on the same side in both.
+    """
+    known = {
+        _form(record, span)
+        for task in inputs.seen_in
+        for record in task.read("train")
+        if isinstance(record, Document)
+        for span in record.spans
+    }
+    labels = inputs.task.card.under(inputs.protocol).labels
+    metrics, details = {}, {}
+    for name, wanted in (("seen", True), ("unseen", False)):
+        sides = [
+            [
+                record.with_(
+                    spans=tuple(s for s in record.spans if (_form(record, s) in known) is wanted), relations=()
+                )
+                for record in map(inputs.protocol.relabelled, side)
+                if isinstance(record, Document)
+            ]
+            for side in (gold, predicted)
+        ]
+        found = score_spans(*sides, labels=labels).micro
+        metrics |= {f"{name}_recall": found.recall, f"{name}_f1": found.f1}
+        details[name] = found.as_dict()
+    return replace(
+        scored, metrics=scored.metrics | metrics, details={**scored.details, "forms": {"known": len(known), **details}}
+    )
+
+
+def _form(document: Document, span: Span) -> str:
+    return " ".join(" ".join(document.text[start:end] for start, end in span.fragments).casefold().split())
 
 
 def _training_differences(one: Protocol, other: Protocol) -> list[str]:

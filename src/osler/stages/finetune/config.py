@@ -140,6 +140,9 @@ class FinetuneRecipe(Recipe):
     """Layers of heads for texts, pairs and relations: dense + tanh + linear (mlp), linear, or the encoder's own pooler + linear."""
     train_heads: bool = True
     """Train the heads; if not, only the encoder learns and the heads keep their random weights, as in the code of mulyar2020."""
+    calibrate: bool = runtime(True)
+    """Fit the scores on dev when training is done, and measure what thresholds cost there. Weights and predictions stay the
+    same with or without it."""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: weight classes by inverse frequency (classification, multilabel, tagging)."""
     freeze: Literal["nothing", "embeddings", "encoder"] | Annotated[int, Field(strict=True, ge=0)] = "nothing"

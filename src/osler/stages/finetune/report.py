@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.bundle import Bundle
+from osler.artifacts.calibration import BundleCalibration
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.tasks.card import Kind
 from osler.tasks.leakage import Leaks
@@ -13,9 +14,10 @@ from osler.train.loop import TrainResult
 
 
 def bundle_card(
-    recipe: FinetuneRecipe, spec: BundleSpec, counts: Mapping[str, Any], leaks: Mapping[str, Leaks], encoder: Any
+    recipe: FinetuneRecipe, bundle: Bundle, counts: Mapping[str, Any], leaks: Mapping[str, Leaks], encoder: Any
 ) -> str:
     """Write README.md of a bundle."""
+    spec = bundle.spec
     rows = []
     for task, (name, protocol_name) in spec.tasks.items():
         head = spec.heads[name]
@@ -43,12 +45,49 @@ Export one head as a stock Hugging Face model with `osler export --to hf`.
 | head | kind | language | protocol | dev score | gold annotations it cannot express |
 |---|---|---|---|---|---|
 {table}
-
+{_scores(bundle.calibration)}
 {_kept(recipe, counts)} Test data was not read.
 
 Trained for {recipe.epochs} epochs with batches of {recipe.batch_size} and windows of {spec.max_length} tokens (overlap {spec.overlap}):
 {recipe.train.optimizer}, learning rate {learning_rate(recipe, encoder)}, seed {recipe.train.seed}, {recipe.mixing.order} mixing.
 {"".join(f"{chr(10)}{line}{chr(10)}" for line in _details(recipe, counts, leaks))}"""
+
+
+def _scores(calibration: BundleCalibration) -> str:
+    """What a score of each head means, as measured on dev."""
+    if not calibration.heads:
+        return ""
+    rows, tables = [], []
+    for name, head in calibration.heads.items():
+        fitted = f"temperature {head.temperature:g}"
+        if (head.slope, head.offset) != (1.0, 0.0):
+            fitted = f"log-odds x {head.slope:g} {head.offset:+g}"
+        at = {label: point for label, point in (("0.5", head.at_score(0.5)), ("0.9", head.at_score(0.9))) if point}
+        shown = "; ".join(f"≥ {score}: {point.precision:.2f} / {point.recall:.2f}" for score, point in at.items())
+        error = f"{head.error_before:.3f} → {head.error_after:.3f}" if head.predictions else "no predictions"
+        rows.append(f"| {name} | {head.predictions:,} | {error} | {fitted} | {shown or 'does not apply'} |")
+        bins = "; ".join(f"{row.score:.2f} → {row.right:.2f} ({row.number:,})" for row in head.reliability)
+        tables.append(f"| {name} | {bins or 'none'} |")
+    table, reliability = "\n".join(rows), "\n".join(tables)
+    return f"""
+## Scores
+
+A score is the probability that a prediction is right: that a mention has exactly these characters and this label. It was fitted on
+dev, and each fifth of dev was measured with what the other four gave.
+
+| head | dev predictions | expected calibration error | fitted | precision / recall on dev by score |
+|---|---|---|---|---|
+{table}
+
+Mean score → share that is right (predictions), for scores in tenths:
+
+| head | reliability on dev |
+|---|---|
+{reliability}
+
+`osler annotate` takes `--min-score`, `--threshold LABEL=SCORE` and `--target-recall`, and says what they cost on dev. Other
+text than dev needs a check of its own.
+"""
 
 
 def selection(recipe: FinetuneRecipe) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.calibration import BundleCalibration
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
@@ -23,14 +24,15 @@ from osler.nn.folders import load_encoder_config
 from osler.nn.mlm import MaskedLM
 from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
 from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
+from osler.stages.finetune.calibrate import DevSet, calibrate
 from osler.stages.finetune.config import MLM, FinetuneRecipe, FinetuneTraining
 from osler.stages.finetune.heads import check, head_specs
 from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
 from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate, selection
 from osler.stages.finetune.teacher import with_soft_labels
-from osler.tasks.card import Kind, Protocol, TaskCard
-from osler.tasks.instances.base import Instance, make_builder
+from osler.tasks.card import Kind, TaskCard
+from osler.tasks.instances.base import make_builder
 from osler.tasks.leakage import HeldOut, Leaks, without_leaks
 from osler.tasks.scoring import score
 from osler.text.document import Record
@@ -159,17 +161,6 @@ def run(
 
 def _warn(text: str) -> None:
     console().print(f"warning: {text}", style="yellow", markup=False)
-
-
-@dataclass(frozen=True)
-class DevSet:
-    """The dev split of a task, and how it is scored."""
-
-    card: TaskCard
-    protocol: Protocol
-    head: str
-    records: list[Record]
-    instances: list[Instance]
 
 
 @dataclass(frozen=True)
@@ -430,6 +421,10 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
     encoder = bundle.model.encoder.config
     if warnings := doubts(recipe, result, majority, encoder):
         work.counts["warnings"] = warnings
-    card = bundle_card(recipe, bundle.spec, work.counts, data.leaks, encoder)
+    if recipe.calibrate:
+        kept = BundleCalibration.load(recipe.add_to) if recipe.add_to else BundleCalibration()
+        made = calibrate(bundle, dev)
+        bundle = replace(bundle, calibration=made.changed(heads={**kept.heads, **made.heads}))
+    card = bundle_card(recipe, bundle, work.counts, data.leaks, encoder)
     bundle.save(work.path, tokenizer_from=folder, history=result.history, card=card)
     work.finish_training()

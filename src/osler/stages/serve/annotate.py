@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.calibration import BundleCalibration
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
 from osler.core.errors import ArtifactError, InputError, RecipeError
@@ -17,6 +18,7 @@ from osler.core.files import remove_tree, write_atomic, write_json
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
+from osler.stages.serve.demands import Demands
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.inputs import Notes, Skipped
 from osler.text.document import Record, TextPair
@@ -35,7 +37,9 @@ def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
         listed = ", ".join(f"{count:,} {ending}" for ending, count in sorted(notes.left_out.items()))
         lines.append(f"not read: {listed}")
     if recipe.bundle.is_dir():
-        lines.append(f"heads: {', '.join(_heads(BundleSpec.load(recipe.bundle), recipe, notes))}")
+        spec = BundleSpec.load(recipe.bundle)
+        lines.append(f"heads: {', '.join(heads := _heads(spec, recipe, notes))}")
+        lines += Demands(spec, BundleCalibration.load(recipe.bundle), recipe).costs(heads)
     return [*lines, f"write {recipe.format} to {out or 'standard output'}"]
 
 

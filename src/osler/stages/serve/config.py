@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from osler.core.config import Recipe, runtime
+from osler.core.config import Recipe, assignments, runtime
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class AnnotateOptions(Recipe):
     """What to annotate, and what to keep of it."""
+
+    later: ClassVar = ("thresholds", "target_recall")
 
     heads: tuple[str, ...] = ()
     """Heads to use; by default all that read documents (or pairs, if the input is pairs)."""
@@ -20,6 +24,16 @@ class AnnotateOptions(Recipe):
     """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
     min_score: float = Field(0.0, ge=0.0, le=1.0)
     """Leave out entities and relations with a lower score."""
+    thresholds: Annotated[dict[str, Share], BeforeValidator(assignments)] = Field(default_factory=dict)
+    """The lowest score by label, where it is not min_score: LABEL=0.8. Repeat for several labels."""
+    target_recall: float | None = Field(None, gt=0.0, le=1.0)
+    """Find more, so that this share of what there is was found on dev: 0.99. The plan says what it cost in precision there."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.target_recall is not None and (self.min_score or self.thresholds):
+            raise ValueError("target_recall and a lowest score contradict each other; give one of them")
+        return self
 
 
 class AnnotateRecipe(AnnotateOptions):
@@ -54,6 +68,31 @@ class AnnotateRecipe(AnnotateOptions):
             return name if name is None else codecs.lookup(name).name
         except LookupError:
             raise ValueError(f"unknown encoding {name!r}; common ones are latin-1, cp1252 and utf-16") from None
+
+
+class PairsRecipe(Recipe):
+    """Compare pairs of texts with one head of a bundle."""
+
+    files: tuple[Path, ...] = runtime(min_length=1)
+    """TSV, CSV or JSON Lines files with one pair of texts per line, folders of JSON Lines files, or - for standard input."""
+    bundle: Path = runtime()
+    """A bundle folder."""
+    head: str | None = None
+    """The head to use; not needed if only one head of the bundle fits."""
+    language: str | None = None
+    """Use a head for this language."""
+    format: Literal["tsv", "jsonl"] | None = None
+    """tsv or jsonl. By default what --out ends with, else tsv."""
+    text_columns: tuple[str, ...] = runtime((), max_length=2)
+    """The two columns, or keys of JSON Lines, that hold the texts. By default first and second, text_a and text_b, sentence1 and
+    sentence2, text1 and text2, premise and hypothesis, or question1 and question2."""
+    id_column: str | None = runtime(None)
+    """The column or key that holds the id of a pair. By default id, index or guid, else pairs are numbered."""
+    encoding: str | None = runtime(None)
+    """How to read files that are not UTF-8, for example latin-1. By default they are skipped."""
+    batch: int = runtime(256, ge=1)
+    """Pairs per batch."""
+    device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
 
 
 class ExportRecipe(Recipe):

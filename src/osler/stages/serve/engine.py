@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import LanguageMismatch, RecordKind
 from osler.stages.serve.config import AnnotateOptions
-from osler.text.document import Document, Record, Relation, Span, TextPair
+from osler.stages.serve.demands import Demands
+from osler.text.document import Document, Record, TextPair
 from osler.text.language import LanguageGuess
 
 
@@ -40,23 +42,27 @@ class AnnotationEngine:
         spec = self.bundle.spec
         return spec.language_mismatch(guess, spec.heads_for(kind, self.options.heads))
 
+    def costs(self, heads: Sequence[str]) -> list[str]:
+        """What thresholds or a target recall cost on dev; an error if they cannot be met."""
+        return self._demands.costs(heads)
+
     def _annotate(self, kind: type, records: list[Record]) -> Sequence[Record]:
         spec, heads, language = self.bundle.spec, self.options.heads, self.options.language
         if kind is TextPair:
             pairs = [record for record in records if isinstance(record, TextPair)]
             return self.bundle.compare(pairs, spec.pair_heads(heads, language))
         documents = [record for record in records if isinstance(record, Document)]
-        found = self.bundle.annotate(documents, spec.document_heads(heads, language))
-        return [_above(self.options.min_score, document) for document in found]
+        return [self._demands.kept(found) for found in self._biased.annotate(documents, self._document_heads)]
 
+    @property
+    def _document_heads(self) -> list[str]:
+        return self.bundle.spec.document_heads(self.options.heads, self.options.language)
 
-def _above(min_score: float, document: Document) -> Document:
-    """Drop spans and relations with a low score, and relations of dropped spans. What has no score is kept."""
+    @cached_property
+    def _demands(self) -> Demands:
+        return Demands(self.bundle.spec, self.bundle.calibration, self.options)
 
-    def high(item: Span | Relation) -> bool:
-        return item.score is None or item.score >= min_score
-
-    spans = tuple(filter(high, document.spans))
-    kept = {span.id for span in spans}
-    relations = tuple(r for r in document.relations if high(r) and {r.head, r.tail} <= kept)
-    return document.with_(spans=spans, relations=relations)
+    @cached_property
+    def _biased(self) -> Bundle:
+        """The bundle, set to find as much as is asked for."""
+        return replace(self.bundle, biases=self._demands.biases(self._document_heads))

@@ -236,7 +236,8 @@ def finetune_recipe(spec: RunSpec, where: str, job: RunJob | None = None) -> Fin
     if job and job.length:
         # Exactly this many steps: nothing else may end a single-task baseline of matched length.
         train |= {"steps": job.length.steps, "eval_every": job.length.eval_every, "patience": None, "budget": None}
-    values = {**settings, "model": job.start if job else spec.model, "tasks": list(spec.tasks)}
+    # Nobody reads the scores of single predictions in a study; its metrics do not depend on them.
+    values = {"calibrate": False, **settings, "model": job.start if job else spec.model, "tasks": list(spec.tasks)}
     return validate(FinetuneRecipe, {**values, "keep_out": list(spec.kept_out), "train": train}, where=where)
 
 

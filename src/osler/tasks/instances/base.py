@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -84,6 +85,41 @@ class Built:
     unexpressed: Counter[str] = field(default_factory=Counter)
 
 
+class Confidence(NamedTuple):
+    """How outputs become scores, and how little it takes to predict something. By default outputs are taken as they are."""
+
+    temperature: float = 1.0
+    """Outputs are divided by it before they become probabilities. It does not change what is predicted."""
+    slope: float = 1.0
+    """With `offset`: the log-odds of a mention's score, as its words have it, to the log-odds that the mention is right."""
+    offset: float = 0.0
+    bias: float = 0.0
+    """Taken from the output for nothing (O, no relation) or added to the output of each label. Above 0, more is predicted."""
+
+    def mention(self, score: float) -> float:
+        """The probability that a mention is right, from the mean probability of its tags."""
+        if (self.slope, self.offset) == (1.0, 0.0):
+            return score
+        sure = min(max(score, LEAST_SURE), 1.0 - LEAST_SURE)
+        return 1.0 / (1.0 + math.exp(-self.slope * math.log(sure / (1.0 - sure)) - self.offset))
+
+
+class Evidence(NamedTuple):
+    """Decisions of a head with their gold answers, one row each."""
+
+    outputs: np.ndarray
+    """[n, outputs]"""
+    targets: np.ndarray
+    """Number of the right output [n], or 1 for each right label [n, outputs]."""
+    records: np.ndarray
+    """Number of the record that a row belongs to [n]."""
+
+
+LEAST_SURE = 1e-6
+"""Scores are kept this far from 0 and 1 where their log-odds are taken."""
+PLAIN = Confidence()
+
+
 @dataclass(eq=False)
 class Builder(ABC):
     """Builds and decodes the instances of one task under one protocol."""
@@ -126,8 +162,15 @@ class Builder(ABC):
         instances: Sequence[Instance],
         outputs: Sequence[np.ndarray],
         transitions: np.ndarray | None = None,
+        confidence: Confidence = PLAIN,
     ) -> list[Record]:
         """Return the records with predictions in place of gold. Only a CRF has `transitions`, its scores [tag, next tag]."""
+
+    def evidence(
+        self, gold: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> Evidence | None:
+        """What a temperature is fitted on; None for a head that has none."""
+        return None
 
     def weight(self, instance: Instance) -> float:
         """Number of labels in an instance; losses are averaged over labels."""

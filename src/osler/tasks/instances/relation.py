@@ -15,7 +15,17 @@ import numpy as np
 from tokenizers import Encoding
 
 from osler.tasks.card import Kind
-from osler.tasks.instances.base import Builder, Built, Instance, joined, sentences_of, softmax
+from osler.tasks.instances.base import (
+    PLAIN,
+    Builder,
+    Built,
+    Confidence,
+    Evidence,
+    Instance,
+    joined,
+    sentences_of,
+    softmax,
+)
 from osler.text.document import Document, Record, Relation, Span
 
 
@@ -86,14 +96,17 @@ class RelationBuilder(Builder):
         instances: Sequence[Instance],
         outputs: Sequence[np.ndarray],
         transitions: np.ndarray | None = None,
+        confidence: Confidence = PLAIN,
     ) -> list[Record]:
         """Return a relation with its score for each candidate whose most probable class is not the negative one."""
         found: dict[int, list[Relation]] = defaultdict(list)
         negative = len(self.card.labels)
         for instance, output in zip(instances, outputs, strict=True):
-            probabilities = softmax(output)
-            best = int(probabilities.argmax())
+            less = np.zeros_like(output)
+            less[negative] = confidence.bias
+            best = int((output - less).argmax())
             if best != negative:
+                probabilities = softmax(output / confidence.temperature)
                 relations = found[instance.record]
                 head, tail = instance.place
                 score = round(float(probabilities[best]), 4)
@@ -102,6 +115,16 @@ class RelationBuilder(Builder):
             record.with_(relations=tuple(found[number])) if isinstance(record, Document) else record
             for number, record in enumerate(records)
         ]
+
+    def evidence(
+        self, gold: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> Evidence | None:
+        known = {number: self._labels(record) for number, record in enumerate(gold) if isinstance(record, Document)}
+        index = {label: place for place, label in enumerate(self.outputs)}
+        negative = [self.card.negative]
+        targets = [index[known[i.record].get(i.place, negative)[0]] for i in instances]
+        owners = np.array([i.record for i in instances])
+        return Evidence(np.stack(outputs), np.array(targets), owners) if targets else None
 
     def candidates(self, document: Document) -> Iterator[RelationCandidate]:
         """All pairs of the card's types within one sentence or document, in text order."""

@@ -15,9 +15,11 @@ from osler.core.errors import InputError
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import (
     IGNORED,
+    PLAIN,
     Aligned,
     Builder,
     Built,
+    Confidence,
     Instance,
     ReadingUnit,
     document_windows,
@@ -80,6 +82,7 @@ class TaggingBuilder(Builder):
         instances: Sequence[Instance],
         outputs: Sequence[np.ndarray],
         transitions: np.ndarray | None = None,
+        confidence: Confidence = PLAIN,
     ) -> list[Record]:
         """Return documents with scored spans. Each word is labelled by the window where it has the most context."""
         aligned: dict[int, Aligned] = {}
@@ -102,12 +105,12 @@ class TaggingBuilder(Builder):
             for number, (_, tokens) in encoded.items()
             for part in np.split(logits[number][tokens], borders[number])
         ]
-        decoded = iter(zip(*self._paths(rows, transitions), strict=True))
+        decoded = iter(zip(*self._paths(rows, transitions, confidence), strict=True))
         results: list[Record] = []
         for number, document in documents:
             parts = [next(decoded) for _ in aligned[number].starts]
             path, likely = (np.concatenate(values) for values in zip(*parts, strict=True))
-            spans = self._spans(aligned[number], encoded[number][0], path, likely)
+            spans = self._spans(aligned[number], encoded[number][0], path, likely, confidence)
             results.append(document.with_(spans=spans, relations=()))
         return results
 
@@ -144,21 +147,36 @@ class TaggingBuilder(Builder):
         return targets
 
     def _paths(
-        self, documents: Sequence[np.ndarray], transitions: np.ndarray | None
+        self, documents: Sequence[np.ndarray], transitions: np.ndarray | None, confidence: Confidence = PLAIN
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return, for each document, the tag of each word and the probability of every tag."""
+        """Return, for each document, the tag of each word and the probability of every tag.
+
+        A bias changes only the tags: the score of a mention that it adds stays as low as it is.
+        """
+        # Output 0 is O.
+        decided = [_less(logits, confidence.bias) for logits in documents] if confidence.bias else documents
         if self.head == "crf":
             if transitions is None:
                 raise ValueError("a CRF cannot be decoded without its transition scores")
-            likely = marginals(documents, *self._legal, transitions)
-            return best_paths(documents, *self._legal, transitions), likely
-        likely = [softmax(logits) if len(logits) else logits for logits in documents]
+            scale = confidence.temperature
+            tempered = documents if scale == 1.0 else [logits / scale for logits in documents]
+            likely = marginals(tempered, *self._legal, transitions / scale)
+            return best_paths(decided, *self._legal, transitions), likely
+        likely = [_probabilities(logits) for logits in decided]
+        paths = [rows.argmax(axis=1) for rows in likely]
         if self.constrained:
-            return best_paths([np.log(rows + 1e-12) for rows in likely], *self._legal), likely
-        return [rows.argmax(axis=1) for rows in likely], likely
+            paths = best_paths([np.log(rows + 1e-12) for rows in likely], *self._legal)
+        if confidence.bias or confidence.temperature != 1.0:
+            likely = [_probabilities(logits / confidence.temperature) for logits in documents]
+        return paths, likely
 
     def _spans(
-        self, aligned: Aligned, words: np.ndarray, path: np.ndarray, probabilities: np.ndarray
+        self,
+        aligned: Aligned,
+        words: np.ndarray,
+        path: np.ndarray,
+        probabilities: np.ndarray,
+        confidence: Confidence,
     ) -> tuple[Span, ...]:
         # A word without a sub-word (the tokenizer drops some characters) cannot be part of a mention.
         tags = [OUTSIDE] * len(aligned.words)
@@ -171,7 +189,7 @@ class TaggingBuilder(Builder):
         for start, end in pairwise([*aligned.starts, len(tags)]):
             read = (tags[start:end], aligned.words[start:end])
             found += tags_to_spans(*read, self.protocol.scheme, self.protocol.repair, scores[start:end])
-        return number_spans(found)
+        return number_spans([replace(span, score=confidence.mention(span.score or 0.0)) for span in found])
 
     @property
     def constrained(self) -> bool:
@@ -179,6 +197,17 @@ class TaggingBuilder(Builder):
         if self.head == "crf" or self.options.decoding == "constrained":
             return True
         return self.options.decoding == "protocol" and self.protocol.decoding == "constrained"
+
+
+def _less(logits: np.ndarray, bias: float) -> np.ndarray:
+    """Word outputs with the one for O lowered."""
+    lowered = logits.copy()
+    lowered[:, 0] -= bias
+    return lowered
+
+
+def _probabilities(logits: np.ndarray) -> np.ndarray:
+    return softmax(logits) if len(logits) else logits
 
 
 def _read_tokens(aligned: Aligned, *, last: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,18 @@ import numpy as np
 
 from osler.core.errors import InputError
 from osler.tasks.card import Kind
-from osler.tasks.instances.base import Builder, Built, Instance, ReadingUnit, document_windows, sentences_of, softmax
+from osler.tasks.instances.base import (
+    PLAIN,
+    Builder,
+    Built,
+    Confidence,
+    Evidence,
+    Instance,
+    ReadingUnit,
+    document_windows,
+    sentences_of,
+    softmax,
+)
 from osler.text.document import Document, Record, TextPair
 
 _SCORED_LABELS = 300
@@ -54,12 +65,28 @@ class TextBuilder(Builder):
         instances: Sequence[Instance],
         outputs: Sequence[np.ndarray],
         transitions: np.ndarray | None = None,
+        confidence: Confidence = PLAIN,
     ) -> list[Record]:
         """Pool the outputs of each record and convert them to a prediction."""
+        pooled = self._pooled(instances, outputs)
+        return [self.predicted(record, pooled[number], confidence) for number, record in enumerate(records)]
+
+    def _pooled(self, instances: Sequence[Instance], outputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
         grouped: dict[int, list[np.ndarray]] = defaultdict(list)
         for instance, output in zip(instances, outputs, strict=True):
             grouped[instance.record].append(output)
-        return [self.predicted(record, self.pool(np.stack(grouped[number]))) for number, record in enumerate(records)]
+        return {number: self.pool(np.stack(parts)) for number, parts in grouped.items()}
+
+    def evidence(
+        self, gold: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> Evidence | None:
+        pooled = self._pooled(instances, outputs)
+        scored = [(number, record) for number, record in enumerate(gold) if self._trains_on(record)]
+        if self.head == Kind.REGRESSION or not scored:
+            return None
+        targets = [self.target(record, number) for number, record in scored]
+        owners = [number for number, _ in scored]
+        return Evidence(np.stack([pooled[number] for number in owners]), np.array(targets), np.array(owners))
 
     @abstractmethod
     def target(self, record: Record, number: int) -> object:
@@ -70,7 +97,7 @@ class TextBuilder(Builder):
         return np.asarray(outputs.mean(axis=0))
 
     @abstractmethod
-    def predicted(self, record: Record, output: np.ndarray) -> Record:
+    def predicted(self, record: Record, output: np.ndarray, confidence: Confidence) -> Record:
         """Return the record with its prediction."""
 
     def label_index(self, label: str, number: int) -> int:
@@ -127,9 +154,9 @@ class ClassificationBuilder(TextBuilder):
             )
         return self.label_index(record.labels[0], number)
 
-    def predicted(self, record: Record, output: np.ndarray) -> Record:
-        probabilities = softmax(output)
-        best = int(probabilities.argmax())
+    def predicted(self, record: Record, output: np.ndarray, confidence: Confidence) -> Record:
+        best = int(output.argmax())
+        probabilities = softmax(output / confidence.temperature)
         label = self.card.labels[best]
         return record.with_(labels=(label,), value=None, scores={label: _rounded(probabilities[best])})
 
@@ -148,12 +175,13 @@ class MultiLabelBuilder(TextBuilder):
     def pool(self, outputs: np.ndarray) -> np.ndarray:
         return np.asarray(outputs.max(axis=0))
 
-    def predicted(self, record: Record, output: np.ndarray) -> Record:
-        probabilities = 1.0 / (1.0 + np.exp(-output))
-        scored = max(_SCORED_LABELS, int((probabilities >= _WORTH_SCORING).sum()))
+    def predicted(self, record: Record, output: np.ndarray, confidence: Confidence) -> Record:
+        likely = _sigmoid(output + confidence.bias)
+        labels = tuple(label for label, p in zip(self.card.labels, likely, strict=True) if p > 0.5)
+        probabilities = _sigmoid(output / confidence.temperature)
+        scored = max(_SCORED_LABELS, len(labels), int((probabilities >= _WORTH_SCORING).sum()))
         best = np.argsort(-output, kind="stable")[:scored]
         scores = {self.card.labels[i]: _rounded(probabilities[i]) for i in best}
-        labels = tuple(label for label, p in zip(self.card.labels, probabilities, strict=True) if p > 0.5)
         return record.with_(labels=labels, value=None, scores=scores)
 
 
@@ -173,8 +201,12 @@ class RegressionBuilder(TextBuilder):
             )
         return float(record.value)
 
-    def predicted(self, record: Record, output: np.ndarray) -> Record:
+    def predicted(self, record: Record, output: np.ndarray, confidence: Confidence) -> Record:
         return record.with_(labels=(), value=float(output.reshape(-1)[0]))
+
+
+def _sigmoid(values: np.ndarray) -> np.ndarray:
+    return np.asarray(1.0 / (1.0 + np.exp(-values)))
 
 
 def _rounded(probability: float) -> float:

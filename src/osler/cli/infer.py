@@ -1,0 +1,21 @@
+"""`osler infer`: pairs of a premise and a hypothesis to a label each."""
+
+from __future__ import annotations
+
+import typer
+
+from osler.cli.common import Invocation
+from osler.cli.similar import answer, pairs_command
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+@pairs_command
+def infer(call: Invocation) -> None:
+    """Say what the second text of each pair is, given the first: entailed, contradicted, or what else the head knows.
+
+    Without --out, one line per pair goes to standard output. Exit code 0: every pair was read. 2: nothing was done.
+    3: some lines could not be read and were skipped.
+    """
+    answer(call, "infer")

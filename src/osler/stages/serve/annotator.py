@@ -1,0 +1,104 @@
+"""Annotation in Python: texts in, annotated documents out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from osler.artifacts.bundle import Bundle
+from osler.core.errors import InputError
+from osler.stages.serve.config import AnnotateOptions
+from osler.stages.serve.engine import AnnotationEngine
+from osler.text.document import Document, TextPair, check_text
+from osler.text.language import LanguageGuess
+
+
+class Annotator:
+    """A loaded bundle: text in, documents with spans, relations, labels and scores out; pairs of texts in, pairs with labels,
+    values and scores out."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        heads: Sequence[str] = (),
+        language: str | None = None,
+        options: AnnotateOptions | None = None,
+    ) -> None:
+        self.bundle = bundle
+        asked = {"heads": tuple(heads), "language": language}
+        self._engine = AnnotationEngine(bundle, (options or AnnotateOptions()).changed(**asked))
+        self._asked = (tuple(heads), language)
+        self.heads = bundle.spec.heads_for("document", heads, language)
+        """Heads that read single texts."""
+        self.pair_heads = bundle.spec.heads_for("pair", heads, language)
+        """Heads that read pairs of texts."""
+        self._advise = language is None
+        if not self.heads and not self.pair_heads:
+            bundle.spec.document_heads(heads, language)  # says why there is none
+        self.costs = self._engine.costs(self.heads)
+        """What the thresholds or the target recall cost on dev, in lines of text."""
+
+    def __call__(self, text: str) -> Document:
+        """Annotate one text."""
+        return next(self.pipe([text]))
+
+    def pipe(self, texts: Iterable[str | Document], batch_size: int = 64) -> Iterator[Document]:
+        """Annotate many texts in input order, one batch at a time, so that memory does not grow with their number."""
+        heads = self.heads or self.bundle.spec.document_heads(*self._asked)
+        if isinstance(texts, str):
+            raise InputError("pipe takes many texts, this is one", fix="Call the object itself, or give a list")
+        numbered = (
+            text if isinstance(text, Document) else Document(str(number), _text(text, f"text {number}"))
+            for number, text in enumerate(texts, start=1)
+        )
+        while batch := list(islice(numbered, batch_size)):
+            self._check_language([document.text for document in batch], heads)
+            yield from (made for made in self._engine.annotate(batch) if isinstance(made, Document))
+
+    def pairs(self, pairs: Iterable[tuple[str, str] | TextPair], batch_size: int = 64) -> Iterator[TextPair]:
+        """Compare pairs of texts, such as a premise and a hypothesis, with the heads that read pairs.
+
+        `labels` and `scores` of a result carry the name of the head. `value` is the number of the only regression head; `meta`
+        has one per head.
+        """
+        heads = self.pair_heads or self.bundle.spec.pair_heads(*self._asked)
+        for batch in pair_batches(pairs, batch_size):
+            self._check_language([f"{pair.first} {pair.second}" for pair in batch], heads)
+            yield from self.bundle.compare(batch, heads)
+
+    def _check_language(self, texts: Sequence[str], heads: Sequence[str]) -> None:
+        """Warn once if the texts are in another language than the heads."""
+        if not self._advise:
+            return
+        guess = LanguageGuess()
+        for text in texts:
+            guess.add(text)
+        mismatch = self.bundle.spec.language_mismatch(guess, heads)
+        if mismatch is not None:
+            self._advise = False
+            advice = f" Leave them out with osler.load(..., language={mismatch.choose!r})." if mismatch.choose else ""
+            warnings.warn(f"{mismatch.problem}.{advice}", stacklevel=3)
+
+
+def _text(text: Any, where: str) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"this is {type(text).__name__}, not a string", where=where, fix="Give texts or documents")
+    return check_text(text, where=where)
+
+
+def pair_batches(pairs: Iterable[tuple[str, str] | TextPair], size: int = 64) -> Iterator[list[TextPair]]:
+    """Pairs as records, numbered if they are not records yet."""
+    numbered = (
+        pair if isinstance(pair, TextPair) else TextPair(str(number), *_both(pair, f"pair {number}"))
+        for number, pair in enumerate(pairs, start=1)
+    )
+    while batch := list(islice(numbered, size)):
+        yield batch
+
+
+def _both(pair: Any, where: str) -> tuple[str, str]:
+    if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+        raise InputError("not a pair of texts", where=where, fix="Give a list of (first, second)")
+    return _text(pair[0], where), _text(pair[1], where)
