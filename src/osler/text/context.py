@@ -39,7 +39,7 @@ _NEAR = 3
 """Words between a mention and a cue of `next` or `previous`."""
 _BREAKS = frozenset(",;()[]:")
 _FAR = {"forward": 40, "backward": 9}
-_ACCENTED = {"sí"}  # yes; without its accent it is if
+_ACCENTED = {"sí", "né"}  # yes and born; without their accent they are if and not
 
 
 class _Cue(NamedTuple):
