@@ -107,7 +107,14 @@ class Annotator:
     """A loaded bundle: text in, documents with spans, relations, labels and scores out; pairs of texts in, pairs with labels,
     values and scores out."""
 
-    def __init__(self, bundle: Bundle, heads: Sequence[str] = (), language: str | None = None) -> None:
+    def __init__(
+        self, bundle: Bundle, heads: Sequence[str] = (), language: str | None = None, attributes: str = "both"
+    ) -> None:
+        from osler.stages.serve.config import AnnotateOptions
+        from osler.stages.serve.engine import AnnotationEngine
+
+        options = {"heads": tuple(heads), "language": language, "attributes": attributes}
+        self._engine = AnnotationEngine(bundle, _resolve(AnnotateOptions, None, options))
         self.bundle = bundle
         self._asked = (tuple(heads), language)
         self.heads = bundle.spec.heads_for("document", heads, language)
@@ -135,7 +142,7 @@ class Annotator:
         )
         while batch := list(islice(numbered, batch_size)):
             self._check_language([document.text for document in batch], heads)
-            yield from self.bundle.annotate(batch, heads)
+            yield from (found for found in self._engine.annotate(batch) if isinstance(found, Document))
 
     def pairs(self, pairs: Iterable[tuple[str, str] | TextPair], batch_size: int = 64) -> Iterator[TextPair]:
         """Compare pairs of texts, such as a premise and a hypothesis, with the heads that read pairs.
@@ -185,14 +192,22 @@ def _both(pair: Any, where: str) -> tuple[str, str]:
 
 
 @_public
-def load(bundle: AnyPath, *, device: str = "auto", heads: Sequence[str] = (), language: str | None = None) -> Annotator:
+def load(
+    bundle: AnyPath,
+    *,
+    device: str = "auto",
+    heads: Sequence[str] = (),
+    language: str | None = None,
+    attributes: str = "both",
+) -> Annotator:
     """Load a bundle for annotation: a folder, or a hub id where there is a network.
 
-    `heads` and `language` choose among the heads. By default all of them are used.
+    `heads` and `language` choose among the heads. By default all of them are used. `attributes` says how negated, possible,
+    hypothetical, historical and other people's entities are found: by "rules", by a "head", by "both" or not ("off").
     """
     from osler.artifacts.bundle import Bundle
 
-    return Annotator(Bundle.load(bundle, device=device), heads, language)
+    return Annotator(Bundle.load(bundle, device=device), heads, language, attributes)
 
 
 @_public

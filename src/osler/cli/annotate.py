@@ -28,6 +28,7 @@ app = typer.Typer(add_completion=False)
         "min_score": "",
         "heads": "--head",
         "language": "",
+        "attributes": "",
         "text_columns": "--text-column",
         "id_column": "",
         "encoding": "",

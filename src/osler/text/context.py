@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -34,7 +34,7 @@ from osler.text.words import Range
 ATTRIBUTES = ("negated", "possible", "hypothetical", "historical", "someone_else")
 _DIRECTIONS = ("forward", "backward", "both", "next", "previous")
 _TOKEN = re.compile(r"[^\W_]+|[^\w\s]")
-_HEADING = re.compile(r"^[ \t]*([^\W\d_][^\n:]{1,58}?)[ \t]*(?::|$)", re.MULTILINE)
+_HEADING = re.compile(r"^[ \t]{0,20}([^\W\d_][^\n:]{1,60}?)(?::|$)", re.MULTILINE)
 _NEAR = 3
 """Words between a mention and a cue of `next` or `previous`."""
 _BREAKS = frozenset(",;()[]:")
@@ -100,20 +100,33 @@ def attributes(text: str, spans: Sequence[Span], language: str) -> list[dict[str
     for number, span in enumerate(spans):
         by_sentence.setdefault(max(0, bisect_right(starts, span.start) - 1), []).append(number)
     for place, members in by_sentence.items():
+        inside = _Members([(spans[number].start, spans[number].end, number) for number in members])
         for attribute, scope in _scopes(text, borders[place], lexicon) if borders else ():
-            for number in members:
-                if _reaches(scope, spans[number]):
-                    found[number][attribute] = YES
-    for attribute, (start, end) in _sections(text, lexicon):
-        for number, span in enumerate(spans):
-            if start <= span.start < end:
+            for number in inside.reached(scope):
                 found[number][attribute] = YES
+    everything = _Members([(span.start, span.end, number) for number, span in enumerate(spans)])
+    for attribute, section in _sections(text, lexicon):
+        for number in everything.begun(section):
+            found[number][attribute] = YES
     return [{name: YES for name in ATTRIBUTES if name in own} for own in found]
 
 
-def _reaches(scope: Range, span: Span) -> bool:
-    """Whether a mention is in a scope; the head word of a longer mention decides."""
-    return scope[0] <= span.start < scope[1] or scope[0] < span.end <= scope[1]
+class _Members:
+    """Mentions by place, so that a scope finds its own without a look at all of them."""
+
+    def __init__(self, places: Sequence[tuple[int, int, int]]) -> None:
+        self._starts = sorted((start, number) for start, _, number in places)
+        self._ends = sorted((end, number) for _, end, number in places)
+
+    def begun(self, scope: Range) -> set[int]:
+        """Mentions that begin in a scope."""
+        first, last = (bisect_left(self._starts, (edge, -1)) for edge in scope)
+        return {number for _, number in self._starts[first:last]}
+
+    def reached(self, scope: Range) -> set[int]:
+        """Mentions that begin or end in a scope: a long one may have the cue among its words."""
+        first, last = (bisect_left(self._ends, (edge + 1, -1)) for edge in scope)
+        return self.begun(scope) | {number for _, number in self._ends[first:last]}
 
 
 def _scopes(text: str, sentence: Range, lexicon: _Lexicon) -> Iterator[tuple[str, Range]]:
@@ -156,7 +169,8 @@ class _Scope(NamedTuple):
         if self.direction == "next":
             return self._near(range(begin, min(len(self.words), begin + _NEAR)), begin - 1) + 1
         end = min(len(self.words), begin + _FAR["forward"])
-        for phrase in self.phrases[number + 1 :]:
+        for place in range(number + 1, len(self.phrases)):
+            phrase = self.phrases[place]
             if phrase.first >= end:
                 break
             if self.attribute in phrase.node.stops or (self.attribute == "negated" and self._new_item(begin, phrase)):
@@ -182,9 +196,11 @@ class _Scope(NamedTuple):
         if self.direction == "previous":
             return self._near(range(end - 1, max(-1, end - 1 - _NEAR), -1), end)
         begin = max(0, end - _FAR["backward"])
-        for phrase in self.phrases[:number]:
-            if phrase.end > begin and self.attribute in phrase.node.stops:
-                begin = phrase.end
+        for place in range(number - 1, -1, -1):
+            phrase = self.phrases[place]
+            if phrase.end <= begin or self.attribute in phrase.node.stops:
+                begin = max(begin, phrase.end)
+                break
         # Over a comma only where a list ends with "and": "fever, cough and chills were denied".
         joined = False
         for place in range(end - 1, begin - 1, -1):
@@ -227,7 +243,7 @@ def _sections(text: str, lexicon: _Lexicon) -> Iterator[tuple[str, Range]]:
         heading = " ".join(_folded(word) for word in _TOKEN.findall(match[1]))
         known = lexicon.sections.get(heading, "")
         # A line without a colon is a heading if it is a known one or has several words in capitals.
-        if not known and match.group()[-1:] != ":" and not (match[1].isupper() and " " in match[1]):
+        if not known and match.group()[-1:] != ":" and not (match[1].isupper() and " " in match[1].strip()):
             continue
         if attribute:
             yield attribute, (start, match.start())

@@ -20,6 +20,10 @@ class AnnotateOptions(Recipe):
     """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
     min_score: float = Field(0.0, ge=0.0, le=1.0)
     """Leave out entities and relations with a lower score."""
+    attributes: Literal["both", "rules", "head", "off"] = "both"
+    """How to find out whether an entity is negated, possible, hypothetical, historical or someone else's: by rules (English,
+    Spanish and French), by the attribute heads of the bundle, or both, where an attribute holds if either says so. With both,
+    what the bundle or the language does not have is left out."""
 
 
 class AnnotateRecipe(AnnotateOptions):
