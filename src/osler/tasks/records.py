@@ -65,7 +65,7 @@ class Narrow:
             spans = self._kept(spans, self.card.mentions)
         named = []
         for span in spans:
-            found = {self._name(name if value == YES else f"{name}={value}") for name, value in span.attributes.items()}
+            found = {self._name(attribute_label(name, value)) for name, value in span.attributes.items()}
             kept = {label: YES for label in self.card.labels if label in found}
             named.append(replace(span, attributes=kept))
         return record.with_(spans=tuple(named), relations=(), labels=(), value=None)
@@ -96,6 +96,11 @@ class Narrow:
             fitting = [new for old, new in mapping.items() if "*" in old and fnmatch.fnmatchcase(official, old)]
             self._names[official] = mapping.get(official, fitting[0] if fitting else official)
         return self._names[official]
+
+
+def attribute_label(name: str, value: str) -> str:
+    """The official label of an attribute: NAME=VALUE, or only its name if it has no value of its own, as a flag in brat."""
+    return name if value in (YES, "") else f"{name}={value}"
 
 
 class RecordCounts:

@@ -81,10 +81,10 @@ class AnnotationEngine:
         """Add what the rules say about the mentions, in the language of the head that found them."""
         by_language: dict[str, list[int]] = {}
         for number, span in enumerate(document.spans):
-            card = self.bundle.spec.heads[span.attributes["head"]].card
-            if not card.phi:
-                language = card.language if card.language in LANGUAGES else self.options.language or ""
-                by_language.setdefault(language, []).append(number)
+            head = self.bundle.spec.heads.get(span.attributes.get("head", ""))
+            if head is None or not head.card.phi:
+                own = head.card.language if head else ""
+                by_language.setdefault(own if own in LANGUAGES else self.options.language or "", []).append(number)
         spans = list(document.spans)
         for language, numbers in by_language.items():
             found = attributes(document.text, [spans[n] for n in numbers], language or _guessed(document.text))
