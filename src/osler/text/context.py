@@ -79,12 +79,6 @@ class _Found(NamedTuple):
     node: _Node
 
 
-class _Word(NamedTuple):
-    text: str
-    start: int
-    end: int
-
-
 def attributes(text: str, spans: Sequence[Span], language: str) -> list[dict[str, str]]:
     """The attributes of each mention, such as {"negated": "yes"}. Attributes that do not hold are left out.
 
@@ -131,8 +125,11 @@ class _Members:
 
 def _scopes(text: str, sentence: Range, lexicon: _Lexicon) -> Iterator[tuple[str, Range]]:
     """Attribute and characters of every scope in a sentence."""
-    words = [_Word(_folded(match.group()), *match.span()) for match in _TOKEN.finditer(text, *sentence)]
+    words = [_folded(word) for word in _TOKEN.findall(text, *sentence)]
     phrases = list(_phrases(words, lexicon.root))
+    if not any(phrase.node.cues for phrase in phrases):
+        return
+    places = [match.span() for match in _TOKEN.finditer(text, *sentence)]
     negated = 0  # the token after the last scope of a negation
     for number, (first, end, node) in enumerate(phrases):
         for attribute, direction in node.cues:
@@ -145,19 +142,19 @@ def _scopes(text: str, sentence: Range, lexicon: _Lexicon) -> Iterator[tuple[str
                 last = scope.forward(number)
                 negated = last if attribute == "negated" else negated
                 if last > inner:
-                    yield attribute, (words[inner].start, words[last - 1].end)
+                    yield attribute, (places[inner][0], places[last - 1][1])
             if direction in ("backward", "both", "previous"):
                 start = scope.backward(number)
                 if start < first:
-                    yield attribute, (words[start].start, words[first - 1].end)
+                    yield attribute, (places[start][0], places[first - 1][1])
                 if end > inner:
-                    yield attribute, (words[inner].start, words[end - 1].end)
+                    yield attribute, (places[inner][0], places[end - 1][1])
 
 
 class _Scope(NamedTuple):
     """How far a cue reaches in a sentence."""
 
-    words: Sequence[_Word]
+    words: Sequence[str]
     phrases: Sequence[_Found]
     attribute: str
     direction: str
@@ -180,13 +177,13 @@ class _Scope(NamedTuple):
     def _new_item(self, begin: int, phrase: _Found) -> bool:
         """Whether a phrase says that what comes after a comma is possible: "no fever, possible pneumonia"."""
         possible = any(cue.attribute == "possible" for cue in phrase.node.cues)
-        return possible and any(word.text == "," for word in self.words[begin : phrase.first])
+        return possible and any(word == "," for word in self.words[begin : phrase.first])
 
     def _within_list(self, begin: int, end: int) -> int:
         """Where a scope ends that goes over a comma only to a short item: "no fever, cough or chills"."""
-        joints = [place for place in range(begin, end) if self.words[place].text in self.lexicon.joints]
+        joints = [place for place in range(begin, end) if self.words[place] in self.lexicon.joints]
         for joint, following in pairwise([*joints, end]):
-            if self.words[joint].text == "," and following - joint - 1 > self.lexicon.item:
+            if self.words[joint] == "," and following - joint - 1 > self.lexicon.item:
                 return joint
         return end
 
@@ -204,7 +201,7 @@ class _Scope(NamedTuple):
         # Over a comma only where a list ends with "and": "fever, cough and chills were denied".
         joined = False
         for place in range(end - 1, begin - 1, -1):
-            joint = self.words[place].text
+            joint = self.words[place]
             if joint == "," and not joined:
                 return place + 1
             joined = joined or (joint in self.lexicon.joints and joint != ",")
@@ -213,27 +210,28 @@ class _Scope(NamedTuple):
     def _near(self, places: range, last: int) -> int:
         """The last of these tokens before a comma or bracket."""
         for place in places:
-            if self.words[place].text in _BREAKS:
+            if self.words[place] in _BREAKS:
                 break
             last = place
         return last
 
 
-def _phrases(words: Sequence[_Word], root: _Node) -> Iterator[_Found]:
+def _phrases(words: Sequence[str], root: _Node) -> Iterator[_Found]:
     """The phrases in a sentence, from left to right, the longest at each place."""
-    place = 0
-    while place < len(words):
-        node: _Node | None = root.words.get(words[place].text)
-        best: _Found | None = None
+    first_words, after = root.words, 0
+    for place, word in enumerate(words):
+        if place < after or word not in first_words:
+            continue
+        node: _Node | None = first_words[word]
         end = place + 1
+        best = None
         while node is not None:
             if node.kind:
-                best = _Found(place, end, node)
-            node = node.words.get(words[end].text) if end < len(words) else None
+                best, after = node, end
+            node = node.words.get(words[end]) if end < len(words) else None
             end += 1
         if best is not None:
-            yield best
-        place = best.end if best else place + 1
+            yield _Found(place, after, best)
 
 
 def _sections(text: str, lexicon: _Lexicon) -> Iterator[tuple[str, Range]]:
