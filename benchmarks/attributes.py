@@ -98,7 +98,9 @@ def main() -> None:
         by_rules(gold[:1], task.card.language)  # reads the words of the language
         started = time.process_time()
         systems = {"rules": by_rules(gold, task.card.language)}
-        speeds.append(f"{task.card.name}: {len(gold) / (time.process_time() - started):,.0f} notes per CPU second by rules")
+        speeds.append(
+            f"{task.card.name}: {len(gold) / (time.process_time() - started):,.0f} notes per CPU second by rules"
+        )
         if bundle:
             systems["head"] = by_head(gold, bundle, task.card.name)
             systems["union"] = united(systems["rules"], systems["head"])

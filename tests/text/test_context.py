@@ -100,7 +100,9 @@ def test_attributes_come_in_one_order_and_an_answer_for_each_mention_in_theirs()
     assert [list(found) for found in attributes(text, spans, "en")] == [["negated", "someone_else"], ["possible"]]
 
 
-@given(st.text(alphabet="no fever,.;:()?-\n\t'\u2019éÉİß😀\u0301\x00", max_size=80), st.sampled_from(["en", "es", "fr"]))
+@given(
+    st.text(alphabet="no fever,.;:()?-\n\t'\u2019éÉİß😀\u0301\x00", max_size=80), st.sampled_from(["en", "es", "fr"])
+)
 @settings(max_examples=200, deadline=None)
 def test_any_text_has_an_answer(text, language):
     spans = [Span.at(start, start + 1, "X") for start in range(len(text))]

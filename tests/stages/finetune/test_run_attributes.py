@@ -70,7 +70,9 @@ def test_an_attribute_head_learns_what_the_words_around_a_mention_say(task, mode
         }
     )
     made = run(recipe, tmp_path / "bundle")
-    scored = evaluate(EvaluateRecipe(bundle=made.path, task=task, split="test", device="cpu", errors=True), tmp_path / "e")
+    scored = evaluate(
+        EvaluateRecipe(bundle=made.path, task=task, split="test", device="cpu", errors=True), tmp_path / "e"
+    )
     assert scored.counts["f1"] > 0.9
     errors = json.loads((scored.path / "errors.json").read_text())
     assert errors["classes"]["correct"] >= 10
