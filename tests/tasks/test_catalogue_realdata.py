@@ -45,8 +45,8 @@ PINNED = {
     "quaero-medline": {"train": (833, 2994), "dev": (832, 2977), "test": (833, 3103)},
     "s800": {"train": (560, 2557), "dev": (80, 384), "test": (160, 767)},
 }
-NOT_PUBLIC = {"bc4chemd", "clinicalsts-2018", "i2b2-2010-assertions", "i2b2-2010-concepts", "i2b2-2010-relations", "i2b2-2012-events", "i2b2-2014-deid",
-              "ictusnet", "mednli", "n2c2-2018-ade", "n2c2-2019-sts", "share-clef-2013"}  # fmt: skip
+NOT_PUBLIC = {"bc4chemd", "clinicalsts-2018", "i2b2-2010-assertions", "i2b2-2010-concepts", "i2b2-2010-relations",
+              "i2b2-2012-events", "i2b2-2014-deid", "ictusnet", "mednli", "n2c2-2018-ade", "n2c2-2019-sts", "share-clef-2013"}  # fmt: skip
 EXPLAINED = {("chemprot", "train", "relations"), ("ddi2013", "all", "documents"), ("pharmaconer", "all", "mentions")}
 DEFECTS = {
     "bc2gm": {"train": {"text-mismatch": 1}},
