@@ -13,6 +13,7 @@ from osler.tasks.describe import labels_text, release_lines, split_lines
 _KINDS = {
     Kind.TAGGING: "Tagging",
     Kind.RELATION: "Relations",
+    Kind.ATTRIBUTES: "Attributes of mentions",
     Kind.CLASSIFICATION: "Classification and entailment",
     Kind.MULTILABEL: "Multi-label classification",
     Kind.REGRESSION: "Regression and similarity",

@@ -1,4 +1,5 @@
-"""Bundles with random weights: an English and a Spanish tagger, two heads for pairs of texts, and two that de-identify."""
+"""Bundles with random weights: an English and a Spanish tagger, two heads for pairs of texts, two that de-identify, and
+two for attributes."""
 
 from __future__ import annotations
 
@@ -27,6 +28,13 @@ DEID_HEADS: dict[str, dict[str, Any]] = {
 }
 
 
+ATTRIBUTE_HEADS: dict[str, dict[str, Any]] = {
+    "negation": {"kind": "attributes", "labels": ("negated",)},
+    "negacion": {"kind": "attributes", "labels": ("negado",), "language": "es"},
+}
+_KINDS = HEADS | DEID_HEADS | ATTRIBUTE_HEADS
+
+
 class Made(Recipe):
     """Names of the heads."""
 
@@ -36,8 +44,8 @@ class Made(Recipe):
 def make_bundle(out: Path, tokenizer: Path, names: tuple[str, ...]) -> Path:
     heads = {}
     for name in names:
-        kind = (HEADS | DEID_HEADS)[name]["kind"]
-        metric = {"tagging": "f1", "classification": "accuracy", "regression": "pearson"}[kind]
+        kind = _KINDS[name]["kind"]
+        metric = {"tagging": "f1", "attributes": "f1", "classification": "accuracy", "regression": "pearson"}[kind]
         values = {
             "name": name,
             "title": name,
@@ -46,7 +54,7 @@ def make_bundle(out: Path, tokenizer: Path, names: tuple[str, ...]) -> Path:
             "protocols": {"plain": {"metric": metric}},
             "source": {"reader": "files", "format": "jsonl", "splits": {"test": {"files": ["x"]}}},
         }
-        heads[name] = BundleHead(card=TaskCard.model_validate(values | (HEADS | DEID_HEADS)[name]), protocol="plain")
+        heads[name] = BundleHead(card=TaskCard.model_validate(values | _KINDS[name]), protocol="plain")
     spec = BundleSpec(max_length=64, overlap=8, heads=heads)
 
     def build(work: Workspace) -> None:

@@ -114,18 +114,21 @@ def load(
     min_score: float | None = None,
     thresholds: Mapping[str, float] | None = None,
     target_recall: float | None = None,
+    attributes: str = "both",
 ) -> Annotator:
     """Load a bundle for annotation: a folder, or a hub id where there is a network.
 
     `heads` and `language` choose among the heads. By default all of them are used. `min_score`, and `thresholds` by label, leave
     out entities and relations with a lower score. `target_recall` finds more, so that it was reached on dev; the `costs` of
     the result say what that cost in precision there.
+    `attributes` says how negated, possible, hypothetical, historical and other people's entities are found: by "rules", by a
+    "head", by "both" or not ("off").
     """
     from osler.artifacts.bundle import Bundle
     from osler.stages.serve.annotator import Annotator
     from osler.stages.serve.config import AnnotateOptions
 
-    asked = {"min_score": min_score, "thresholds": thresholds, "target_recall": target_recall}
+    asked = {"min_score": min_score, "thresholds": thresholds, "target_recall": target_recall, "attributes": attributes}
     options = _resolve(AnnotateOptions, None, asked)
     return Annotator(Bundle.load(bundle, device=device), heads, language, options)
 

@@ -25,6 +25,7 @@ from osler.formats.registry import detect_formats, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
+from osler.tasks.card import Kind
 from osler.tasks.catalogue import card_paths, load_card
 from osler.text.document import Document, Record, Relation, Span
 
@@ -104,6 +105,13 @@ def test_the_task_can_be_prepared(task: str, archives: bool, made: Made, tmp_pat
         prepared.update(split.get("labels", {}))
     for split, labels in wanted.items():
         generated.update({k: v for k, v in labels.items() if k in card.labels} if split.endswith("_detail") else {})
+    if card.kind is Kind.ATTRIBUTES:  # the distribution counts mentions and relations, not their attributes
+        spans = (
+            span for split in ("train", "test") for note in documents(made, TASKS[task], split) for span in note.spans
+        )
+        found = Counter(f"{name}={value}" for span in spans for name, value in span.attributes.items())
+        generated = Counter({card.label_map[name]: count for name, count in found.items() if name in card.label_map})
+        assert set(generated) == set(card.labels)
     assert prepared == generated
 
 

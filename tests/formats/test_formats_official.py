@@ -246,6 +246,59 @@ def test_jsonl_takes_foreign_fields_and_refuses_what_is_no_record(tmp_path: Path
         read("jsonl", tmp_path / "b.jsonl")
 
 
+XMI = """<?xml version="1.0" encoding="UTF-8"?><xmi:XMI xmlns:cas="http:///uima/cas.ecore" xmlns:xmi="http://www.omg.org/XMI"
+  xmlns:custom="http:///webanno/custom.ecore" xmlns:type4="http:///de/tudarmstadt/segmentation/type.ecore" xmi:version="2.0">
+    <cas:NULL xmi:id="0"/>
+    <type4:Token xmi:id="3" sofa="12" begin="0" end="2"/>
+    <custom:EVENT xmi:id="5" sofa="12" begin="6" end="11" TLINK="9" polarity="NEG" contextualModality="ACTUAL"/>
+    <custom:CLINENTITY xmi:id="7" sofa="12" begin="6" end="11" entityID="C0015967"/>
+    <custom:EVENTTLINKLink xmi:id="9" role="BEFORE" target="5"/>
+    <cas:Sofa xmi:id="12" sofaNum="1" sofaID="_InitialView" mimeType="text" sofaString="😀 no&#10;fever"/>
+    <cas:View sofa="12" members="3 5 7"/>
+</xmi:XMI>
+"""
+
+
+def test_webanno_counts_utf16_and_reads_the_layers_of_the_project(tmp_path: Path) -> None:
+    files(tmp_path, {"English/EN1.xml": XMI})
+    assert detect_formats(tmp_path) == ["webanno_xmi"]
+    (document,) = read("webanno_xmi", tmp_path)
+    assert (document.id, document.text) == ("EN1", "😀 no\nfever")
+    assert mentions(document) == [("fever", "EVENT"), ("fever", "CLINENTITY")]
+    # The link to other annotations says nothing without them.
+    assert document.spans[0].attributes == {"polarity": "NEG", "contextualModality": "ACTUAL"}
+    (events,) = read("webanno_xmi", tmp_path, layers=["EVENT"])
+    assert mentions(events) == [("fever", "EVENT")]
+
+
+def test_webanno_with_entities_of_its_own_is_refused(tmp_path: Path) -> None:
+    bomb = XMI.replace("<xmi:XMI", '<!DOCTYPE x [<!ENTITY e "boom">]><xmi:XMI')
+    files(tmp_path, {"EN1.xml": bomb})
+    with pytest.raises(InputError, match="declares entities"):
+        read("webanno_xmi", tmp_path)
+
+
+def test_brat_cues_give_their_attribute_to_what_is_in_their_scope(tmp_path: Path) -> None:
+    text = "No tiene fiebre ni tos .\nProbable fiebre .\nTose : tos y Fiebre alta .\n"
+    spans = [
+        ("NegSynMarker", 0, 2), ("Phrase", 3, 22), ("DISO", 9, 15), ("DISO", 19, 22), ("UncertLexMarker", 25, 33), ("DISO", 34, 40),
+    ]  # fmt: skip
+    lines = [f"T{n}\t{label} {a} {b}\t{text[a:b]}" for n, (label, a, b) in enumerate(spans, 1)]
+    lines += ["R1\tScope Arg1:T1 Arg2:T2", "R2\tScope Arg1:T5 Arg2:T6"]
+    files(tmp_path, {"a.txt": text, "a.ann": "\n".join(lines) + "\n"})
+    (document,) = read("brat", tmp_path, cues=["Neg*=negated", "Uncert*=possible"], repeated=["DISO"])
+    found = [(span.text_in(text), dict(span.attributes)) for span in document.spans if span.label in ("Phrase", "DISO")]
+    assert found == [
+        ("tiene fiebre ni tos", {"negated": "yes"}),
+        ("fiebre", {"negated": "yes"}),
+        ("tos", {"negated": "yes"}),
+        ("fiebre", {"possible": "yes"}),
+        # Found again outside every scope. A text of three letters is not looked for.
+        ("Fiebre", {}),
+    ]
+    assert [span.attributes for span in read("brat", tmp_path)[0].spans] == [{}] * 6
+
+
 def test_detection_names_what_a_folder_looks_like(tmp_path: Path) -> None:
     files(tmp_path, {"a.txt": "x", "a.ann": "T1\tX 0 1\tx\n"})
     assert detect_formats(tmp_path) == ["brat"]

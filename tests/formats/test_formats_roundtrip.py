@@ -36,6 +36,7 @@ DOCUMENTS = [
     "csv",
     "tsv",
     "gad_euadr",
+    "webanno_xmi",
 ]
 PAIRS = ["biosses", "csv", "jsonl", "mednli", "medrqe", "nli4ct", "pubmedqa", "sts", "tsv"]
 # What readers add of themselves, and reasons that mean a span or a relation is not in the file.
@@ -290,6 +291,17 @@ EXACT: dict[str, list[Record]] = {
         Document("r-1", "pain in \r\nleft arm", (Span(((0, 4), (10, 14)), "D", "T1", attributes={"concept": "C1"}),))
     ],
     "sts": [TextPair("out-1", 'He "ran".', "He walked.", value=2.5)],
+    "webanno_xmi": [
+        Document(
+            "EN1",
+            '😀 no "fever"\n& <cough>',
+            (
+                Span.at(6, 11, "EVENT", id="T1", attributes={"polarity": "NEG", "note": 'a "b" & c'}),
+                Span.at(0, 1, "FACE", id="T2"),
+                Span.at(17, 22, "EVENT", id="T3", attributes={"polarity": "POS"}),
+            ),
+        )
+    ],
     "tsv": [TextPair("1", 'a "b', "c", labels=("yes",)), TextPair("2", "d", "e", value=3.0)],
 }
 

@@ -119,6 +119,10 @@ def test_soft_losses_of_task_heads_by_hand():
     both = soft_loss(head("multilabel", 2), student, teacher, torch.tensor([[1.0, 0.0], [NAN, NAN]]), 2.0)
     assert float(both) == pytest.approx(row / 2, abs=1e-6)  # the teacher is undecided on the second label: no loss
 
+    # The same for the attributes of a token; the row without a target has no loss.
+    found = soft_loss(head("attributes", 2), student, teacher, torch.tensor([3, -100]), 2.0)
+    assert float(found) == pytest.approx(row / 2, abs=1e-6)
+
     values, theirs = torch.tensor([[1.0], [2.0]]), torch.tensor([[4.0], [9.0]])
     found = soft_loss(head("regression", 1), values, theirs, torch.tensor([0.0, NAN]), 2.0)
     assert float(found) == pytest.approx(9.0)

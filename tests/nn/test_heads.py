@@ -35,7 +35,7 @@ def head(kind, labels):
 
 @pytest.mark.parametrize(
     ("kind", "labels", "rows"),
-    [("tagging", 5, 12), ("classification", 4, 3), ("multilabel", 6, 3), ("regression", 1, 3)],
+    [("tagging", 5, 12), ("attributes", 3, 12), ("classification", 4, 3), ("multilabel", 6, 3), ("regression", 1, 3)],
 )
 def test_logits_have_one_row_a_token_or_a_real_sequence(batch, hidden, kind, labels, rows):
     module = head(kind, labels)
@@ -55,6 +55,19 @@ def test_sequence_heads_read_the_first_token_only(batch, hidden):
     changed = module(first, batch)
     assert torch.equal(changed[[0, 2]], before[[0, 2]])
     assert not torch.allclose(changed[1], before[1])
+
+
+def test_attributes_are_bits_of_a_target_and_each_counts_alike(batch, hidden):
+    module = head("attributes", 3)
+    targets = torch.full((12,), -100)
+    targets[1], targets[5] = 0b101, 0
+    logits = module(hidden, batch)
+    loss, count = module.loss(logits, targets)
+    answers = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    expected = nn.functional.binary_cross_entropy_with_logits(logits[[1, 5]], answers, reduction="none").mean(1).sum()
+    assert (loss.item(), count.item()) == (pytest.approx(expected.item()), 2)
+    (gradient,) = torch.autograd.grad(loss, hidden)
+    assert gradient.abs().sum(dim=1).nonzero().flatten().tolist() == [1, 5]
 
 
 def test_tagging_ignores_what_has_no_target(batch, hidden):

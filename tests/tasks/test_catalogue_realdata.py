@@ -25,6 +25,9 @@ PINNED = {
     "codiesp-p": {"train": (500, 1550), "dev": (250, 817)},
     "ddi-drugs": {"train": (642, 13336), "dev": (72, 1429), "test": (112, 686)},
     "ddi2013": {"train": (642, 13336, 3670), "dev": (72, 1429, 350), "test": (191, 3040, 979)},
+    "e3c-attributes-en": {"train": (30, 1701), "dev": (6, 341), "test": (48, 2843)},
+    "e3c-attributes-es": {"train": (30, 1784), "dev": (6, 170), "test": (45, 2813)},
+    "e3c-attributes-fr": {"train": (30, 1604), "dev": (6, 355), "test": (45, 2353)},
     "e3c-en": {"train": (602, 371), "dev": (67, 66), "test": (851, 516)},
     "e3c-es": {"train": (409, 466), "dev": (46, 43), "test": (679, 800)},
     "e3c-fr": {"train": (453, 483), "dev": (51, 86), "test": (605, 695)},
@@ -35,14 +38,15 @@ PINNED = {
     "medrqe": {"train": (7736,), "dev": (852,), "test": (302,), "test-mediqa2019": (230,)},
     "ncbi-disease": {"train": (593, 5145), "dev": (100, 787), "test": (100, 960)},
     "nli4ct": {"train": (1700,), "dev": (200,), "test": (500,)},
+    "nubes-attributes": {"train": (453, 42615), "dev": (59, 2862), "test": (96, 2408)},
     "pharmaconer": {"train": (500, 3733), "dev": (250, 1882), "test": (250, 1842)},
     "pubmedqa": {"train": (450,), "dev": (50,), "test": (500,)},
     "quaero-emea": {"train": (11, 2695), "dev": (12, 2260), "test": (15, 2204)},
     "quaero-medline": {"train": (833, 2994), "dev": (832, 2977), "test": (833, 3103)},
     "s800": {"train": (560, 2557), "dev": (80, 384), "test": (160, 767)},
 }
-NOT_PUBLIC = {"bc4chemd", "clinicalsts-2018", "i2b2-2010-concepts", "i2b2-2010-relations", "i2b2-2012-events", "i2b2-2014-deid", "ictusnet",
-              "mednli", "n2c2-2018-ade", "n2c2-2019-sts", "share-clef-2013"}  # fmt: skip
+NOT_PUBLIC = {"bc4chemd", "clinicalsts-2018", "i2b2-2010-assertions", "i2b2-2010-concepts", "i2b2-2010-relations",
+              "i2b2-2012-events", "i2b2-2014-deid", "ictusnet", "mednli", "n2c2-2018-ade", "n2c2-2019-sts", "share-clef-2013"}  # fmt: skip
 EXPLAINED = {("chemprot", "train", "relations"), ("ddi2013", "all", "documents"), ("pharmaconer", "all", "mentions")}
 DEFECTS = {
     "bc2gm": {"train": {"text-mismatch": 1}},

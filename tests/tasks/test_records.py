@@ -55,6 +55,29 @@ def test_hallmarks_are_cut_to_their_top_level_for_sentences_and_abstracts():
     assert narrow.left_out == {"NULL": 2}
 
 
+def test_attributes_get_the_tasks_names_and_mentions_without_any_stay():
+    spans = (
+        Span.at(0, 7, "EVENT", id="T1", attributes={"polarity": "NEG", "contextualModality": "HYPOTHETICAL-IF"}),
+        Span.at(8, 14, "EVENT", id="T2", attributes={"polarity": "POS", "contextualModality": "GENERIC"}),
+        Span.at(15, 19, "EVENT", id="T3", attributes={"negated": "yes"}),
+        Span.at(15, 19, "BODYPART", id="T4", attributes={"polarity": "NEG"}),
+    )
+    narrow = Narrow(load_card("e3c-attributes-en"))
+    found = narrow(Document("1", TEXT, spans))
+    assert [(span.id, dict(span.attributes)) for span in found.spans] == [
+        ("T1", {"negated": "yes", "hypothetical": "yes"}),
+        ("T2", {}),
+        ("T3", {"negated": "yes"}),
+    ]
+    assert narrow.left_out == {"BODYPART": 1}
+    counts = RecordCounts(Kind.ATTRIBUTES)
+    counts.add(found)
+    assert counts.as_dict() == {
+        "documents": 1, "mentions": 3, "overlapping": 0, "discontinuous": 0,
+        "labels": {"hypothetical": 1, "negated": 2}, "entities": {"EVENT": 3},
+    }  # fmt: skip
+
+
 def test_pairs_keep_their_order_label_and_value_as_the_kind_needs():
     pair = TextPair("1", "premise", "hypothesis", ("entailment",), 3.5)
     assert Narrow(load_card("mednli"))(pair) == pair.with_(value=None)

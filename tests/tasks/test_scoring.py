@@ -37,6 +37,19 @@ CASES: dict[str, tuple[Sequence[Record], Sequence[Record]]] = {
         [note(1, labels=("asthma", "fever")), note(2, labels=("fever",))],
         [note(1, labels=("asthma",)), note(2, labels=("fever", "asthma"))],
     ),
+    # A mention that is not gold does not count, whatever is said about it.
+    "e3c-attributes-en": (
+        [note(1, *(Span.at(a, b, "EVENT", attributes={"negated": "yes"}) for a, b in ((0, 7), (12, 20)))), note(2)],
+        [
+            note(
+                1,
+                Span.at(0, 7, "EVENT", attributes={"negated": "yes", "possible": "yes"}),
+                Span.at(12, 20, "EVENT"),
+                Span.at(8, 11, "EVENT", attributes={"negated": "yes"}),
+            ),
+            note(2),
+        ],
+    ),
     "clinic-similarity-en": (
         [TextPair(str(n), "a", "b", (), value) for n, value in enumerate((0.0, 1.0, 2.0, 5.0))],
         [TextPair(str(n), "a", "b", (), value) for n, value in enumerate((0.0, 2.0, 1.0, 3.0))],

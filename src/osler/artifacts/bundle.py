@@ -180,19 +180,27 @@ class Bundle:
         return [found.only(labels) if isinstance(found, Document) else found for found in predicted]
 
     def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
-        """Annotate raw text, then find relations between the entities. Heads that read documents alike share an encoder pass."""
+        """Annotate raw text, then find attributes of the entities and relations between them.
+
+        Heads that read documents alike share an encoder pass. An attribute head is for the entities of heads of its language.
+        """
         names = self.spec.document_heads() if heads is None else heads
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
         others = [name for name in names if name not in relation_heads]
         found_by: dict[str, list[Record]] = {}
+        qualifiers: dict[str, tuple[list[Instance], list[np.ndarray]]] = {}
         for reading, readers in self._alike(others, lambda builder: builder.reading).items():
             if reading is None:  # reads classified sentences, not windows
                 found_by.update({name: self.predict(name, plain) for name in readers})
                 continue
             windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap, reading)
             outputs = self.runner.outputs(windows, readers)
-            found_by.update({name: self._decode(name, plain, windows, outputs[name]) for name in readers})
+            for name in readers:
+                if self.spec.heads[name].card.kind is Kind.ATTRIBUTES:  # read once the entities are known
+                    qualifiers[name] = windows, outputs[name]
+                else:
+                    found_by[name] = self._decode(name, plain, windows, outputs[name])
         results = plain
         for name in names:
             if name not in found_by:
@@ -200,6 +208,9 @@ class Bundle:
             predicted = found_by[name]
             results = [_with_predictions(result, found, name) for result, found in zip(results, predicted, strict=True)]
         results = [result.with_(spans=number_spans(_distinct(result.spans))) for result in results]
+        for name, (windows, values) in qualifiers.items():
+            predicted = self._decode(name, results, windows, values)
+            results = [self._qualified(result, found, name) for result, found in zip(results, predicted, strict=True)]
         for name in relation_heads:
             entities = self.spec.heads[name].card.entity_labels
             predicted = self.predict(name, [result.only(entities).with_(relations=()) for result in results])
@@ -227,6 +238,19 @@ class Bundle:
             if numeric == [name]:
                 results = [result.with_(value=found.value) for result, found in zip(results, predicted, strict=True)]
         return results
+
+    def _qualified(self, result: Document, found: Record, name: str) -> Document:
+        """Add the attributes that one head found to the entities it is for: those of its language, but no identifiers."""
+        assert isinstance(found, Document)
+        language, heads = self.spec.heads[name].card.language, self.spec.heads
+        of = [heads[span.attributes["head"]].card for span in result.spans]
+        spans = (
+            replace(span, attributes={**span.attributes, **more.attributes})
+            if card.language == language and not card.phi
+            else span
+            for span, more, card in zip(result.spans, found.spans, of, strict=True)
+        )
+        return result.with_(spans=tuple(spans))
 
     def _alike(self, names: Sequence[str], reads: Callable[[Builder], _K]) -> dict[_K, list[str]]:
         """Heads by how they read their input; those that read it alike share an encoder pass."""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import unconverted, write_atomic
-from osler.tasks.card import TaskCard
+from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import HeadOptions
 from osler.text.language import LANGUAGE_NAMES, LanguageGuess
 
@@ -91,6 +91,10 @@ class BundleSpec(Recipe):
     def pair_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
         """Heads that compare two texts: those named or all, in one language if it is given."""
         return self.heads_for("pair", names, language) or self._refuse("pair", names, language)
+
+    def attribute_heads(self) -> list[str]:
+        """Heads that say more about the mentions of other heads."""
+        return [name for name, head in self.heads.items() if head.card.kind is Kind.ATTRIBUTES]
 
     def _refuse(self, record: RecordKind, names: Sequence[str], language: str | None) -> NoReturn:
         """Raise an error that says why no head fits, and what to give instead."""

@@ -30,6 +30,7 @@ app = typer.Typer(add_completion=False)
         "target_recall": "",
         "heads": "--head",
         "language": "",
+        "attributes": "",
         "text_columns": "--text-column",
         "id_column": "",
         "encoding": "",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import accumulate
 from pathlib import Path
 
 from osler.formats.base import SourceReading, StandOffFormat
 from osler.formats.draft import Draft, pair_files
 from osler.formats.output import ATTRIBUTES, DISCONTINUOUS, RELATIONS, SPANS, OutputFolder, distinct_ids, documents
 from osler.formats.sources import SourceTree
-from osler.text.document import Document, Record, Relation, Span
+from osler.text.document import YES, Document, Record, Relation, Span
 
 _MENTION = re.compile(r"(\S+) (-?\d+ -?\d+(?:;-?\d+ -?\d+)*)")
 _TARGETS = re.compile(r"\S+:\S+")
@@ -23,6 +26,9 @@ _GENERATED = re.compile(r"(E\d+|\*\d+)\.\d+")
 _WORD = re.compile(r"[^\s:;]+")
 _BREAKS = re.compile(r"[\t\n\r]")
 _COUNTED = re.compile(r"(.+)#\d+")
+# A shorter text may be any word.
+_SHORTEST = 4
+_FIRST = re.compile(r"\w+")
 # Attributes that the reader adds and the writer turns back into structure.
 _SPECIAL = {"roles", "event", "target", "equiv"}
 
@@ -32,10 +38,17 @@ class Brat(StandOffFormat):
     """brat stand-off. `label_prefix` is removed from labels that have it (ICTUSnet marks suggestions with "_SUG_").
 
     `configuration`: write an `annotation.conf`, without which brat shows every annotation as an error.
+
+    Two options are for corpora that mark cues and their scopes, such as NUBes. `cues` is a list of `LABEL=ATTRIBUTE`, where `*`
+    matches any characters: a mention that a cue points to has the attribute, with the mentions inside it. `repeated` is a list of
+    labels: where the text of such a mention occurs again outside all mentions of its document, that is a mention too. It is
+    in no scope, so it has no attribute.
     """
 
     label_prefix: str = ""
     configuration: bool = True
+    cues: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
 
     def _detect(self, tree: SourceTree) -> bool:
         names = tree.names("*.ann")
@@ -45,6 +58,10 @@ class Brat(StandOffFormat):
         return bool(names) and first[:1] in "TREAMN#*"
 
     def _read(self, reading: SourceReading) -> Iterator[Document]:
+        found = (_scoped(document, self.cues) for document in self._annotated(reading))
+        yield from _with_repeated(list(found), self.repeated) if self.repeated else found
+
+    def _annotated(self, reading: SourceReading) -> Iterator[Document]:
         for text_name, annotation_name in pair_files(reading, ".txt", ".ann"):
             stem = text_name.rsplit("/", 1)[-1].removesuffix(".txt").removesuffix(".utf8")
             reading.check_new(stem, text_name)
@@ -166,6 +183,56 @@ class _Annotations:
 
     def _malformed(self, number: int) -> None:
         self._draft.report("malformed-line", "not a brat line", number)
+
+
+def _scoped(document: Document, cues: Sequence[str]) -> Document:
+    """Give the attribute of each cue to the mentions in its scope."""
+    kinds = [tuple(cue.partition("=")[::2]) for cue in cues]
+    label = {span.id: span.label for span in document.spans}
+    scopes: dict[str, list[Span]] = {}
+    for relation in document.relations:
+        for pattern, name in kinds:
+            if fnmatchcase(label[relation.head], pattern) and not fnmatchcase(label[relation.tail], pattern):
+                scopes.setdefault(name, []).append(document.span(relation.tail))
+    if not scopes:
+        return document
+    spans = []
+    for span in document.spans:
+        held = [
+            name
+            for name, found in scopes.items()
+            if any(scope.start <= span.start and span.end <= scope.end for scope in found)
+        ]
+        spans.append(replace(span, attributes={**span.attributes, **dict.fromkeys(held, YES)}))
+    return document.with_(spans=tuple(spans))
+
+
+def _with_repeated(found: Sequence[Document], labels: Sequence[str]) -> Iterator[Document]:
+    """Add further occurrences of the texts of mentions, where no mention is yet. The longest text wins."""
+    kinds: dict[str, Counter[str]] = {}
+    for document in found:
+        for span in document.spans:
+            text = document.text[span.start : span.end].casefold()
+            if span.label in labels and not span.discontinuous and len(text) >= _SHORTEST and text[0].isalnum():
+                kinds.setdefault(text, Counter())[span.label] += 1
+    # By first word: one pattern of thousands of texts would be tried at every word.
+    texts: dict[str, list[str]] = {}
+    for text in sorted(kinds, key=lambda text: (-len(text), text)):
+        texts.setdefault(_FIRST.findall(text)[0], []).append(re.escape(text))
+    patterns = {word: re.compile(rf"(?:{'|'.join(own)})(?!\w)", re.IGNORECASE) for word, own in texts.items()}
+    for document in found:
+        taken = sorted((span.start, span.end) for span in document.spans)
+        ends = list(accumulate((end for _, end in taken), max))
+        more: list[Span] = []
+        for word in _FIRST.finditer(document.text):
+            pattern = patterns.get(word.group().casefold())
+            match = pattern.match(document.text, word.start()) if pattern else None
+            if match is None or (more and match.start() < more[-1].end):
+                continue
+            before = bisect_left(taken, (match.end(), 0))
+            if (not before or ends[before - 1] <= match.start()) and (kind := kinds.get(match.group().casefold())):
+                more.append(Span.at(*match.span(), kind.most_common(1)[0][0], id=f"repeated{len(more) + 1}"))
+        yield document.with_(spans=(*document.spans, *more))
 
 
 class _Types:

@@ -40,6 +40,7 @@ FORMATS = Registry(
         "share_clef": "osler.formats.share_clef:FORMAT",
         "sts": "osler.formats.sts:FORMAT",
         "tsv": "osler.formats.tables:TSV",
+        "webanno_xmi": "osler.formats.webanno_xmi:FORMAT",
     },
 )
 

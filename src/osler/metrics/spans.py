@@ -1,4 +1,4 @@
-"""Span, relation and word scores on characters of the original text, independent of any tokenizer."""
+"""Span, relation, attribute and word scores on characters of the original text, independent of any tokenizer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from osler.core.errors import InputError
-from osler.metrics.scores import Item, Scores, check_same_length, labels_of, score_sets
-from osler.text.document import Document, Fragment, token_ranges
+from osler.metrics.scores import Decomposed, Item, Scores, check_same_length, labels_of, score_sets, share
+from osler.text.document import YES, Document, Fragment, token_ranges
 from osler.text.tags import STRAY
 
 Extent = tuple[Fragment, ...]
@@ -186,6 +186,34 @@ def score_relations(
         for document, side in ((want, wanted), (have, found)):
             side.append({(relation.label, (relation.head, relation.tail)) for relation in document.relations})
     return score_sets(wanted, found, labels)
+
+
+def score_attributes(
+    gold: Sequence[Document], predicted: Sequence[Document], *, labels: Sequence[str]
+) -> tuple[Scores, Decomposed]:
+    """Score the attributes of gold mentions, and the share of mentions with all of them right.
+
+    What is predicted about other mentions does not count.
+    """
+    wanted: list[set[Item]] = []
+    found: list[set[Item]] = []
+    right = np.zeros((len(gold), 2))
+    for row, (want, have) in enumerate(paired(gold, predicted)):
+        golds, guesses, names = attributes_by_mention(want), attributes_by_mention(have), set(labels)
+        wanted.append({(name, mention) for mention, own in golds.items() for name in own})
+        found.append({(name, mention) for mention in golds for name in guesses.get(mention, ())})
+        same = sum(names & own == names & guesses.get(mention, set()) for mention, own in golds.items())
+        right[row] = same, len(golds)
+    return score_sets(wanted, found, labels), Decomposed(right, share)
+
+
+def attributes_by_mention(document: Document) -> dict[tuple[Extent, str], set[str]]:
+    """The attributes that hold for each mention, which its characters and its label identify."""
+    found: dict[tuple[Extent, str], set[str]] = {}
+    for span in document.spans:
+        own = found.setdefault((touching_joined(span.fragments), span.label), set())
+        own.update(name for name, value in span.attributes.items() if value == YES)
+    return found
 
 
 def score_tokens(

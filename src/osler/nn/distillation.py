@@ -82,11 +82,14 @@ def soft_loss(head: Head, logits: Tensor, teacher: Tensor, targets: Tensor, temp
         losses = _binary_divergence(logits.float() / temperature, teacher.float() / temperature) * known
         labels = known.sum(dim=1)
         return total(losses.sum(dim=1) * temperature**2 / labels.clamp(min=1), labels > 0, None)[0]
+    if head.kind == "attributes":
+        losses = _binary_divergence(logits.float() / temperature, teacher.float() / temperature).mean(dim=1)
+        return total(losses * temperature**2, targets != IGNORED, None)[0]
     if head.kind == "regression":
         return total((logits.float() - teacher.float()).squeeze(1).square(), ~torch.isnan(targets), None)[0]
     raise RecipeError(
         f"distillation is not supported for a {head.kind} head",
-        fix="Leave the teacher out; tagging, classification, multilabel and regression heads are supported",
+        fix="Leave the teacher out; tagging, attribute, classification, multilabel and regression heads are supported",
     )
 
 

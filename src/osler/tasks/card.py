@@ -176,6 +176,11 @@ class Kind(StrEnum):
     CLASSIFICATION = "classification"
     MULTILABEL = "multilabel"
     REGRESSION = "regression"
+    ATTRIBUTES = "attributes"
+
+
+BY_TOKEN = frozenset({Kind.TAGGING, Kind.ATTRIBUTES})
+"""Kinds whose heads read every token of a document."""
 
 
 class Protocol(Recipe):
@@ -256,14 +261,14 @@ TaskName = Annotated[str, AfterValidator(_task_name)]
 class TaskCard(Recipe):
     """Everything known about one task except its data."""
 
-    later: ClassVar = ("release", "releases")
+    later: ClassVar = ("release", "releases", "mentions")
 
     name: TaskName
     """Name of the task and of its head: lower-case letters, digits and hyphens."""
     title: str
     """The task in a few words."""
     kind: Kind
-    """What is predicted: mentions, relations between them, one label, several labels, or a number."""
+    """What is predicted: mentions, relations between them, one label, several labels, a number, or attributes of mentions."""
     record: Literal["document", "pair"] = "document"
     """Whether a record is one text or a pair of texts."""
     language: str
@@ -273,13 +278,16 @@ class TaskCard(Recipe):
     labels: tuple[str, ...] = ()
     """The labels to predict. Others are left out and counted when the task is prepared."""
     label_map: dict[str, str] = Field(default_factory=dict)
-    """The task's label by official label, for mentions, relations and records; `*` matches any characters."""
+    """The task's label by official label, for mentions, relations and records; `*` matches any characters. The official label of
+    an attribute is `NAME=VALUE`."""
     discover_labels: bool = False
     """Take the labels from the data when the task is prepared (code systems with thousands of labels)."""
     negative: str = "false"
     """Label of a pair of mentions without a relation."""
     pairs: tuple[tuple[str, str], ...] = ()
     """Labels of head and tail between which relations are predicted."""
+    mentions: tuple[str, ...] = ()
+    """Labels of the mentions whose attributes are predicted; by default all."""
     symmetric: bool = False
     """Whether head and tail of a relation, or the two texts of a pair, are interchangeable."""
     sentences: Literal["split", "lines", "meta"] = "split"
@@ -332,7 +340,7 @@ class TaskCard(Recipe):
             raise ValueError(f"a {self.kind} task needs labels")
         if self.kind is Kind.RELATION and not self.pairs:
             raise ValueError("a relation task needs pairs: the entity types of head and tail")
-        if self.kind in {Kind.TAGGING, Kind.RELATION} and self.record != "document":
+        if self.kind in {Kind.TAGGING, Kind.RELATION, Kind.ATTRIBUTES} and self.record != "document":
             raise ValueError(f"a {self.kind} task needs documents, not pairs")
         if self.discover_labels and self.kind not in {Kind.TAGGING, Kind.CLASSIFICATION, Kind.MULTILABEL}:
             raise ValueError(f"the labels of a {self.kind} task cannot be discovered")
@@ -374,6 +382,8 @@ class TaskCard(Recipe):
         """Span labels that this task reads or predicts."""
         if self.kind is Kind.TAGGING:
             return self.labels
+        if self.kind is Kind.ATTRIBUTES:
+            return self.mentions
         return tuple(dict.fromkeys(label for pair in self.pairs for label in pair))
 
     @property

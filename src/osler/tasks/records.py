@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from osler.formats.offsets import is_inside_word, too_many
 from osler.tasks.card import Kind, TaskCard
-from osler.text.document import Document, Record, Relation, Span
+from osler.text.document import YES, Document, Record, Relation, Span
 
 _Labelled = TypeVar("_Labelled", Span, Relation)
 
@@ -35,6 +35,8 @@ class Narrow:
             return record.with_(spans=spans, relations=(), labels=(), value=None)
         if card.kind is Kind.RELATION:
             return self._related(record)
+        if card.kind is Kind.ATTRIBUTES:
+            return self._qualified(record)
         if card.kind is Kind.REGRESSION:
             return record.with_(spans=(), relations=(), labels=())
         labels = tuple(dict.fromkeys(label for name in record.labels if (label := self._listed(name))))
@@ -55,6 +57,18 @@ class Narrow:
             else:
                 relations[relation.key] = relation
         return record.with_(spans=spans, relations=tuple(relations.values()), labels=(), value=None)
+
+    def _qualified(self, record: Document) -> Document:
+        """Keep the mentions of the card with the attributes that it lists, each with the value "yes"."""
+        spans = record.spans
+        if self.card.mentions:
+            spans = self._kept(spans, self.card.mentions)
+        named = []
+        for span in spans:
+            found = {self._name(attribute_label(name, value)) for name, value in span.attributes.items()}
+            kept = {label: YES for label in self.card.labels if label in found}
+            named.append(replace(span, attributes=kept))
+        return record.with_(spans=tuple(named), relations=(), labels=(), value=None)
 
     def _kept(self, items: Iterable[_Labelled], labels: Iterable[str]) -> tuple[_Labelled, ...]:
         wanted = set(labels)
@@ -84,6 +98,11 @@ class Narrow:
         return self._names[official]
 
 
+def attribute_label(name: str, value: str) -> str:
+    """The official label of an attribute: NAME=VALUE, or only its name if it has no value of its own, as a flag in brat."""
+    return name if value in (YES, "") else f"{name}={value}"
+
+
 class RecordCounts:
     """Counts records and what they hold."""
 
@@ -105,6 +124,9 @@ class RecordCounts:
             numbers["discontinuous"] += sum(span.discontinuous for span in record.spans)
             if self._kind is Kind.TAGGING:
                 labels = [span.label for span in record.spans]
+            elif self._kind is Kind.ATTRIBUTES:
+                labels = [name for span in record.spans for name in span.attributes]
+                self._entities.update(span.label for span in record.spans)
             elif self._kind is Kind.RELATION:
                 labels = [relation.label for relation in record.relations]
                 self._entities.update(span.label for span in record.spans)
@@ -117,7 +139,7 @@ class RecordCounts:
     def as_dict(self) -> dict[str, Any]:
         """Return the counts for JSON, without numbers that cannot occur in this kind of task."""
         shown = ["documents"]
-        if self._kind in {Kind.TAGGING, Kind.RELATION}:
+        if self._kind in {Kind.TAGGING, Kind.RELATION, Kind.ATTRIBUTES}:
             shown += ["mentions", "overlapping", "discontinuous"]
         if self._kind is Kind.RELATION:
             shown.append("relations")

@@ -11,7 +11,7 @@ from osler.metrics.classification import score_classes, score_hoc, score_multila
 from osler.metrics.correlation import decomposed_pearson, pearson, spearman
 from osler.metrics.deid import score_deid
 from osler.metrics.scores import Decomposed
-from osler.metrics.spans import score_anchored, score_relations, score_spans, score_tokens
+from osler.metrics.spans import score_anchored, score_attributes, score_relations, score_spans, score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.text.document import Document, Record, Relation
 from osler.text.tags import Repair
@@ -119,12 +119,19 @@ def _regression(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Reco
     return metrics, dict(metrics), {"pearson": decomposed_pearson(wanted, found)}
 
 
+def _attributes(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
+    scores, mentions = score_attributes(_documents(gold), _documents(predicted), labels=card.labels)
+    metrics = _averages(scores) | {"accuracy": mentions.value}
+    return metrics, {"accuracy": mentions.value, **scores.as_dict()}, scores.decomposed() | {"accuracy": mentions}
+
+
 _SCORERS = {
     Kind.TAGGING: _tagging,
     Kind.RELATION: _relation,
     Kind.CLASSIFICATION: _classification,
     Kind.MULTILABEL: _multilabel,
     Kind.REGRESSION: _regression,
+    Kind.ATTRIBUTES: _attributes,
 }
 
 

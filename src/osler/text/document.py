@@ -20,6 +20,8 @@ Fragment = tuple[int, int]
 
 TOKENS = {"tokens": "blanks"}
 """Meta of a document from a tokenised corpus: whitespace separates its tokens, and each of its lines is a sentence."""
+YES = "yes"
+"""Value of an attribute that holds, such as {"negated": "yes"}. One that does not hold is left out."""
 _TOKEN = re.compile(r"[^ \t\r\n]+")
 
 

@@ -165,6 +165,27 @@ def labelled(*labels: str, **scores: float) -> Document:
     return Document("d", TEXT, labels=labels, scores=scores)
 
 
+def qualified(*mentions: tuple[int, int, str]) -> Document:
+    spans = (Span.at(a, b, "E", attributes=dict.fromkeys(names.split(), "yes")) for a, b, names in mentions)
+    return Document("d", TEXT, tuple(spans))
+
+
+def test_attributes_by_hand():
+    kind_card = card("attributes")
+    gold = [qualified((0, 1, "A"), (2, 3, "A"), (4, 5, ""), (6, 7, "A B"), (8, 9, ""))]
+    predicted = [qualified((0, 1, "A"), (2, 3, "B"), (4, 5, "B"), (6, 7, "B"), (8, 9, ""), (10, 11, "A"))]
+    found = errors_of(kind_card, gold, predicted)
+    assert told(found.findings) == [
+        ("correct", (0, 1, "A"), (0, 1, "A")),
+        ("type", (2, 3, "A"), (2, 3, "B")),
+        ("invented", None, (4, 5, "B")),
+        ("correct", (6, 7, "B"), (6, 7, "B")),
+        ("missed", (6, 7, "A"), None),
+    ]
+    metrics = score(kind_card, kind_card.protocol_named(), gold, predicted).metrics
+    assert (metrics["precision"], metrics["recall"], metrics["accuracy"]) == (2 / 4, 2 / 4, 2 / 5)
+
+
 def test_classes_by_hand():
     kind_card = card("classification", metric="accuracy")
     gold = [labelled("A"), labelled("A"), labelled("B")]

@@ -9,6 +9,7 @@ HEADS = Registry(
     {
         "tagging": "osler.nn.heads.tagging:Tagging",
         "crf": "osler.nn.heads.tagging:LinearChain",
+        "attributes": "osler.nn.heads.tagging:Attributes",
         "classification": "osler.nn.heads.sequence:Classification",
         "markers": "osler.nn.heads.sequence:Markers",
         "multilabel": "osler.nn.heads.sequence:MultiLabel",

@@ -1,4 +1,4 @@
-"""Heads with one row per token: independent labels, or a linear-chain CRF."""
+"""Heads with one row per token: independent labels, a linear-chain CRF, or any number of attributes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from osler.nn.heads.base import IGNORED, Head, linear, total
 from osler.nn.packing import Packed
@@ -30,6 +30,24 @@ class Tagging(Head):
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         losses = cross_entropy(logits.float(), targets, ignore_index=IGNORED, reduction="none")
         return total(losses, targets != IGNORED, weights)
+
+
+class Attributes(Tagging):
+    """Any number of attributes of each token; targets [T], where bit n is attribute n and -100 has no loss."""
+
+    kind = "attributes"
+
+    def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Binary cross-entropy, averaged over the attributes of a token."""
+        known = targets != IGNORED
+        answers = attribute_bits(torch.where(known, targets, 0), self.num_labels)
+        losses = binary_cross_entropy_with_logits(logits.float(), answers, reduction="none")
+        return total(losses.mean(dim=1), known, weights)
+
+
+def attribute_bits(targets: Tensor, attributes: int) -> Tensor:
+    """Bits [T, L] of targets [T], as 0.0 and 1.0."""
+    return (targets[:, None] >> torch.arange(attributes, device=targets.device) & 1).float()
 
 
 # Finite, since differences of infinities are NaN; its exp is zero, so a forbidden path still has probability zero.

@@ -232,10 +232,10 @@ def _marked(errors: Errors, number: int, findings: Sequence[Finding], place: int
     """Mark the findings of a record, which is number `place` (from 1) on the page."""
     name, record = f"n{place}", errors.gold[number]
     caption = f"{place} · {record.id}"
-    if errors.card.kind in {Kind.TAGGING, Kind.RELATION} and isinstance(record, Document):
+    if errors.card.kind in {Kind.TAGGING, Kind.RELATION, Kind.ATTRIBUTES} and isinstance(record, Document):
         counts = outcomes(findings)
         summary = ", ".join(f"{counts[outcome]} {outcome.words}" for outcome in WRONG if counts[outcome])
-        mark = _mentions if errors.card.kind is Kind.TAGGING else _relations
+        mark = _relations if errors.card.kind is Kind.RELATION else _mentions
         return MarkedRecord(*mark(record, findings, name), f"{caption} · {summary}")
     tags: list[str] = []
     for finding in findings:

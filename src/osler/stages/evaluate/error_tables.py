@@ -185,6 +185,7 @@ _COLUMNS = {
     Kind.RELATION: (*_LABEL_COLUMNS, "head", "tail", "head_offsets", "tail_offsets"),
     Kind.CLASSIFICATION: _LABEL_COLUMNS,
     Kind.MULTILABEL: _LABEL_COLUMNS,
+    Kind.ATTRIBUTES: (*_LABEL_COLUMNS, "gold_offsets", "predicted_offsets"),
     Kind.REGRESSION: ("document", "gold", "predicted", "difference"),
 }
 
@@ -211,7 +212,7 @@ def _rows(errors: Errors) -> Iterator[list[object]]:
             predicted.label if predicted else None,
             finding.score,
         ]
-        if errors.card.kind is Kind.TAGGING:
+        if errors.card.kind in {Kind.TAGGING, Kind.ATTRIBUTES}:
             row += [_offsets(side.extents[0]) if side else None for side in (gold, predicted)]
         elif errors.card.kind is Kind.RELATION:
             row += [*finding.answer.arguments, *(_offsets(extent) for extent in finding.answer.extents)]

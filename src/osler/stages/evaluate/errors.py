@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
-from osler.metrics.spans import Extent, augment, overlapping, paired, touching_joined
+from osler.metrics.spans import Extent, attributes_by_mention, augment, overlapping, paired, touching_joined
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import in_text_order
 from osler.text.document import Document, Record
@@ -125,6 +125,7 @@ def find_errors(card: TaskCard, protocol: Protocol, gold: Sequence[Record], pred
         Kind.RELATION: _relations,
         Kind.CLASSIFICATION: _classes,
         Kind.MULTILABEL: _labels,
+        Kind.ATTRIBUTES: _attributes,
     }[card.kind]
     return Errors(card, wanted, tuple(finder(card, wanted, found)))
 
@@ -221,6 +222,23 @@ def _relations(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Recor
             yield from (Finding(number, MatchOutcome.TYPE, missed[i], invented[i]) for i in range(both))
             yield from (Finding(number, MatchOutcome.MISSED, gold=answer) for answer in missed[both:])
             yield from (Finding(number, MatchOutcome.INVENTED, predicted=answer) for answer in invented[both:])
+
+
+def _attributes(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> Iterator[Finding]:
+    """Match the attributes of each gold mention: first by name, the rest as type errors."""
+    for number, (want, have) in enumerate(paired(_documents(gold), _documents(predicted))):
+        found = attributes_by_mention(have)
+        for mention, wanted in sorted(attributes_by_mention(want).items()):
+            guesses, extent = found.get(mention, set()), mention[0]
+            names = {
+                side: [Answer(name, (extent,)) for name in card.labels if name in chosen]
+                for side, chosen in (("both", wanted & guesses), ("gold", wanted - guesses), ("new", guesses - wanted))
+            }
+            yield from (Finding(number, MatchOutcome.CORRECT, answer, answer) for answer in names["both"])
+            both = min(len(names["gold"]), len(names["new"]))
+            yield from (Finding(number, MatchOutcome.TYPE, names["gold"][i], names["new"][i]) for i in range(both))
+            yield from (Finding(number, MatchOutcome.MISSED, gold=answer) for answer in names["gold"][both:])
+            yield from (Finding(number, MatchOutcome.INVENTED, predicted=answer) for answer in names["new"][both:])
 
 
 def _classes(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
 from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate, selection
 from osler.stages.finetune.teacher import with_soft_labels
-from osler.tasks.card import Kind, TaskCard
+from osler.tasks.card import BY_TOKEN, Kind, TaskCard
 from osler.tasks.instances.base import make_builder
 from osler.tasks.leakage import HeldOut, Leaks, without_leaks
 from osler.tasks.scoring import score
@@ -62,7 +62,7 @@ class _Inputs:
         tasks = [TaskFolder.open(path) for path in recipe.tasks]
         rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
         check(recipe, tasks, rehearsed)
-        if recipe.head == "pooler" and any(task.card.kind is not Kind.TAGGING for task in tasks):
+        if recipe.head == "pooler" and any(task.card.kind not in BY_TOKEN for task in tasks):
             load_pooler(encoder.path)
         choose_device(recipe.train.device)
         return cls(recipe.with_learning_rate(load_encoder_config(encoder.path)), encoder, tasks, rehearsed)
@@ -257,7 +257,7 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
         builder = bundle.builders[name]
         dropout = own_dropout(encoder.config, builder.head) if recipe.dropout is None else recipe.dropout
         labels = builder.outputs
-        layers = recipe.head if builder.card.kind is not Kind.TAGGING else "mlp"
+        layers = recipe.head if builder.card.kind not in BY_TOKEN else "mlp"
         made = bundle.model.add_head(
             name, builder.head, len(labels), seed=seed, labels=labels, dropout=dropout, layers=layers
         )
@@ -332,7 +332,7 @@ def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
         card = made.builder.card if made else None
         what = "pairs" if card and card.record == "pair" else "documents"
         parts = "instances"
-        if card and card.kind is Kind.TAGGING:
+        if card and card.kind in BY_TOKEN:
             parts = "windows" if recipe.unit == "document" else "sentences"
         lines.append(f"{name}: {documents:,} training {what}" + (f", {len(made.instances):,} {parts}" if made else ""))
     lines += [*left_out(recipe, data), *unlearnable(data)]

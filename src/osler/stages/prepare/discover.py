@@ -31,8 +31,13 @@ _TITLES = {
     Kind.CLASSIFICATION: "One label for each {unit}",
     Kind.MULTILABEL: "Labels of each {unit}",
     Kind.REGRESSION: "A value for each {unit}",
+    Kind.ATTRIBUTES: "Attributes of mentions",
 }
-_FAMILIES = {Kind.TAGGING: ("ner", "strict"), Kind.REGRESSION: ("regression", "pearson")}
+_FAMILIES = {
+    Kind.TAGGING: ("ner", "strict"),
+    Kind.REGRESSION: ("regression", "pearson"),
+    Kind.ATTRIBUTES: ("attributes", "micro"),
+}
 """Family of protocols and default protocol of the shipped tasks of a kind."""
 _PROTOCOLS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
     Kind.RELATION: {

@@ -13,6 +13,7 @@ from osler.formats.base import Format
 from osler.formats.sources import SourceTree
 from osler.formats.tables import list_columns
 from osler.tasks.card import Kind
+from osler.tasks.records import attribute_label
 from osler.text.document import Document, Record, has_tokens
 from osler.text.language import LanguageGuess
 from osler.text.sentences import sentences
@@ -95,6 +96,9 @@ def _hint(name: str) -> str | None:
 
 
 _PATIENT = ("patient", "patient_id", "subject", "subject_id")
+_SHORT = re.compile(r"\S{0,30}")
+_FEW_VALUES = 12
+"""An attribute with more values than this is a code or a remark, not something to predict."""
 _CROSSING = 0.1
 """Share of relations across sentences above which a protocol with candidates inside sentences only is unfair."""
 
@@ -108,6 +112,8 @@ class Survey:
     spans: Counter[str] = field(default_factory=Counter)
     relations: Counter[str] = field(default_factory=Counter)
     arguments: Counter[tuple[str, str]] = field(default_factory=Counter)
+    attributes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Names and values of attributes of mentions."""
     labels: Counter[str] = field(default_factory=Counter)
     several: int = 0
     """Records with more than one label."""
@@ -134,6 +140,8 @@ class Survey:
         self.tokenised += has_tokens(record)
         self.language.add(record.text)
         self.spans.update(span.label for span in record.spans)
+        for span in record.spans:
+            self.attributes.update((name, value) for name, value in span.attributes.items() if _SHORT.fullmatch(value))
         if not record.relations:
             return
         spans = {span.id: span for span in record.spans}
@@ -168,6 +176,7 @@ class Survey:
         has = {
             Kind.RELATION: self.relations,
             Kind.TAGGING: self.spans,
+            Kind.ATTRIBUTES: self.task_labels(Kind.ATTRIBUTES),
             Kind.MULTILABEL: self.labels,
             Kind.CLASSIFICATION: self.labels and not self.several,
             Kind.REGRESSION: self.values,
@@ -178,6 +187,10 @@ class Survey:
         """Return the labels that a task of this kind predicts, with their counts."""
         if kind is Kind.REGRESSION:
             return Counter()
+        if kind is Kind.ATTRIBUTES:
+            values = Counter(name for name, _ in self.attributes)
+            few = {pair: count for pair, count in self.attributes.items() if values[pair[0]] <= _FEW_VALUES}
+            return Counter({attribute_label(*pair): count for pair, count in few.items()})
         return {Kind.TAGGING: self.spans, Kind.RELATION: self.relations}.get(kind, self.labels)
 
     def group(self) -> str:

@@ -28,6 +28,10 @@ class AnnotateOptions(Recipe):
     """The lowest score by label, where it is not min_score: LABEL=0.8. Repeat for several labels."""
     target_recall: float | None = Field(None, gt=0.0, le=1.0)
     """Find more, so that this share of what there is was found on dev: 0.99. The plan says what it cost in precision there."""
+    attributes: Literal["both", "rules", "head", "off"] = "both"
+    """How to find out whether an entity is negated, possible, hypothetical, historical or someone else's: by rules (English,
+    Spanish and French), by the attribute heads of the bundle, or both, where an attribute holds if either says so. With both,
+    what the bundle or the language does not have is left out."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

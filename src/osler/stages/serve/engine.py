@@ -10,10 +10,14 @@ from pathlib import Path
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import LanguageMismatch, RecordKind
+from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.demands import Demands
+from osler.tasks.card import Kind
+from osler.text.context import attributes
 from osler.text.document import Document, Record, TextPair
 from osler.text.language import LanguageGuess
+from osler.text.sentences import LANGUAGES
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,47 @@ class AnnotationEngine:
             pairs = [record for record in records if isinstance(record, TextPair)]
             return self.bundle.compare(pairs, spec.pair_heads(heads, language))
         documents = [record for record in records if isinstance(record, Document)]
-        return [self._demands.kept(found) for found in self._biased.annotate(documents, self._document_heads)]
+        found = self._biased.annotate(documents, self._with_attributes(self._document_heads))
+        kept = [self._demands.kept(document) for document in found]
+        return [self._by_rules(document) for document in kept] if self.options.attributes in ("rules", "both") else kept
+
+    def _with_attributes(self, chosen: list[str]) -> list[str]:
+        """The heads to run: attribute heads run if `attributes` asks for them and a head of their language finds mentions."""
+        spec, able = self.bundle.spec, self.bundle.spec.attribute_heads()
+        others = [name for name in chosen if name not in able]
+        if not others:
+            raise RecipeError(
+                f"{', '.join(chosen)}: attributes belong to mentions, and no head here finds any",
+                fix="Add a head that finds mentions, or give a bundle that has one",
+            )
+        if self.options.attributes in ("rules", "off"):
+            return others
+        cards = [spec.heads[name].card for name in others]
+        languages = {card.language for card in cards if card.kind is Kind.TAGGING and not card.phi}
+        named = [name for name in able if name in self.options.heads] or able
+        fitting = [name for name in named if spec.heads[name].card.language in languages]
+        if self.options.attributes == "head" and not fitting:
+            there = ", ".join(f"{name} ({spec.heads[name].card.language})" for name in able)
+            raise RecipeError(
+                f"this bundle has no attribute head for {', '.join(others)}" + (f", only {there}" if there else ""),
+                fix="Give --attributes rules, or fine-tune a head on a task such as e3c-attributes-en",
+            )
+        return [*others, *fitting]
+
+    def _by_rules(self, document: Document) -> Document:
+        """Add what the rules say about the mentions, in the language of the head that found them."""
+        by_language: dict[str, list[int]] = {}
+        for number, span in enumerate(document.spans):
+            head = self.bundle.spec.heads.get(span.attributes.get("head", ""))
+            if head is None or not head.card.phi:
+                own = head.card.language if head else ""
+                by_language.setdefault(own if own in LANGUAGES else self.options.language or "", []).append(number)
+        spans = list(document.spans)
+        for language, numbers in by_language.items():
+            found = attributes(document.text, [spans[n] for n in numbers], language or _guessed(document.text))
+            for number, more in zip(numbers, found, strict=True):
+                spans[number] = replace(spans[number], attributes={**spans[number].attributes, **more})
+        return document.with_(spans=tuple(spans))
 
     @property
     def _document_heads(self) -> list[str]:
@@ -66,3 +110,9 @@ class AnnotationEngine:
     def _biased(self) -> Bundle:
         """The bundle, set to find as much as is asked for."""
         return replace(self.bundle, biases=self._demands.biases(self._document_heads))
+
+
+def _guessed(text: str) -> str:
+    guess = LanguageGuess()
+    guess.add(text)
+    return guess.language

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -185,6 +185,7 @@ BUILDERS = Registry(
         "classification": "osler.tasks.instances.text:ClassificationBuilder",
         "multilabel": "osler.tasks.instances.text:MultiLabelBuilder",
         "regression": "osler.tasks.instances.text:RegressionBuilder",
+        "attributes": "osler.tasks.instances.attributes:AttributeBuilder",
     },
 )
 
@@ -258,6 +259,32 @@ def document_windows(
                 ids = tokens.wrap(aligned.ids[window.start : window.end])
                 found.append(Instance(ids, number, place=WindowPlace(window, aligned)))
     return found
+
+
+def with_target(window: Instance, targets: np.ndarray, prefix: int) -> Instance:
+    """A window with the targets of the sub-words that it labels; `targets` has those of the whole document."""
+    place: Window = window.place.window
+    shift = prefix - place.start
+    target = np.full(window.length, IGNORED, dtype=np.int64)
+    target[place.core_start + shift : place.core_end + shift] = targets[place.core_start : place.core_end]
+    return replace(window, target=target)
+
+
+def by_document(
+    instances: Sequence[Instance], outputs: Sequence[np.ndarray], prefix: int
+) -> tuple[dict[int, Aligned], dict[int, np.ndarray]]:
+    """Words and outputs [sub-words, outputs] of each document. Each sub-word is read in the window where it has the most context."""
+    aligned: dict[int, Aligned] = {}
+    logits: dict[int, np.ndarray] = {}
+    for instance, output in zip(instances, outputs, strict=True):
+        number, window = instance.record, instance.place.window
+        if number not in aligned:
+            aligned[number] = instance.place.aligned
+            logits[number] = np.zeros((len(aligned[number].ids), output.shape[1]), dtype=np.float32)
+        shift = prefix - window.start
+        core = output[window.core_start + shift : window.core_end + shift]
+        logits[number][window.core_start : window.core_end] = core
+    return aligned, logits
 
 
 _EMPTY = Window(0, 0, 0, 0)

@@ -22,13 +22,14 @@ from osler.tasks.instances.base import (
     Confidence,
     Instance,
     ReadingUnit,
+    by_document,
     document_windows,
     softmax,
+    with_target,
 )
 from osler.text.document import Document, Record, Span, number_spans
 from osler.text.tags import OUTSIDE, label_set, spans_to_tags, tags_to_spans
 from osler.text.tags import transitions as legal_transitions
-from osler.text.windows import Window
 from osler.text.words import covered
 
 
@@ -65,12 +66,7 @@ class TaggingBuilder(Builder):
             document = records[instance.record]
             if instance.record not in targets and isinstance(document, Document):
                 targets[instance.record] = self._targets(document, instance, built.unexpressed)
-            window: Window = instance.place.window
-            shift = len(self.tokens.prefix) - window.start
-            target = np.full(instance.length, IGNORED, dtype=np.int64)
-            core = targets[instance.record][window.core_start : window.core_end]
-            target[window.core_start + shift : window.core_end + shift] = core
-            built.instances[number] = replace(instance, target=target)
+            built.instances[number] = with_target(instance, targets[instance.record], len(self.tokens.prefix))
         return built
 
     def weight(self, instance: Instance) -> float:
@@ -85,16 +81,7 @@ class TaggingBuilder(Builder):
         confidence: Confidence = PLAIN,
     ) -> list[Record]:
         """Return documents with scored spans. Each word is labelled by the window where it has the most context."""
-        aligned: dict[int, Aligned] = {}
-        logits: dict[int, np.ndarray] = {}
-        for instance, output in zip(instances, outputs, strict=True):
-            number, window = instance.record, instance.place.window
-            if number not in aligned:
-                aligned[number] = instance.place.aligned
-                logits[number] = np.zeros((len(aligned[number].ids), len(self.outputs)), dtype=np.float32)
-            shift = len(self.tokens.prefix) - window.start
-            core = output[window.core_start + shift : window.core_end + shift]
-            logits[number][window.core_start : window.core_end] = core
+        aligned, logits = by_document(instances, outputs, len(self.tokens.prefix))
         documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
         last = self.protocol.read == "last" and self.head != "crf"
         encoded = {number: _read_tokens(aligned[number], last=last) for number, _ in documents}

@@ -1,0 +1,109 @@
+"""Attributes of mentions, such as negation: read from the words of mentions that are given.
+
+The head has one output per attribute for every token, so it shares the encoder pass of the taggers, and mentions need not be
+known before it. It is trained on the words of gold mentions alone. The score of a mention is the mean over its words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from osler.tasks.card import Kind
+from osler.tasks.instances.base import (
+    IGNORED,
+    Aligned,
+    Builder,
+    Built,
+    Instance,
+    ReadingUnit,
+    by_document,
+    document_windows,
+    with_target,
+)
+from osler.text.document import YES, Document, Record, Span
+from osler.text.words import covered
+
+
+class AttributeBuilder(Builder):
+    """Attributes of mentions to bits of their words, and outputs at these words to attributes."""
+
+    @property
+    def head(self) -> str:
+        return Kind.ATTRIBUTES
+
+    @property
+    def reading(self) -> ReadingUnit:
+        if self.options.unit == "document":
+            return ReadingUnit()
+        return ReadingUnit("sentence", self.options.max_words, self.card.sentences, self.card.language)
+
+    @property
+    def outputs(self) -> list[str]:
+        return list(self.card.labels)
+
+    def build(self, records: Sequence[Record], *, gold: bool) -> Built:
+        """Build the windows of each document; with gold, the attributes of the first sub-word of each word of a mention."""
+        built = Built(document_windows(self.tokens, records, self.max_length, self.overlap, self.reading))
+        if not gold:
+            return built
+        targets: dict[int, np.ndarray] = {}
+        for number, instance in enumerate(built.instances):
+            document = records[instance.record]
+            if instance.record not in targets and isinstance(document, Document):
+                targets[instance.record] = self._targets(document, instance.place.aligned, built.unexpressed)
+            built.instances[number] = with_target(instance, targets[instance.record], len(self.tokens.prefix))
+        return built
+
+    def weight(self, instance: Instance) -> float:
+        return float((instance.target != IGNORED).sum())
+
+    def decode(
+        self,
+        records: Sequence[Record],
+        instances: Sequence[Instance],
+        outputs: Sequence[np.ndarray],
+        transitions: np.ndarray | None = None,
+    ) -> list[Record]:
+        """Return the documents with predicted attributes of the mentions that they have."""
+        aligned, logits = by_document(instances, outputs, len(self.tokens.prefix))
+        found: list[Record] = []
+        for number, document in enumerate(records):
+            if isinstance(document, Document) and document.spans:
+                first = _first_subwords(aligned[number])
+                spans = (self._read(span, aligned[number], first, logits[number]) for span in document.spans)
+                document = document.with_(spans=tuple(spans))
+            found.append(document)
+        return found
+
+    def _read(self, span: Span, aligned: Aligned, first: dict[int, int], logits: np.ndarray) -> Span:
+        places = [first[word] for word in _words_of(span, aligned) if word in first]
+        means = logits[places].mean(axis=0) if places else np.full(len(self.outputs), -np.inf)
+        return replace(span, attributes={name: YES for name, mean in zip(self.outputs, means, strict=True) if mean > 0})
+
+    def _targets(self, document: Document, aligned: Aligned, unexpressed: Counter[str]) -> np.ndarray:
+        """Attributes of each sub-word of a document, as bits. A word of several mentions has those of the shortest."""
+        targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
+        first = _first_subwords(aligned)
+        for span in sorted(document.spans, key=lambda span: (span.start - span.end, span.start)):
+            bits = sum(1 << bit for bit, name in enumerate(self.outputs) if span.attributes.get(name) == YES)
+            places = [first[word] for word in _words_of(span, aligned) if word in first]
+            targets[places] = bits
+            unexpressed["mentions without a word"] += not places
+        return targets
+
+
+def _words_of(span: Span, aligned: Aligned) -> list[int]:
+    return [word for start, end in span.fragments for word in covered(aligned.words, start, end)]
+
+
+def _first_subwords(aligned: Aligned) -> dict[int, int]:
+    """The first sub-word of each word. The tokenizer may have none for a word of odd characters."""
+    found: dict[int, int] = {}
+    for place, word in enumerate(aligned.word_ids):
+        if word is not None:
+            found.setdefault(word, place)
+    return found
