@@ -218,6 +218,19 @@ class StandOffFormat(Format):
         return SourceReading(tree, problems, self.offsets)
 
 
+@dataclass(frozen=True)
+class OutputFormat(Format):
+    """A format for other programs, which osler writes and does not read."""
+
+    def _detect(self, tree: SourceTree) -> bool:
+        """Whether a folder or file was written by this format, so that --force may replace it."""
+        return bool(self._named(tree)) and len(self._named(tree)) == len(tree)
+
+    def _read(self, reading: SourceReading) -> Iterator[Record]:
+        fix = "Read the file that it was made from. Annotations that osler can read again are jsonl, brat and bioc"
+        raise RecipeError(f"osler writes {self.name}, but does not read it", fix=fix)
+
+
 def _checked(records: Iterable[Record], path: Path) -> Iterator[Record]:
     """Stop at a record that no file can hold, so that no writer meets one."""
     for number, record in enumerate(records, 1):

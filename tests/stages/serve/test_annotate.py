@@ -142,7 +142,7 @@ def test_heads_that_do_not_fit_the_input_say_what_to_give(bundle, pair_bundle, t
     with pytest.raises(RecipeError, match="no head for single texts in the language 'fr'"):
         annotate.plan(recipe(bundle, tmp_path / "a.txt", language="fr"), None)
     with pytest.raises(RecipeError, match="brat cannot hold pairs"):
-        annotate.plan(recipe(bundle, tmp_path / "p.csv", format="brat"), tmp_path / "out")
+        annotate.plan(recipe(bundle, tmp_path / "p.csv", to="brat"), tmp_path / "out")
     assert lines(recipe(pair_bundle, tmp_path / "p.csv"))
 
 
@@ -160,7 +160,7 @@ def test_heads_that_do_not_fit_the_input_say_what_to_give(bundle, pair_bundle, t
 def test_text_in_another_language_than_the_heads_is_told_once(bundle, tmp_path, capsys, text, more, pieces):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
-    lines(recipe(bundle, tmp_path, batch=1, **more))
+    lines(recipe(bundle, tmp_path, batch_characters=1, **more))
     told = " ".join(capsys.readouterr().err.split())
     assert told.count("looks") == bool(pieces)
     for piece in pieces:
@@ -180,7 +180,7 @@ def test_progress_has_a_total(bundle, tmp_path, monkeypatch):
 
 def test_brat_output_has_a_configuration_with_the_types_found(bundle, tmp_path):
     (tmp_path / "a.txt").write_text("Aspirin 81 mg for chest pain, and no fever. " * 4)
-    made = annotate.run(recipe(bundle, tmp_path / "a.txt", format="brat"), tmp_path / "out")
+    made = annotate.run(recipe(bundle, tmp_path / "a.txt", to="brat"), tmp_path / "out")
     shown = (made.path / "brat" / "annotation.conf").read_text()
     labels = {span.label for span in next(iter(get_format("brat").read(made.path / "brat"))).spans}
     assert shown.partition("[relations]")[0].split() == ["[entities]", *sorted(labels)]
@@ -195,7 +195,7 @@ from osler.stages.serve import annotate
 from osler.stages.serve.config import AnnotateRecipe
 folder, call = Path(sys.argv[1]), int(sys.argv[2])
 die_at_call(annotate, "_contents", call)
-recipe = AnnotateRecipe(files=(folder / "notes.jsonl",), bundle=sys.argv[3], device="cpu", batch=1, format=sys.argv[4])
+recipe = AnnotateRecipe(files=(folder / "notes.jsonl",), bundle=sys.argv[3], device="cpu", batch_characters=1, to=sys.argv[4])
 annotate.run(recipe, folder / "out")
 """
 
@@ -209,7 +209,7 @@ def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, 
         done = subprocess.run(command, cwd=tests, capture_output=True, text=True, check=False)
         assert done.returncode == -9, done.stderr
     assert (tmp_path / "out.partial").is_dir()
-    asked = recipe(bundle, tmp_path / "notes.jsonl", format=format_)
+    asked = recipe(bundle, tmp_path / "notes.jsonl", to=format_)
     killed = annotate.run(asked, tmp_path / "out")
     whole = annotate.run(asked, tmp_path / "whole")
     assert killed.manifest == whole.manifest
