@@ -25,7 +25,9 @@ from osler.core.extras import require
 from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, Instance, document_windows, make_builder
+from osler.tasks.instances.text import TextBuilder
 from osler.text.document import Document, Record, Span, TextPair, number_spans
+from osler.text.sections import cut_sections, join_sections
 from osler.text.subwords import SubwordTokenizer
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ _HISTORY = "history.json"
 _CARD = "README.md"
 _R = TypeVar("_R", Document, TextPair)
 _K = TypeVar("_K")
+PASS_CHARACTERS = 1 << 17
+"""Characters that are annotated at once. What a text needs while it is read, from sub-words to tag scores, is a hundred times as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +146,8 @@ class Bundle:
     def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
         """Annotate raw text, then find relations between the entities. Heads that read documents alike share an encoder pass."""
         names = self.spec.document_heads() if heads is None else heads
+        if sum(len(document.text) for document in documents) > PASS_CHARACTERS:
+            return self._annotate_in_passes(documents, names)
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
         others = [name for name in names if name not in relation_heads]
@@ -187,6 +193,52 @@ class Bundle:
             if numeric == [name]:
                 results = [result.with_(value=found.value) for result, found in zip(results, predicted, strict=True)]
         return results
+
+    def _annotate_in_passes(self, documents: Sequence[Document], names: Sequence[str]) -> list[Document]:
+        """Annotate more text than memory should hold at once: some documents at a time, and a very long one in sections."""
+        results: list[Document] = []
+        waiting: list[Document] = []
+        for document in documents:
+            if waiting and sum(len(other.text) for other in waiting) + len(document.text) > PASS_CHARACTERS:
+                results += self.annotate(waiting, names)
+                waiting = []
+            if len(document.text) > PASS_CHARACTERS:
+                results.append(self._annotate_sections(document, names))
+            else:
+                waiting.append(document)
+        return results + (self.annotate(waiting, names) if waiting else [])
+
+    def _annotate_sections(self, document: Document, names: Sequence[str]) -> Document:
+        """Annotate one very long document. Heads that label a whole document see the windows of all sections."""
+        of_text = [name for name in names if isinstance(self.builders[name], TextBuilder)]
+        others = [name for name in names if name not in of_text]
+        # Offsets of sentences in the metadata are those of the whole text.
+        meta = {key: value for key, value in document.meta.items() if key != "sentences"}
+        result = Document(document.id, document.text, meta=document.meta)
+        plain = result.with_(meta=meta)
+        if others:
+            overlap = min(8 * self.spec.max_length, PASS_CHARACTERS // 4)
+            sections = cut_sections(document.text, PASS_CHARACTERS, overlap)
+            parts = (plain.with_(text=document.text[start:end]) for start, end in sections)
+            result = join_sections(result, sections, [self.annotate([part], others)[0] for part in parts])
+        for reading, readers in self._alike(of_text, lambda builder: builder.reading).items():
+            for group in [[name] for name in readers] if reading is None else [readers]:
+                found_by = self._label_text(plain, group)
+                for name in group:
+                    result = _with_predictions(result, found_by[name], name)
+        return result
+
+    def _label_text(self, document: Document, names: Sequence[str]) -> dict[str, Record]:
+        """Labels of a very long text by heads that read it alike, from the windows of all of its sections."""
+        rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        for start, end in cut_sections(document.text, PASS_CHARACTERS, 0):
+            part = document.with_(text=document.text[start:end])
+            outputs = self.runner.outputs(self.builders[names[0]].build([part], gold=False).instances, names)
+            for name in names:
+                rows[name] += outputs[name]
+        # The windows themselves are not needed any more, only that all of them are of this document.
+        windows = [Instance(np.zeros(0, dtype=np.int32), 0)] * len(rows[names[0]])
+        return {name: self._decode(name, [document], windows, rows[name])[0] for name in names}
 
     def _alike(self, names: Sequence[str], reads: Callable[[Builder], _K]) -> dict[_K, list[str]]:
         """Heads by how they read their input; those that read it alike share an encoder pass."""

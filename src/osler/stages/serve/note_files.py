@@ -130,8 +130,9 @@ class _Recoded(io.RawIOBase):
             pending = len(self._decoder.getstate()[0])
             try:
                 self._ready = self._decoder.decode(block, final=not block).encode()
-            except UnicodeDecodeError as error:
-                raise neither(self._encoding, self._position - pending + error.start, self._where) from None
+            except UnicodeError as error:  # without a place, if UTF-16 has no byte-order mark
+                place = self._position - pending + getattr(error, "start", 0)
+                raise neither(self._encoding, place, self._where) from None
             self._position += len(block)
             if not block:
                 break
