@@ -61,10 +61,11 @@ def essence(document: Document) -> object:
 
 def test_sections_find_what_the_whole_text_gives_and_less_is_held(bundle, monkeypatch):
     documents = [Document("a", SENTENCES[0]), Document("long", TEXT, meta={"k": "v"}), Document("b", TEXT[:700])]
+    monkeypatch.setattr(module, "SECTION_CHARACTERS", 1 << 20)
     whole = bundle.annotate(documents)
     assert len(whole[1].spans) > 100
     before, bundle.runner.largest = bundle.runner.largest, 0
-    monkeypatch.setattr(module, "PASS_CHARACTERS", 800)
+    monkeypatch.setattr(module, "SECTION_CHARACTERS", 800)
     parts = bundle.annotate(documents)
     assert [document.id for document in parts] == ["a", "long", "b"]
     assert [essence(document) for document in parts] == [essence(document) for document in whole]
@@ -74,7 +75,7 @@ def test_sections_find_what_the_whole_text_gives_and_less_is_held(bundle, monkey
 
 def test_labels_of_a_long_text_come_from_all_of_its_windows(bundle, monkeypatch):
     [whole] = bundle.annotate([Document("long", TEXT)], ["ward"])
-    monkeypatch.setattr(module, "PASS_CHARACTERS", 800)
+    monkeypatch.setattr(module, "SECTION_CHARACTERS", 800)
     [parts] = bundle.annotate([Document("long", TEXT)], ["ward"])
     assert parts.labels == whole.labels
     assert parts.scores.keys() == whole.scores.keys()

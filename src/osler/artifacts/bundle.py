@@ -37,8 +37,8 @@ _HISTORY = "history.json"
 _CARD = "README.md"
 _R = TypeVar("_R", Document, TextPair)
 _K = TypeVar("_K")
-PASS_CHARACTERS = 1 << 17
-"""Characters that are annotated at once. What a text needs while it is read, from sub-words to tag scores, is a hundred times as large."""
+SECTION_CHARACTERS = 1 << 15
+"""A longer document is annotated in sections: what it needs while it is read, from sub-words to tag scores, is a hundred times its size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +111,11 @@ class Bundle:
         folder = Path(folder)
         return f"{Encoder.open(folder).digest}-{fingerprint([folder / 'heads.json', folder / SPEC_FILE])}"
 
+    @property
+    def pass_characters(self) -> int:
+        """Characters of text that are annotated at once: more only need more memory."""
+        return max(SECTION_CHARACTERS, getattr(self.runner, "pass_characters", 0))
+
     @cached_property
     def builders(self) -> dict[str, Builder]:
         length, overlap = self.spec.max_length, self.spec.overlap
@@ -146,7 +151,7 @@ class Bundle:
     def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
         """Annotate raw text, then find relations between the entities. Heads that read documents alike share an encoder pass."""
         names = self.spec.document_heads() if heads is None else heads
-        if sum(len(document.text) for document in documents) > PASS_CHARACTERS:
+        if sum(len(document.text) for document in documents) > self.pass_characters:
             return self._annotate_in_passes(documents, names)
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
@@ -198,14 +203,16 @@ class Bundle:
         """Annotate more text than memory should hold at once: some documents at a time, and a very long one in sections."""
         results: list[Document] = []
         waiting: list[Document] = []
+        size = 0
         for document in documents:
-            if waiting and sum(len(other.text) for other in waiting) + len(document.text) > PASS_CHARACTERS:
+            if waiting and size + len(document.text) > self.pass_characters:
                 results += self.annotate(waiting, names)
-                waiting = []
-            if len(document.text) > PASS_CHARACTERS:
+                waiting, size = [], 0
+            if len(document.text) > SECTION_CHARACTERS:
                 results.append(self._annotate_sections(document, names))
             else:
                 waiting.append(document)
+                size += len(document.text)
         return results + (self.annotate(waiting, names) if waiting else [])
 
     def _annotate_sections(self, document: Document, names: Sequence[str]) -> Document:
@@ -217,10 +224,10 @@ class Bundle:
         result = Document(document.id, document.text, meta=document.meta)
         plain = result.with_(meta=meta)
         if others:
-            overlap = min(8 * self.spec.max_length, PASS_CHARACTERS // 4)
-            sections = cut_sections(document.text, PASS_CHARACTERS, overlap)
-            parts = (plain.with_(text=document.text[start:end]) for start, end in sections)
-            result = join_sections(result, sections, [self.annotate([part], others)[0] for part in parts])
+            overlap = min(8 * self.spec.max_length, SECTION_CHARACTERS // 4)
+            sections = cut_sections(document.text, SECTION_CHARACTERS, overlap)
+            parts = [plain.with_(text=document.text[start:end]) for start, end in sections]
+            result = join_sections(result, sections, self.annotate(parts, others))
         for reading, readers in self._alike(of_text, lambda builder: builder.reading).items():
             for group in [[name] for name in readers] if reading is None else [readers]:
                 found_by = self._label_text(plain, group)
@@ -231,7 +238,7 @@ class Bundle:
     def _label_text(self, document: Document, names: Sequence[str]) -> dict[str, Record]:
         """Labels of a very long text by heads that read it alike, from the windows of all of its sections."""
         rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        for start, end in cut_sections(document.text, PASS_CHARACTERS, 0):
+        for start, end in cut_sections(document.text, SECTION_CHARACTERS, 0):
             part = document.with_(text=document.text[start:end])
             outputs = self.runner.outputs(self.builders[names[0]].build([part], gold=False).instances, names)
             for name in names:

@@ -346,7 +346,8 @@ def _unsupported(where: str) -> InputError:
     return InputError(problem, where=where, fix=_UNPACK)
 
 
-def _open(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
+    """Open a file as it is, or raise an error that names it."""
     try:
         return open(path, "rb")
     except OSError as error:
@@ -406,6 +407,6 @@ def scan(path: Path, limits: Limits) -> tuple[dict[str, Entry], list[Callable[[]
     files = [(shown_name(file.relative_to(path if path.is_dir() else path.parent).as_posix()), file) for file in found]
     # Plain files first: if a folder has a file and its compressed copy, the plain one gets the name.
     for name, file in sorted(files, key=lambda item: (item[0].lower().endswith(_STREAMS), item[0])):
-        entry = Entry(lambda file=file: _open(file), file.stat().st_size)  # type: ignore[misc]
+        entry = Entry(lambda file=file: open_file(file), file.stat().st_size)  # type: ignore[misc]
         scanner.add(name, entry, str(file), 0, top=not path.is_dir())
     return scanner.entries, scanner.closers

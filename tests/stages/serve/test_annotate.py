@@ -332,7 +332,7 @@ NASTY = {
 
 
 def test_offsets_slice_the_original_whatever_the_text(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr("osler.artifacts.bundle.PASS_CHARACTERS", 20_000)  # ten sections in the longest text
+    monkeypatch.setattr("osler.artifacts.bundle.SECTION_CHARACTERS", 20_000)  # ten sections in the longest text
     texts = {name: text[:200_000] for name, text in NASTY.items()}
     path = tmp_path / "nasty.jsonl"
     path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))

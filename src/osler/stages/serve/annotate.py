@@ -7,10 +7,12 @@ parts at the end.
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -231,7 +233,7 @@ def _annotated(
     """
     engine: AnnotationEngine | None = None
     advised = False
-    with progress("annotate", total=notes.count()) as bar:
+    with progress("annotate", total=notes.count()) as bar, ExitStack() as stack:
         for number, part in enumerate(_pieces(notes, _PART)):
             known = parts.finished(number, len(part)) if parts else None
             if known is not None:
@@ -241,8 +243,9 @@ def _annotated(
             if engine is None:
                 engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device)
                 _heads(engine.bundle.spec, recipe, notes)  # fails before the first batch
+                stack.enter_context(_kept_objects())
             mine: Counter[str] = Counter()
-            for batch in _pieces(part, recipe.batch_characters):
+            for batch in _pieces(part, recipe.batch_characters or engine.bundle.pass_characters):
                 advised = advised or _advise(engine, batch)
                 for record in engine.annotate(batch):
                     mine.update(_contents(record))
@@ -255,6 +258,16 @@ def _annotated(
         first, *others = notes.skipped
         more = f" ({len(others):,} more could not be read either)" if others else ""
         raise InputError(f"{first.problem}{more}", where=first.where, fix=first.fix)
+
+
+@contextmanager
+def _kept_objects() -> Iterator[None]:
+    """Leave what is loaded out of garbage collection: it stays anyway, and looking through it costs a fifth of the time."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _pieces(records: Iterable[Record], characters: int) -> Iterator[list[Record]]:

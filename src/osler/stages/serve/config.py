@@ -60,8 +60,8 @@ class AnnotateRecipe(NoteInputs, AnnotateOptions):
     """What to write: jsonl, brat, bioc, pubtator, csv, parquet, fhir, omop or html."""
     write: dict[str, Any] = Field(default_factory=dict)
     """Options of the output format, such as `conditions` of fhir or `date` of omop."""
-    batch_characters: int = runtime(1 << 17, ge=1)
-    """Characters of text that are annotated together, however many notes they are."""
+    batch_characters: int | None = runtime(None, ge=1)
+    """Characters of text that are annotated together, however many notes they are. By default what the device needs."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
 
 

@@ -6,17 +6,18 @@ import codecs
 import glob
 import hashlib
 import io
+import posixpath
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple, cast
 
 from osler.core.errors import InputError, RecipeError
-from osler.formats.archives import LIMITS, Entry, files_below, is_archive, part_of, scan, shown_name
+from osler.formats.archives import LIMITS, OPENERS, Entry, files_below, is_archive, open_file, part_of, scan, shown_name
 
 LINES = (".jsonl", ".ndjson")
 TABLES = (".csv", ".tsv", ".parquet")
@@ -63,13 +64,13 @@ class NoteFile:
         if self.is_stdin:
             with self.open() as stream:
                 return ".jsonl" if stream.read(1 << 16).lstrip()[:1] == b"{" else ".txt"
-        suffix = PurePosixPath(self.name).suffix.lower()
+        suffix = _ending(self.name)
         return suffix if suffix in (*LINES, *TABLES) else ".txt"
 
     @property
     def stem(self) -> str:
         """The id of a note that is a file: its name without the ending."""
-        return str(PurePosixPath(self.name).with_suffix("")) if PurePosixPath(self.name).suffix else self.name
+        return posixpath.splitext(self.name)[0]
 
     def open(self) -> BinaryIO:
         return self.entry.open()
@@ -201,6 +202,9 @@ class FoundFiles:
     def _members(self, path: Path, name: str, given: str) -> Iterator[NoteFile]:
         """The file itself, unpacked if it is compressed, or the members of an archive."""
         name = shown_name(name)
+        if not is_archive(path.name) and _ending(path.name) not in OPENERS:
+            yield NoteFile(Entry(partial(open_file, path), 1), name, str(path), given)
+            return
         try:
             entries, closers = scan(path, LIMITS)
         except (InputError, OSError) as error:
@@ -217,13 +221,17 @@ class FoundFiles:
 
     def _chosen(self, found: Sequence[NoteFile], path: Path, what: str) -> list[NoteFile]:
         """Texts and JSON Lines of a folder or archive; its tables if it has neither."""
-        endings = [PurePosixPath(file.name).suffix.lower() for file in found]
+        endings = [_ending(file.name) for file in found]
         wanted = _IN_FOLDERS if any(ending in _IN_FOLDERS for ending in endings) else TABLES
         chosen = [file for file, ending in zip(found, endings, strict=True) if ending in wanted]
         if not chosen:
             raise InputError(f"no .txt or .jsonl file in this {what}", where=path, fix="Name the files to annotate")
         self.left_out.update(ending or "without an ending" for ending in endings if ending not in wanted)
         return chosen
+
+
+def _ending(name: str) -> str:
+    return posixpath.splitext(name)[1].lower()
 
 
 def _standard_input() -> NoteFile:
