@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,11 @@ def test_mentions_and_notes(tmp_path):
     ]
     assert (len(long["lexical_variant"]), len(long["snippet"])) == (250, 250)
     assert loss == {"values cut to the length of their column": 1, "metadata filled in": 2, "document labels": 1}
+
+
+def test_a_date_of_toml_is_a_date(tmp_path):
+    _, found, _ = tables(tmp_path / "out", date=date(2020, 1, 2))
+    assert found[0]["nlp_datetime"] == "2020-01-02 00:00:00"
 
 
 @pytest.mark.parametrize("day", ["18.11.2026", "2026-02-30"])

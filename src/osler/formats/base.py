@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -268,6 +269,8 @@ def _option_value(name: str, wanted: Any, value: Any) -> Any:
     elif wanted is str:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return str(value)  # a column may be called 2019
+        if isinstance(value, date):
+            return value.isoformat()  # TOML and --set know dates
         expected = "a name"
     else:
         if isinstance(value, wanted):
