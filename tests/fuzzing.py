@@ -35,7 +35,7 @@ from osler.core.extras import available
 from osler.formats.archives import Entry, Limits
 from osler.formats.base import Problems
 from osler.formats.mimic import HEADER, line
-from osler.formats.registry import FORMATS, get_format
+from osler.formats.registry import FORMATS, OUTPUT_FORMATS, get_format
 from osler.formats.sources import SourceTree
 from osler.stages.corpus.clean import bad_record_error
 from osler.stages.corpus.config import CorpusSource
@@ -401,7 +401,7 @@ def _limit(seconds: float) -> Iterator[None]:
 def fuzz(subject: Subject, inputs: int, seed: int = 0, seconds: float = SECONDS) -> Findings:
     """Read this many damaged inputs, each strictly and tolerantly, and write what was read."""
     findings = Findings()
-    writers = [get_format(name) for name in FORMATS.names()]
+    writers = [get_format(name) for name in (*FORMATS.names(), *OUTPUT_FORMATS.names())]
     with tempfile.TemporaryDirectory(dir=_SCRATCH) as scratch:
         for number in range(inputs):
             rng = random.Random(f"{seed} {subject.name} {number}")

@@ -66,7 +66,7 @@ def test_the_help_explains_the_exit_codes_and_how_to_pipe():
         (["{note}", "-b", "{folder}/nothing"], "no such folder"),
         (["{note}", "-b", "{bundle}", "--head", "drug"], "this bundle has no head 'drug'. Did you mean 'drugs'?"),
         (["{note}", "-b", "{bundle}", "--language", "xx"], "no head for single texts in the language 'xx'"),
-        (["{note}", "-b", "{bundle}", "-f", "brat"], "brat output is a folder of files. Give --out"),
+        (["{note}", "-b", "{bundle}", "-f", "brat"], "brat is written to a folder. Give --out"),
         (["{note}", "-b", "{bundle}", "--set", "device=cuda:9"], "device = 'cuda:9'"),
         (["{note}", "-b", "{bundle}", "-o", "{note}/out"], "cannot write: a part of the path is a file"),
         (["{folder}/nothing.txt", "-b", "{bundle}"], "no such file"),

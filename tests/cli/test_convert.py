@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from osler.cli.main import app
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, UnknownNameError
 from osler.formats.base import DEFECTS, Defect
-from osler.formats.registry import FORMATS, get_format
+from osler.formats.registry import FORMATS, OUTPUT_FORMATS, get_format
 from osler.stages.prepare.config import ConvertRecipe
 from osler.stages.prepare.convert import Conversion, capabilities, run
 from osler.text.document import Document, Record, Relation, Span, TextPair
@@ -158,7 +158,7 @@ def test_there_and_back_keeps_all_but_what_the_loss_names(source: str, tmp_path:
 
 
 def test_the_list_says_what_each_format_holds() -> None:
-    assert HOLDS.keys() == set(FORMATS.names())
+    assert HOLDS.keys() == {*FORMATS.names(), *OUTPUT_FORMATS.names()}
     assert HOLDS["brat"] == {"texts", "spans", "discontinuous spans", "relations", "attributes"}
     assert HOLDS["conll"] == {"texts", "spans"}
     assert HOLDS["sts"] == {"pairs", "pair values"}
@@ -327,5 +327,5 @@ def test_options_of_the_formats_and_a_dry_run(brat: Path, tmp_path: Path) -> Non
 
 def test_the_formats_are_listed() -> None:
     shown = osler("--list").stdout
-    for name in FORMATS.names():
+    for name in (*FORMATS.names(), *OUTPUT_FORMATS.names()):
         assert name in shown

@@ -10,7 +10,7 @@ import pytest
 
 from osler.core.errors import InputError
 from osler.formats.base import Problems, configure
-from osler.formats.registry import FORMATS, get_format
+from osler.formats.registry import FORMATS, OUTPUT_FORMATS, get_format
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
 CANARY = "zzcanary"
@@ -67,7 +67,7 @@ def record(**changes: object) -> Record:
     return Document("d", "aspirin").with_(**changes)
 
 
-@pytest.mark.parametrize("name", FORMATS.names())
+@pytest.mark.parametrize("name", [*FORMATS.names(), *OUTPUT_FORMATS.names()])
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [

@@ -27,7 +27,9 @@ from osler.core.extras import available, require
 from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import Builder, Instance, document_windows, make_builder
+from osler.tasks.instances.text import TextBuilder
 from osler.text.document import Document, Record, Span, TextPair, number_spans
+from osler.text.sections import cut_sections, join_sections
 from osler.text.subwords import SubwordTokenizer
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _HISTORY = "history.json"
 _CARD = "README.md"
 _R = TypeVar("_R", Document, TextPair)
 _K = TypeVar("_K")
+SECTION_CHARACTERS = 1 << 15
+"""A longer document is annotated in sections: what it needs while it is read, from sub-words to tag scores, is a hundred times its size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +151,11 @@ class Bundle:
             return fingerprint([*OnnxRunner.files(folder), folder / TOKENIZER, folder / SPEC_FILE])
         return f"{Encoder.open(folder).digest}-{fingerprint([folder / 'heads.json', folder / SPEC_FILE])}"
 
+    @property
+    def pass_characters(self) -> int:
+        """Characters of text that are annotated at once: more only need more memory."""
+        return max(SECTION_CHARACTERS, getattr(self.runner, "pass_characters", 0))
+
     @cached_property
     def builders(self) -> dict[str, Builder]:
         length, overlap = self.spec.max_length, self.spec.overlap
@@ -185,6 +194,8 @@ class Bundle:
         Heads that read documents alike share an encoder pass. An attribute head is for the entities of heads of its language.
         """
         names = self.spec.document_heads() if heads is None else heads
+        if sum(len(document.text) for document in documents) > self.pass_characters:
+            return self._annotate_in_passes(documents, names)
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
         others = [name for name in names if name not in relation_heads]
@@ -251,6 +262,54 @@ class Bundle:
             for span, more, card in zip(result.spans, found.spans, of, strict=True)
         )
         return result.with_(spans=tuple(spans))
+
+    def _annotate_in_passes(self, documents: Sequence[Document], names: Sequence[str]) -> list[Document]:
+        """Annotate more text than memory should hold at once: some documents at a time, and a very long one in sections."""
+        results: list[Document] = []
+        waiting: list[Document] = []
+        size = 0
+        for document in documents:
+            if waiting and size + len(document.text) > self.pass_characters:
+                results += self.annotate(waiting, names)
+                waiting, size = [], 0
+            if len(document.text) > SECTION_CHARACTERS:
+                results.append(self._annotate_sections(document, names))
+            else:
+                waiting.append(document)
+                size += len(document.text)
+        return results + (self.annotate(waiting, names) if waiting else [])
+
+    def _annotate_sections(self, document: Document, names: Sequence[str]) -> Document:
+        """Annotate one very long document. Heads that label a whole document see the windows of all sections."""
+        of_text = [name for name in names if isinstance(self.builders[name], TextBuilder)]
+        others = [name for name in names if name not in of_text]
+        # Offsets of sentences in the metadata are those of the whole text.
+        meta = {key: value for key, value in document.meta.items() if key != "sentences"}
+        result = Document(document.id, document.text, meta=document.meta)
+        plain = result.with_(meta=meta)
+        if others:
+            overlap = min(8 * self.spec.max_length, SECTION_CHARACTERS // 4)
+            sections = cut_sections(document.text, SECTION_CHARACTERS, overlap)
+            parts = [plain.with_(text=document.text[start:end]) for start, end in sections]
+            result = join_sections(result, sections, self.annotate(parts, others))
+        for reading, readers in self._alike(of_text, lambda builder: builder.reading).items():
+            for group in [[name] for name in readers] if reading is None else [readers]:
+                found_by = self._label_text(plain, group)
+                for name in group:
+                    result = _with_predictions(result, found_by[name], name)
+        return result
+
+    def _label_text(self, document: Document, names: Sequence[str]) -> dict[str, Record]:
+        """Labels of a very long text by heads that read it alike, from the windows of all of its sections."""
+        rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        for start, end in cut_sections(document.text, SECTION_CHARACTERS, 0):
+            part = document.with_(text=document.text[start:end])
+            outputs = self.runner.outputs(self.builders[names[0]].build([part], gold=False).instances, names)
+            for name in names:
+                rows[name] += outputs[name]
+        # The windows themselves are not needed any more, only that all of them are of this document.
+        windows = [Instance(np.zeros(0, dtype=np.int32), 0)] * len(rows[names[0]])
+        return {name: self._decode(name, [document], windows, rows[name])[0] for name in names}
 
     def _alike(self, names: Sequence[str], reads: Callable[[Builder], _K]) -> dict[_K, list[str]]:
         """Heads by how they read their input; those that read it alike share an encoder pass."""

@@ -44,6 +44,11 @@ class TorchRunner:
     ) -> dict[str, list[np.ndarray]]:
         return run_heads(self.model, instances, heads, advance)
 
+    @property
+    def pass_characters(self) -> int:
+        """Characters of text that fill some batches."""
+        return 4 * _BATCH_TOKENS[next(self.model.parameters()).device.type]
+
     def transitions(self, head: str) -> np.ndarray | None:
         scores = self.model.head(head).steps()
         return None if scores is None else np.asarray(scores.cpu().numpy())

@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False)
     argument="files",
     options={
         "bundle": "--bundle -b",
-        "format": "--format -f",
+        "to": "--to -t --format -f",
         "min_score": "",
         "thresholds": "--threshold",
         "target_recall": "",
@@ -42,7 +42,7 @@ def annotate(call: Invocation) -> None:
 
     Exit code 0: everything was annotated. 2: nothing was done. 3: some files or lines could not be read and were skipped.
     """
-    from osler.stages.serve.annotate import plan, report_skipped, run, skipped, stream
+    from osler.stages.serve.annotate import plan, report_loss, report_skipped, run, skipped, stream
 
     if call.options["files"] is None and call.recipe is None:
         if sys.stdin.isatty():
@@ -53,10 +53,12 @@ def annotate(call: Invocation) -> None:
     if call.out != Path():
         artifact = call.perform(plan, run)
         left = skipped(artifact) if artifact else []
+        if artifact:
+            report_loss(artifact)
     else:
         recipe = call.resolve()
-        if recipe.format != "jsonl":
-            raise RecipeError(f"{recipe.format} output is a folder of files", fix="Give --out")
+        if recipe.to != "jsonl":
+            raise RecipeError(f"{recipe.to} is written to a folder", fix="Give --out")
         announce(plan(recipe, None), dry_run=call.dry_run)
         left = [] if call.dry_run else stream(recipe, sys.stdout)
     report_skipped(left)

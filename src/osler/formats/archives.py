@@ -21,16 +21,66 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from osler.core.errors import InputError
+from osler.core.extras import require
 from osler.core.logs import get_logger
 
 log = get_logger(__name__)
 
 _DAMAGE = (lzma.LZMAError, zlib.error, EOFError, zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, struct.error)
-_TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2")
-_STREAMS = (".gz", ".xz", ".bz2")
+_TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tar.zst", ".tzst")
+
+
+class _ZstdFile(io.RawIOBase):
+    """The decompressed bytes of a Zstandard file, frame after frame. A truncated frame is an EOFError, as with gzip."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._zstandard: Any = require("zstandard", "zstd")
+        self._frame: Any = None
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            packed = (self._frame.unused_data if self._frame and self._frame.eof else b"") or self._stream.read(1 << 16)
+            if self._frame is None or self._frame.eof:
+                self._frame = self._zstandard.ZstdDecompressor().decompressobj() if packed else None
+            if not packed:
+                if self._frame:
+                    raise EOFError
+                return 0
+            try:
+                self._ready = self._frame.decompress(packed)
+            except self._zstandard.ZstdError:
+                raise zlib.error from None
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".bz2": bz2.BZ2File,
+    ".gz": lambda stream: gzip.GzipFile(fileobj=stream),
+    ".xz": lzma.LZMAFile,
+    ".zst": lambda stream: io.BufferedReader(_ZstdFile(stream), 1 << 16),
+}
+"""By ending: takes an open file and returns its decompressed bytes."""
+_STREAMS = tuple(OPENERS)
+_SHORT = {".tgz": ".gz", ".txz": ".xz", ".tbz2": ".bz2", ".tzst": ".zst", ".tar": ""}
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file of this name holds other files."""
+    return name.lower().endswith((*_TARS, ".zip"))
 
 
 @dataclass(frozen=True)
@@ -161,16 +211,13 @@ def _buffered(stream: io.RawIOBase) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(stream, 1 << 16))
 
 
+def part_of(stream: IO[bytes], start: int, size: int) -> BinaryIO:
+    """A reader of its own for a part of a seekable file, which stays open when the reader is closed."""
+    return _buffered(_Slice(stream, start, size))
+
+
 def _inflate(entry: Entry, suffix: str, where: str, limits: Limits) -> BinaryIO:
-    stream = entry.open()
-    unpacked: IO[bytes]
-    if suffix == ".gz":
-        unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=stream))
-    elif suffix == ".xz":
-        unpacked = lzma.LZMAFile(stream)  # noqa: SIM115 - closed with the guard
-    else:
-        unpacked = bz2.BZ2File(stream)
-    return _buffered(_Guarded(unpacked, entry.size, where, limits))
+    return _buffered(_Guarded(OPENERS[suffix](entry.open()), entry.size, where, limits))
 
 
 def member_name(name: str, where: str) -> str | None:
@@ -196,7 +243,7 @@ class _Scanner:
     def add(self, name: str, entry: Entry, where: str, depth: int, top: bool = False) -> None:
         """List one file under its name, or the members of an archive."""
         lower = name.lower()
-        if lower.endswith(_TARS) or lower.endswith(".zip"):
+        if is_archive(lower):
             if depth >= self.limits.depth:
                 raise InputError(f"archives are nested more than {self.limits.depth} deep", where=where)
             members = self._zip if lower.endswith(".zip") else self._tar
@@ -252,7 +299,7 @@ class _Scanner:
         return _buffered(_Guarded(stream, info.compress_size, f"{where}/{info.filename}", self.limits))
 
     def _tar(self, entry: Entry, name: str, where: str) -> Iterator[tuple[str, Entry]]:
-        suffix = {".tgz": ".gz", ".txz": ".xz", ".tbz2": ".bz2", ".tar": ""}.get(Path(name).suffix, Path(name).suffix)
+        suffix = _SHORT.get(Path(name).suffix, Path(name).suffix)
         # A compressed tar has no index: unpack it once, into memory or an anonymous file, and read members by offset.
         stream = _inflate(entry, suffix, where, self.limits) if suffix else entry.open()
         plain = stream if stream.seekable() else self._spool(stream, entry.size, where)
@@ -266,7 +313,7 @@ class _Scanner:
                 if not member.isreg() or member.sparse:
                     raise InputError("the archive holds links or devices", where=where, fix="Pack plain files only")
                 start, size = member.offset_data, member.size
-                yield inner, Entry(lambda start=start, size=size: _buffered(_Slice(plain, start, size)), size)  # type: ignore[misc]
+                yield inner, Entry(lambda start=start, size=size: part_of(plain, start, size), size)  # type: ignore[misc]
 
     def _spool(self, stream: BinaryIO, packed: int, where: str) -> BinaryIO:
         """Unpack an archive into memory or, once the archives together are large, into a temporary file."""
@@ -299,7 +346,8 @@ def _unsupported(where: str) -> InputError:
     return InputError(problem, where=where, fix=_UNPACK)
 
 
-def _open(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
+    """Open a file as it is, or raise an error that names it."""
     try:
         return open(path, "rb")
     except OSError as error:
@@ -359,6 +407,6 @@ def scan(path: Path, limits: Limits) -> tuple[dict[str, Entry], list[Callable[[]
     files = [(shown_name(file.relative_to(path if path.is_dir() else path.parent).as_posix()), file) for file in found]
     # Plain files first: if a folder has a file and its compressed copy, the plain one gets the name.
     for name, file in sorted(files, key=lambda item: (item[0].lower().endswith(_STREAMS), item[0])):
-        entry = Entry(lambda file=file: _open(file), file.stat().st_size)  # type: ignore[misc]
+        entry = Entry(lambda file=file: open_file(file), file.stat().st_size)  # type: ignore[misc]
         scanner.add(name, entry, str(file), 0, top=not path.is_dir())
     return scanner.entries, scanner.closers

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -218,6 +219,19 @@ class StandOffFormat(Format):
         return SourceReading(tree, problems, self.offsets)
 
 
+@dataclass(frozen=True)
+class OutputFormat(Format):
+    """A format for other programs, which osler writes and does not read."""
+
+    def _detect(self, tree: SourceTree) -> bool:
+        """Whether a folder or file was written by this format, so that --force may replace it."""
+        return bool(self._named(tree)) and len(self._named(tree)) == len(tree)
+
+    def _read(self, reading: SourceReading) -> Iterator[Record]:
+        fix = "Read the file that it was made from. Annotations that osler can read again are jsonl, brat and bioc"
+        raise RecipeError(f"osler writes {self.name}, but does not read it", fix=fix)
+
+
 def _checked(records: Iterable[Record], path: Path) -> Iterator[Record]:
     """Stop at a record that no file can hold, so that no writer meets one."""
     for number, record in enumerate(records, 1):
@@ -255,6 +269,8 @@ def _option_value(name: str, wanted: Any, value: Any) -> Any:
     elif wanted is str:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return str(value)  # a column may be called 2019
+        if isinstance(value, date):
+            return value.isoformat()  # TOML and --set know dates
         expected = "a name"
     else:
         if isinstance(value, wanted):

@@ -15,6 +15,7 @@ from osler.text.document import Document, Record, Relation, Span, TextPair
 from osler.text.words import Range
 
 _UNSAFE = re.compile(r"[^\w.+=@()-]+")
+TEXTS = "texts"
 SPANS = "spans"
 DISCONTINUOUS = "discontinuous spans"
 RELATIONS = "relations"
@@ -22,6 +23,8 @@ ATTRIBUTES = "attributes"
 LABELS = "document labels"
 VALUES = "values"
 META = "meta"
+SCORES = "scores"
+PAIRS = "text pairs"
 RENAMED = "ids renamed"
 FILLED = "metadata filled in"
 CHARACTERS = "characters replaced by a blank"
@@ -141,10 +144,10 @@ def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], 
         lost[RELATIONS] = len(record.relations)
         scored: tuple[Span | Relation, ...] = (*record.spans, *record.relations)
         lost[ATTRIBUTES] = sum(len(item.attributes) for item in scored)
-        lost["scores"] = sum(item.score is not None for item in scored)
+        lost[SCORES] = sum(item.score is not None for item in scored)
         lost[SPANS] = len(record.spans)
     lost[LABELS] = len(record.labels)
-    lost["scores"] += len(record.scores)
+    lost[SCORES] += len(record.scores)
     lost[VALUES] = int(record.value is not None)
     lost[META] = len(record.meta.keys() - set(meta))
     for held in holds:
@@ -161,7 +164,7 @@ def documents(
             count_lost(record, losses, holds=holds, meta=meta)
             yield record
         else:
-            losses["text pairs"] += 1
+            losses[PAIRS] += 1
 
 
 def pairs(

@@ -1,4 +1,7 @@
-"""All formats, imported on first use. A plug-in adds its own with the entry point group "osler.formats"."""
+"""All formats, imported on first use.
+
+A plug-in adds its own with the entry point group "osler.formats", or "osler.output_formats" if it is only written.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,23 @@ FORMATS = Registry(
 )
 
 
+OUTPUT_FORMATS = Registry(
+    "output_formats",
+    {
+        "entities_csv": "osler.formats.entity_tables:CSV",
+        "entities_parquet": "osler.formats.entity_tables:PARQUET",
+        "fhir": "osler.formats.fhir:FORMAT",
+        "html": "osler.stages.serve.pages:FORMAT",  # above this layer, because a page is made with osler.report
+        "omop": "osler.formats.omop:FORMAT",
+    },
+)
+"""Formats for other programs, which are written and not read."""
+
+
 def get_format(name: str) -> Format:
     """Return the format with this name."""
-    return cast(Format, FORMATS.get(name))
+    registry = OUTPUT_FORMATS if name in OUTPUT_FORMATS and name not in FORMATS else FORMATS
+    return cast(Format, registry.get(name))
 
 
 def detect_format(source: Source, where: Path, option: str) -> str:

@@ -17,6 +17,8 @@ from osler.text.document import Document
 # Attributes that change the meaning of a mention are shown next to its label, unless they have their default value here.
 # All others are in the tooltip.
 _DEFAULTS = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
+_HOLDS = "yes"
+"""Value of an attribute such as `negated`, which is shown by its name."""
 Segment = dict[str, object]
 """Characters of one mention in one HTML element, as note.html reads them."""
 
@@ -79,7 +81,11 @@ def _tokens(
         _, _, index, part = fragments[fragment]
         span = document.spans[index]
         parts = len(span.fragments)
-        values = (v for k, v in span.attributes.items() if k in shown or (k in _DEFAULTS and v != _DEFAULTS[k]))
+        values = (
+            k if v == _HOLDS else v
+            for k, v in span.attributes.items()
+            if v == _HOLDS or k in shown or (k in _DEFAULTS and v != _DEFAULTS[k])
+        )
         chip = " · ".join([span.label, *values]) + (f" {part + 1}/{parts}" if parts > 1 else "")
         title = [span.label, *(f"{key}: {value}" for key, value in span.attributes.items())]
         title += [] if span.score is None else [f"score {span.score:.2f}"]

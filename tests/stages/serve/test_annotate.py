@@ -7,7 +7,9 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -17,7 +19,8 @@ from osler.core.artifact import Artifact
 from osler.core.errors import InputError, RecipeError
 from osler.formats.registry import get_format
 from osler.stages.serve import annotate
-from osler.stages.serve.config import AnnotateRecipe
+from osler.stages.serve.config import AnnotateRecipe, AnnotationFormat
+from osler.stages.serve.engine import AnnotationEngine
 from osler.text.document import Document, Relation, Span, TextPair
 
 SPANISH = "El paciente fue visto por los médicos de la unidad con fiebre y tos, y se trata con el fármaco para las infecciones."
@@ -33,7 +36,7 @@ def recipe(bundle: Path, *files: Path, **more) -> AnnotateRecipe:
 def lines(recipe: AnnotateRecipe) -> list[dict]:
     target = io.StringIO()
     annotate.stream(recipe, target)
-    return [json.loads(line) for line in target.getvalue().splitlines()]
+    return [json.loads(line) for line in target.getvalue().split("\n") if line]
 
 
 @pytest.fixture
@@ -142,7 +145,7 @@ def test_heads_that_do_not_fit_the_input_say_what_to_give(bundle, pair_bundle, t
     with pytest.raises(RecipeError, match="no head for single texts in the language 'fr'"):
         annotate.plan(recipe(bundle, tmp_path / "a.txt", language="fr"), None)
     with pytest.raises(RecipeError, match="brat cannot hold pairs"):
-        annotate.plan(recipe(bundle, tmp_path / "p.csv", format="brat"), tmp_path / "out")
+        annotate.plan(recipe(bundle, tmp_path / "p.csv", to="brat"), tmp_path / "out")
     assert lines(recipe(pair_bundle, tmp_path / "p.csv"))
 
 
@@ -160,7 +163,7 @@ def test_heads_that_do_not_fit_the_input_say_what_to_give(bundle, pair_bundle, t
 def test_text_in_another_language_than_the_heads_is_told_once(bundle, tmp_path, capsys, text, more, pieces):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
-    lines(recipe(bundle, tmp_path, batch=1, **more))
+    lines(recipe(bundle, tmp_path, batch_characters=1, **more))
     told = " ".join(capsys.readouterr().err.split())
     assert told.count("looks") == bool(pieces)
     for piece in pieces:
@@ -180,11 +183,75 @@ def test_progress_has_a_total(bundle, tmp_path, monkeypatch):
 
 def test_brat_output_has_a_configuration_with_the_types_found(bundle, tmp_path):
     (tmp_path / "a.txt").write_text("Aspirin 81 mg for chest pain, and no fever. " * 4)
-    made = annotate.run(recipe(bundle, tmp_path / "a.txt", format="brat"), tmp_path / "out")
+    made = annotate.run(recipe(bundle, tmp_path / "a.txt", to="brat"), tmp_path / "out")
     shown = (made.path / "brat" / "annotation.conf").read_text()
     labels = {span.label for span in next(iter(get_format("brat").read(made.path / "brat"))).spans}
     assert shown.partition("[relations]")[0].split() == ["[entities]", *sorted(labels)]
     assert "head\tArg:<ANY>, Value:" in shown
+
+
+FORMATS = get_args(AnnotationFormat)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_every_format_is_written_and_says_what_it_cannot_hold(bundle, tmp_path, capsys, to):
+    (tmp_path / "a.txt").write_text("Aspirin 81 mg for chest pain, and no fever. " * 4)
+    made = annotate.run(recipe(bundle, tmp_path / "a.txt", to=to, language="en"), tmp_path / "out")
+    assert made.counts["documents"] == 1
+    assert made.counts["entities"] > 0
+    files = {name for name in made.manifest.files if not name.endswith("loss.json")}
+    assert (
+        files
+        == {
+            "jsonl": {"annotations.jsonl"},
+            "brat": {"brat/a.ann", "brat/a.txt", "brat/annotation.conf"},
+            "bioc": {"annotations.bioc.xml"},
+            "pubtator": {"annotations.pubtator"},
+            "csv": {f"csv/{name}.csv" for name in ("entities", "relations", "labels", "documents")},
+            "parquet": {f"parquet/{name}.parquet" for name in ("entities", "relations", "labels", "documents")},
+            "fhir": {"fhir/a.json"},
+            "omop": {"omop/note.csv", "omop/note_nlp.csv"},
+            "html": {"html/index.html"},
+        }[to]
+    )
+    assert not (made.path / "parts").exists()
+    annotate.report_loss(made)
+    assert (f"{to} cannot hold" in capsys.readouterr().err) == ("loss.json" in made.manifest.files)
+    if to in ("jsonl", "brat", "bioc", "pubtator"):
+        [found] = get_format(to).read(made.path / ("brat" if to == "brat" else next(iter(files))))
+        assert len(found.spans) == made.counts["entities"]
+
+
+def test_options_of_a_format_are_checked_before_anything_is_read(bundle, tmp_path):
+    (tmp_path / "a.txt").write_text("Aspirin.")
+    with pytest.raises(RecipeError, match=r"the format 'fhir' has no option 'condition'. Did you mean 'conditions'"):
+        annotate.plan(recipe(bundle, tmp_path / "a.txt", to="fhir", write={"condition": "x"}), tmp_path / "out")
+    made = annotate.run(recipe(bundle, tmp_path / "a.txt", to="csv", write={"texts": True}), tmp_path / "out")
+    assert "Aspirin." in (made.path / "csv" / "documents.csv").read_text()
+
+
+def test_notes_are_cut_into_batches_by_size_and_keep_their_order(bundle, tmp_path, monkeypatch):
+    lengths = [3, 300, 3, 3, 40, 3, 1000, 3]
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{"x" * length}"}}\n' for length in lengths))
+    seen = []
+    real = AnnotationEngine.annotate
+    monkeypatch.setattr(AnnotationEngine, "annotate", lambda self, batch: seen.append(batch) or real(self, batch))
+    found = lines(recipe(bundle, tmp_path / "a.jsonl", batch_characters=200))
+    assert [len(note["text"]) for note in found] == lengths
+    assert [[len(note.text) for note in batch] for batch in seen] == [[3], [300], [3, 3, 40, 3], [1000], [3]]
+
+
+def test_the_cut_into_files_does_not_change_the_answers(bundle, tmp_path):
+    texts = [f"Aspirin {number} mg for chest pain." for number in range(20)]
+    (tmp_path / "files").mkdir()
+    for number, text in enumerate(texts):
+        (tmp_path / "files" / f"{number:02d}.txt").write_text(text)
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    (tmp_path / "a.csv").write_text("text\n" + "".join(f"{text}\n" for text in texts))
+    spans = [
+        [note.get("spans") for note in lines(recipe(bundle, tmp_path / name))] for name in ("files", "a.jsonl", "a.csv")
+    ]
+    assert spans[0] == spans[1] == spans[2]
 
 
 KILLED = """
@@ -194,28 +261,104 @@ from killing import die_at_call
 from osler.stages.serve import annotate
 from osler.stages.serve.config import AnnotateRecipe
 folder, call = Path(sys.argv[1]), int(sys.argv[2])
+annotate._PART = 64
 die_at_call(annotate, "_contents", call)
-recipe = AnnotateRecipe(files=(folder / "notes.jsonl",), bundle=sys.argv[3], device="cpu", batch=1, format=sys.argv[4])
+recipe = AnnotateRecipe(files=(folder / "notes.jsonl",), bundle=sys.argv[3], device="cpu", to=sys.argv[4])
 annotate.run(recipe, folder / "out")
 """
 
 
-@pytest.mark.parametrize("format_", ["jsonl", "brat"])
-def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, tmp_path, format_):
-    (tmp_path / "notes.jsonl").write_text("".join(f'{{"text": "Aspirin {n} mg."}}\n' for n in range(4)))
-    for call in (2, 3):
-        command = [sys.executable, "-c", KILLED, str(tmp_path), str(call), str(bundle), format_]
+@pytest.mark.parametrize("to", ["jsonl", "csv"])
+def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, tmp_path, monkeypatch, to):
+    # Two notes are a part, so that the first part is finished when the third note is counted.
+    (tmp_path / "notes.jsonl").write_text("".join(f'{{"text": "Aspirin {n} mg."}}\n' for n in range(6)) + "bad\n")
+    for call in (4, 3):
+        command = [sys.executable, "-c", KILLED, str(tmp_path), str(call), str(bundle), to]
         tests = Path(__file__).parents[2]
         done = subprocess.run(command, cwd=tests, capture_output=True, text=True, check=False)
         assert done.returncode == -9, done.stderr
-    assert (tmp_path / "out.partial").is_dir()
-    asked = recipe(bundle, tmp_path / "notes.jsonl", format=format_)
+    parts = sorted(path.name for path in (tmp_path / "out.partial" / "parts").glob("0*"))
+    assert parts == ["00000000.json", "00000000.jsonl", "00000001.json", "00000001.jsonl"]
+    monkeypatch.setattr(annotate, "_PART", 64)
+    asked = recipe(bundle, tmp_path / "notes.jsonl", to=to)
+    counted = []
+    real = annotate._contents
+    monkeypatch.setattr(annotate, "_contents", lambda record: counted.append(record) or real(record))
     killed = annotate.run(asked, tmp_path / "out")
+    assert len(counted) == 2  # the notes of the last part
     whole = annotate.run(asked, tmp_path / "whole")
     assert killed.manifest == whole.manifest
+    assert killed.counts["documents"] == 6
+    assert killed.counts["skipped"] == 1
     Artifact.open(killed.path).verify()
     inside = {path.relative_to(killed.path) for path in killed.path.rglob("*")}
     assert inside == {path.relative_to(whole.path) for path in whole.path.rglob("*")}
+
+
+def test_the_date_of_a_resumed_run_is_that_of_its_start(bundle, tmp_path, monkeypatch):
+    (tmp_path / "notes.jsonl").write_text('{"text": "Aspirin 81 mg for chest pain."}\n')
+    asked = recipe(bundle, tmp_path / "notes.jsonl", to="omop")
+
+    class Day(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2026, 11, day, tzinfo=tz)
+
+    monkeypatch.setattr(annotate, "datetime", Day)
+    day = 18
+    with monkeypatch.context() as patch:
+        patch.setattr(annotate, "_assemble", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            annotate.run(asked, tmp_path / "out")
+    day = 19
+    made = annotate.run(asked, tmp_path / "out")
+    assert ",2026-11-18,2026-11-18 00:00:00," in (made.path / "omop" / "note_nlp.csv").read_text()
+    fixed = annotate.run(asked.changed(write={"date": "2020-01-01"}), tmp_path / "fixed")
+    assert ",2020-01-01,2020-01-01 00:00:00," in (fixed.path / "omop" / "note_nlp.csv").read_text()
+
+
+NASTY = {
+    "empty": "",
+    "blank": " \n\t ",
+    "emoji": "Fever 🤒🤒 and 👩🏽\u200d⚕️ aspirin 81 mg 😀",
+    "bidi": "aspirin \u202eשלום\u202c 81 mg חום גבוה",
+    "combining": "me\u0301tformine 81 mg, fie\u0300vre, a\u0301\u0302\u0303spirin",
+    "breaks": "aspirin\r\n81\x0bmg\x0c\u2028fever\u2029\x85cough",
+    "marks": "\ufeffaspirin\u200b81\u00admg\u2060 fever",
+    "unspaced": "患者服用阿司匹林81毫克，没有发烧。",
+    "one word": "aspirin" * 2000,
+    "million": "Aspirin 81 mg for chest pain 😀, no fever. " * 24_000,
+}
+
+
+def test_offsets_slice_the_original_whatever_the_text(bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr("osler.artifacts.bundle.SECTION_CHARACTERS", 20_000)  # ten sections in the longest text
+    texts = {name: text[:200_000] for name, text in NASTY.items()}
+    path = tmp_path / "nasty.jsonl"
+    path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
+    for name in texts:
+        (tmp_path / f"{name}.txt").write_bytes(texts[name].encode())
+    found = {note["id"]: note for note in lines(recipe(bundle, path, heads=("drugs",)))}
+    files = {note["id"]: note for note in lines(recipe(bundle, *tmp_path.glob("*.txt"), heads=("drugs",)))}
+    assert found.keys() == files.keys() == texts.keys()
+    for name, text in texts.items():
+        assert found[name]["text"] == files[name]["text"] == text
+        assert found[name].get("spans") == files[name].get("spans")
+        ends = 0
+        for span in found[name].get("spans", []):
+            mention = text[span["start"] : span["end"]]
+            assert mention
+            assert mention.strip() == mention
+            assert span["start"] >= ends
+            ends = span["end"]
+    assert len(found["million"]["spans"]) > 1000
+
+
+def test_a_nul_character_is_refused_with_its_place(bundle, tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"Jane CANARY\x00")
+    with pytest.raises(InputError, match=r"a\.txt: NUL character at offset 11") as caught:
+        lines(recipe(bundle, tmp_path / "a.txt"))
+    assert "CANARY" not in str(caught.value)
 
 
 def test_heads_that_read_a_pair_alike_share_an_encoder_pass(pair_bundle, monkeypatch):

@@ -74,12 +74,24 @@ def test_encoding_is_for_files_that_are_not_utf8(tmp_path):
 
 
 def test_files_that_are_no_text_are_refused_with_advice(tmp_path):
-    for name, advice in {"a.parquet": "JSON Lines or CSV", "a.pdf": "Extract the text", "a.zip": "Unpack it"}.items():
+    for name, advice in {"a.json": "JSON Lines", "a.pdf": "Extract the text", "a.7z": "Unpack it"}.items():
         (tmp_path / name).write_bytes(b"x")
         with pytest.raises(InputError, match=advice):
             notes(tmp_path / name)
     (tmp_path / "note.txt").write_text("x")
-    assert notes(tmp_path).left_out == {".parquet": 1, ".pdf": 1, ".zip": 1}
+    (tmp_path / "notes.csv").write_text("text\nx\n")
+    assert notes(tmp_path).left_out == {".json": 1, ".pdf": 1, ".7z": 1, ".csv": 1}
+
+
+def test_a_damaged_archive_is_skipped_among_others_and_an_error_alone(tmp_path):
+    (tmp_path / "a.zip").write_bytes(b"x")
+    with pytest.raises(InputError, match="damaged or cut short"):
+        notes(tmp_path / "a.zip")
+    (tmp_path / "note.txt").write_text("x")
+    read = notes(tmp_path)
+    for _ in range(2):  # also in a second pass
+        assert [note.id for note in read] == ["note"]
+        assert [item.where for item in read.skipped] == ["a.zip"]
 
 
 def test_files_of_one_name_in_two_folders_have_two_ids(tmp_path):
@@ -115,6 +127,46 @@ def test_usual_names_of_pairs_are_found(tmp_path):
     for first, second in (("text_a", "text_b"), ("sentence1", "sentence2"), ("Premise", "Hypothesis")):
         (tmp_path / "p.csv").write_text(f"{first},{second}\na,b\n")
         assert list(notes(tmp_path / "p.csv")) == [TextPair("1", "a", "b")]
+
+
+def test_ids_do_not_depend_on_what_else_is_read(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.txt").write_text("x")
+    assert [note.id for note in notes(tmp_path)] == ["a/1"]
+    assert [note.id for note in notes(tmp_path / "a" / "1.txt")] == ["1"]
+
+
+def test_every_note_has_an_id_of_its_own(tmp_path):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.txt").write_text(folder)
+        (tmp_path / folder / "rows.csv").write_text(f"text\n{folder}1\n{folder}2\n")
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert [note.id for note in notes(a, b)] == ["a/1", "b/1"]
+    assert [note.id for note in notes(a / "1.txt", a / "1.txt")] == ["a/1", "a/1~2"]
+    found = [note.id for note in notes(a / "rows.csv", b / "rows.csv")]
+    assert found == ["a/rows-1", "a/rows-2", "b/rows-1", "b/rows-2"]
+    (tmp_path / "own.jsonl").write_text('{"id": "x", "text": "1"}\n' * 3 + '{"id": "x~2", "text": "2"}\n')
+    read = notes(tmp_path / "own.jsonl")
+    assert [note.id for note in read] == ["x", "x~2", "x~3", "x~2~2"]
+    assert read.renamed == 3
+
+
+def test_a_line_that_is_broken_does_not_end_a_file(tmp_path):
+    good = b'{"text": "a"}\n'
+    bad = b'{"text": "b\x00"}\n' + b'{"text": "\\u0000"}\n' + b'{"text": "\\ud800"}\n' + b'["text"]\n'
+    (tmp_path / "a.jsonl").write_bytes(good + bad + good)
+    read = notes(tmp_path / "a.jsonl")
+    assert [note.id for note in read] == ["1", "6"]
+    assert [item.where for item in read.skipped] == [f"a.jsonl:{line}" for line in (2, 3, 4, 5)]
+    assert all("NUL character" in item.problem or "lone surrogate" in item.problem for item in read.skipped[:3])
+    assert read.count() == 6
+
+
+def test_a_renamed_file_is_another_input(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "b.txt").write_text("x")
+    assert notes(tmp_path / "a.txt").digest() != notes(tmp_path / "b.txt").digest()
 
 
 def test_how_files_are_read_is_part_of_what_was_read(tmp_path):

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import InputError
-from osler.formats.archives import files_below, shown_name
+from osler.formats.archives import OPENERS, files_below, shown_name
 from osler.formats.xml import root_tag
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import FileRange, InputFile
-from osler.stages.corpus.opening import OPENERS, in_zip, is_packed, open_bytes, reading, stored_size, zip_members
+from osler.stages.corpus.opening import in_zip, is_packed, open_bytes, reading, stored_size, zip_members
 from osler.stages.corpus.readers import READERS
 
 LONGEST = 64 << 20

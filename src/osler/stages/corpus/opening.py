@@ -5,22 +5,19 @@ A member is a path below its archive: `notes.zip/2024/a.txt`.
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import io
 import lzma
 import socket
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from osler.core.errors import InputError
-from osler.core.extras import require
-from osler.formats.archives import member_name
+from osler.formats.archives import OPENERS, member_name
 
 _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 
@@ -68,49 +65,6 @@ def _open_member(archive: Path, name: str) -> IO[bytes]:
             where=archive / name,
             fix="Unpack the archive yourself and give the folder",
         ) from None
-
-
-class _ZstdFile(io.RawIOBase):
-    """The decompressed bytes of a Zstandard file, frame after frame. A truncated frame is an EOFError, as with gzip."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._zstandard: Any = require("zstandard", "zstd")
-        self._frame: Any = None
-        self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            packed = (self._frame.unused_data if self._frame and self._frame.eof else b"") or self._stream.read(1 << 16)
-            if self._frame is None or self._frame.eof:
-                self._frame = self._zstandard.ZstdDecompressor().decompressobj() if packed else None
-            if not packed:
-                if self._frame:
-                    raise EOFError
-                return 0
-            try:
-                self._ready = self._frame.decompress(packed)
-            except self._zstandard.ZstdError:
-                raise zlib.error from None
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
-
-
-# Each takes an open file and returns its decompressed bytes.
-OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".bz2": bz2.BZ2File,
-    ".gz": lambda stream: gzip.GzipFile(fileobj=stream),
-    ".xz": lzma.LZMAFile,
-    ".zst": lambda stream: io.BufferedReader(_ZstdFile(stream), 1 << 16),
-}
 
 
 def is_packed(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleSpec
@@ -237,7 +238,8 @@ def _with_seen(scored: Scored, inputs: _Inputs, gold: Sequence[Record], predicte
         for span in record.spans
     }
     labels = inputs.task.card.under(inputs.protocol).labels
-    metrics, details = {}, {}
+    metrics: dict[str, float] = {}
+    details: dict[str, Any] = {}
     for name, wanted in (("seen", True), ("unseen", False)):
         sides = [
             [

@@ -15,8 +15,8 @@ from osler.core.console import progress
 from osler.core.errors import InputError, OslerError, OutputError, RecipeError, writing
 from osler.core.files import locked, remove_tree, write_json
 from osler.formats.base import DEFECTS, Defect, DefectError, Format, Loss, Problems, configure
-from osler.formats.output import FILLED, RENAMED
-from osler.formats.registry import FORMATS, detect_format, get_format
+from osler.formats.output import FILLED, RENAMED, TEXTS
+from osler.formats.registry import FORMATS, OUTPUT_FORMATS, detect_format, get_format
 from osler.stages.prepare.config import ConvertRecipe
 from osler.text.document import Document, Record, Relation, Span, TextPair
 
@@ -268,16 +268,19 @@ class Capability:
 
 def capabilities() -> Iterator[Capability]:
     """Yield every format, including plug-ins. What it holds is found by writing small records with it."""
-    for name in FORMATS.names():
+    for name in sorted({*FORMATS.names(), *OUTPUT_FORMATS.names()}):
         format_ = get_format(name)
         writable = any(_lost(format_, probe) is not None for probe in (_NOTE, _PAIR))
-        holds = tuple(content for content, probes in _PROBES.items() if any(_held(format_, probe) for probe in probes))
+        holds = tuple(
+            content for content, probes in _PROBES.items() if any(_held(format_, content, probe) for probe in probes)
+        )
         yield Capability(name, format_.description, format_.layout, writable, holds)
 
 
-def _held(format_: Format, record: Record) -> bool:
+def _held(format_: Format, content: str, record: Record) -> bool:
     lost = _lost(format_, record)
-    return lost is not None and not lost - _SHAPE
+    # A table of entities leaves out the text that they are in.
+    return lost is not None and not lost - _SHAPE - (set() if content in ("texts", "pairs") else {TEXTS})
 
 
 def _lost(format_: Format, record: Record) -> set[str] | None:

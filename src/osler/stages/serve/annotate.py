@@ -1,11 +1,20 @@
-"""Annotate notes with entities, relations and labels, and pairs of texts with labels and values."""
+"""Annotate notes with entities, relations and labels, and pairs of texts with labels and values.
+
+Notes are annotated in batches of about equal size, however they are cut into files. A run with --out keeps finished parts of
+about a million characters, so that after a kill only the part it was at is done again. The output is put together from the
+parts at the end.
+"""
 
 from __future__ import annotations
 
+import gc
 import json
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
@@ -14,7 +23,8 @@ from osler.artifacts.calibration import BundleCalibration
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
 from osler.core.errors import ArtifactError, InputError, RecipeError
-from osler.core.files import remove_tree, write_atomic, write_json
+from osler.core.files import atomic, remove_tree, write_atomic, write_json
+from osler.formats.base import Format, Loss, configure
 from osler.formats.jsonl import as_json
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
@@ -23,16 +33,22 @@ from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.inputs import Notes, Skipped
 from osler.text.document import Record, TextPair
 
-_SKIPPED = "skipped.jsonl"
+_SKIPPED, _LOSS, _PARTS = "skipped.jsonl", "loss.json", "parts"
 _SHOWN = 10
+_PART = 1 << 20
+"""Characters of a part; a part is what a kill costs at most."""
+_NAMES = {"csv": "entities_csv", "parquet": "entities_parquet"}
+"""Formats with another name in the registry, where csv is a table of texts."""
+_HOLD_PAIRS = ("jsonl", "csv", "parquet", "html")
 
 
 def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
     """Describe what will be done."""
     notes = Notes(recipe)
     _check_bundle(recipe.bundle)
+    _target(recipe)
     one = notes.files[0].shown
-    lines = [f"annotate {one if len(notes.files) == 1 else f'{len(notes.files)} files'} with {recipe.bundle}"]
+    lines = [f"annotate {one if len(notes.files) == 1 else f'{len(notes.files):,} files'} with {recipe.bundle}"]
     if notes.left_out:
         listed = ", ".join(f"{count:,} {ending}" for ending, count in sorted(notes.left_out.items()))
         lines.append(f"not read: {listed}")
@@ -40,32 +56,46 @@ def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
         spec = BundleSpec.load(recipe.bundle)
         lines.append(f"heads: {', '.join(heads := _heads(spec, recipe, notes))}")
         lines += Demands(spec, BundleCalibration.load(recipe.bundle), recipe).costs(heads)
-    return [*lines, f"write {recipe.format} to {out or 'standard output'}"]
+    return [*lines, f"write {recipe.to} to {out or 'standard output'}"]
 
 
 def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make a folder of annotations: `annotations.jsonl`, or pairs of brat files.
+    """Make a folder of annotations: `annotations.jsonl` or another file, or a folder with the name of the format.
 
-    `skipped.jsonl` lists the files and lines that could not be read, if there are any.
+    `skipped.jsonl` lists the files and lines that could not be read, `loss.json` what the format could not hold, if there is
+    anything to list.
     """
     bundle = Artifact.open(recipe.bundle, kind="bundle")
     notes = Notes(recipe)
     parents: dict[str, str | Artifact] = {"bundle": bundle, "files": notes.digest()}
 
     def build(work: Workspace) -> None:
+        parts = Parts(work.path / _PARTS)
         found: Counter[str] = Counter()
-        target = work.path / ("annotations.jsonl" if recipe.format == "jsonl" else "brat")
-        remove_tree(target)  # from an interrupted run
-        loss = get_format(recipe.format).write(_annotated(recipe, notes, found), target)
+        for record in _annotated(recipe, notes, found, parts):
+            parts.add(record)
+        loss = _assemble(recipe, parts, work.path)
         work.counts.update(found)
         if notes.skipped:
             work.counts["skipped"] = len(notes.skipped)
             lines = (json.dumps(item._asdict(), ensure_ascii=False) + "\n" for item in notes.skipped)
             write_atomic(work.path / _SKIPPED, "".join(lines))
+        if notes.renamed:
+            work.counts["renamed"] = notes.renamed
         if loss:
-            write_json(work.path / "loss.json", dict(loss.counts))
+            write_json(work.path / _LOSS, dict(sorted(loss.counts.items())))
+        remove_tree(parts.folder)
 
     return produce(out, kind="annotations", recipe=recipe, parents=parents, build=build, force=force)
+
+
+def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
+    """Write one JSON object per note or pair as soon as its batch is done; returns what could not be read."""
+    _check_bundle(recipe.bundle)
+    notes = Notes(recipe)
+    for record in _annotated(recipe, notes, Counter()):
+        target.write(json.dumps(as_json(record), ensure_ascii=False) + "\n")
+    return notes.skipped
 
 
 def skipped(annotations: Artifact) -> list[Skipped]:
@@ -73,6 +103,17 @@ def skipped(annotations: Artifact) -> list[Skipped]:
     path = annotations.path / _SKIPPED
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [Skipped(**json.loads(line)) for line in lines]
+
+
+def report_loss(annotations: Artifact) -> None:
+    """Print what the format could not hold, and how many ids had to be changed."""
+    path = annotations.path / _LOSS
+    counts: Mapping[str, int] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if counts:
+        listed = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
+        console().print(f"[bold yellow]![/] {annotations.manifest.recipe['to']} cannot hold: {listed}")
+    if renamed := annotations.counts.get("renamed"):
+        console().print(f"[bold yellow]![/] ids that occurred before were numbered (a~2): {renamed:,}")
 
 
 def report_skipped(items: Sequence[Skipped]) -> None:
@@ -89,13 +130,80 @@ def report_skipped(items: Sequence[Skipped]) -> None:
         screen.print(f"  {fix}.", markup=False)
 
 
-def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
-    """Write one JSON object per note or pair as soon as its batch is done; returns what could not be read."""
-    _check_bundle(recipe.bundle)
-    notes = Notes(recipe)
-    for record in _annotated(recipe, notes, Counter()):
-        target.write(json.dumps(as_json(record), ensure_ascii=False) + "\n")
-    return notes.skipped
+class Parts:
+    """Annotated notes in files of about equal size, kept from run to run until the output is put together.
+
+    A part is `N.jsonl` and, written after it, `N.json` with its counts. A part without the second file is not finished.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._started = folder / "started.json"
+        if not self._started.is_file():
+            write_json(self._started, {"date": datetime.now(UTC).date().isoformat()})
+        self._lines: list[bytes] = []
+
+    @property
+    def date(self) -> str:
+        """The day on which the first of these runs began, in UTC."""
+        return str(json.loads(self._started.read_text(encoding="utf-8"))["date"])
+
+    def finished(self, number: int, size: int) -> Counter[str] | None:
+        """The counts of a part if an earlier run has finished it."""
+        lines, counts = self._paths(number)
+        if not lines.is_file() or not counts.is_file():
+            return None
+        known: dict[str, int] = json.loads(counts.read_text(encoding="utf-8"))
+        return Counter(known) if known.pop("notes") == size else None
+
+    def add(self, record: Record) -> None:
+        """Add a note to the part that is being made."""
+        self._lines.append(json.dumps(as_json(record), ensure_ascii=False).encode() + b"\n")
+
+    def finish(self, number: int, found: Mapping[str, int]) -> None:
+        """Write the part with the notes that were added since the last one."""
+        lines, counts = self._paths(number)
+        with atomic(lines) as handle:
+            handle.writelines(self._lines)
+        write_json(counts, {"notes": len(self._lines), **found})
+        self._lines.clear()
+
+    def files(self) -> list[Path]:
+        """The parts in order."""
+        return sorted(self.folder.glob("*.jsonl"))
+
+    def _paths(self, number: int) -> tuple[Path, Path]:
+        return self.folder / f"{number:08d}.jsonl", self.folder / f"{number:08d}.json"
+
+
+def _target(recipe: AnnotateRecipe) -> Format:
+    return configure(get_format(_NAMES.get(recipe.to, recipe.to)), recipe.write)
+
+
+def _assemble(recipe: AnnotateRecipe, parts: Parts, folder: Path) -> Loss:
+    """Write the output from the parts, one note at a time."""
+    target = _target(recipe)
+    path = folder / (recipe.to if target.layout == "folder" else f"annotations{target.suffixes[0]}")
+    if recipe.to == "jsonl":  # the parts as they are
+        with atomic(path) as handle:
+            for part in parts.files():
+                with open(part, "rb") as lines:
+                    shutil.copyfileobj(lines, handle, 1 << 20)
+        return Loss()
+    if any(field.name == "date" for field in fields(target)) and "date" not in recipe.write:
+        target = configure(target, {"date": parts.date})
+    remove_tree(path)  # from an interrupted run
+    read = get_format("jsonl").read
+    with progress(f"write {recipe.to}") as bar:
+
+        def records() -> Iterator[Record]:
+            for part in parts.files():
+                for record in read(part):
+                    yield record
+                    bar.advance()
+
+        return target.write(records(), path)
 
 
 def _check_bundle(folder: Path) -> None:
@@ -108,31 +216,82 @@ def _check_bundle(folder: Path) -> None:
 def _heads(spec: BundleSpec, recipe: AnnotateRecipe, notes: Notes) -> list[str]:
     """Heads for what the files hold, as far as this is known before they are read."""
     found = []
-    if recipe.format == "brat" and "pair" in notes.kinds:
-        raise RecipeError("brat cannot hold pairs of texts", fix="Write them with --format jsonl")
+    if recipe.to not in _HOLD_PAIRS and "pair" in notes.kinds:
+        raise RecipeError(f"{recipe.to} cannot hold pairs of texts", fix="Write them with --to jsonl or csv")
     for kind, choose in (("document", spec.document_heads), ("pair", spec.pair_heads)):
         if kind in notes.kinds:
             found += choose(recipe.heads, recipe.language)
     return found or spec.heads_for("document", recipe.heads, recipe.language)
 
 
-def _annotated(recipe: AnnotateRecipe, notes: Notes, found: Counter[str]) -> Iterator[Record]:
-    """Annotate batch by batch, counting notes, pairs, entities and relations in `found`."""
-    engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device)
-    _heads(engine.bundle.spec, recipe, notes)  # fails before the first batch
+def _annotated(
+    recipe: AnnotateRecipe, notes: Notes, found: Counter[str], parts: Parts | None = None
+) -> Iterator[Record]:
+    """Annotate batch by batch, counting notes, pairs, entities and relations in `found`.
+
+    With `parts`, finished ones are passed over, and each is finished when all of its notes were given out. Batches end where a
+    part ends, so that they are the same after a kill.
+    """
+    engine: AnnotationEngine | None = None
     advised = False
-    records = iter(notes)
-    with progress("annotate", total=notes.count()) as bar:
-        while batch := list(islice(records, recipe.batch)):
-            advised = advised or _advise(engine, batch)
-            for record in engine.annotate(batch):
-                found.update(_contents(record))
-                yield record
-            bar.advance(len(batch))
+    with progress("annotate", total=notes.count()) as bar, ExitStack() as stack:
+        for number, part in enumerate(_pieces(notes, _PART)):
+            known = parts.finished(number, len(part)) if parts else None
+            if known is not None:
+                found.update(known)
+                bar.advance(len(part))
+                continue
+            if engine is None:
+                engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device)
+                _heads(engine.bundle.spec, recipe, notes)  # fails before the first batch
+                stack.enter_context(_kept_objects())
+            mine: Counter[str] = Counter()
+            for batch in _pieces(part, recipe.batch_characters or engine.bundle.pass_characters):
+                advised = advised or _advise(engine, batch)
+                for record in engine.annotate(batch):
+                    mine.update(_contents(record))
+                    yield record
+                bar.advance(len(batch))
+            found.update(mine)
+            if parts:
+                parts.finish(number, mine)
     if not found and notes.skipped:
         first, *others = notes.skipped
         more = f" ({len(others):,} more could not be read either)" if others else ""
         raise InputError(f"{first.problem}{more}", where=first.where, fix=first.fix)
+
+
+@contextmanager
+def _kept_objects() -> Iterator[None]:
+    """Leave what is loaded out of garbage collection: it stays anyway, and looking through it costs a fifth of the time."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _pieces(records: Iterable[Record], characters: int) -> Iterator[list[Record]]:
+    """Records in order, in lists of at most this many characters; a longer record is alone."""
+    piece: list[Record] = []
+    size = 0
+    for record in records:
+        length = _SHORTEST + _length(record)
+        if piece and size + length > characters:
+            yield piece
+            piece, size = [], 0
+        piece.append(record)
+        size += length
+    if piece:
+        yield piece
+
+
+_SHORTEST = 16
+"""What a note costs besides its characters, so that a million empty ones are not one batch."""
+
+
+def _length(record: Record) -> int:
+    return len(record.first) + len(record.second) if isinstance(record, TextPair) else len(record.text)
 
 
 def _contents(record: Record) -> dict[str, int]:

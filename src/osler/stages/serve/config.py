@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from osler.core.config import Recipe, assignments, runtime
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+AnnotationFormat = Literal["jsonl", "brat", "bioc", "pubtator", "csv", "parquet", "fhir", "omop", "html"]
 
 
 class AnnotateOptions(Recipe):
@@ -40,30 +42,23 @@ class AnnotateOptions(Recipe):
         return self
 
 
-class AnnotateRecipe(AnnotateOptions):
-    """Annotate files with a bundle.
+class NoteInputs(Recipe):
+    """What to read.
 
     `encoding`, `text_columns` and `id_column` decide what is read, so they count as part of the inputs, not of the recipe.
     """
 
     files: tuple[Path, ...] = runtime(min_length=1)
-    """Text files (one note each), JSON Lines, CSV or TSV files (one note or pair of texts per line), folders of text and
-    JSON Lines files, or - for standard input (one note, or JSON Lines)."""
-    bundle: Path = runtime()
-    """A bundle folder."""
-    format: Literal["jsonl", "brat"] = "jsonl"
-    """jsonl or brat."""
+    """Text files (one note each), JSON Lines, CSV, TSV or Parquet files (one note or pair of texts per row), folders, archives
+    and quoted patterns of these, compressed or not, or - for standard input (one note, or JSON Lines)."""
     text_columns: tuple[str, ...] = runtime((), max_length=2)
-    """The column of a CSV or TSV file, or key of JSON Lines, that holds the text; give two for pairs of texts. By default
+    """The column of a table, or key of JSON Lines, that holds the text; give two for pairs of texts. By default
     text, note, sentence or document; for pairs first and second, text_a and text_b, sentence1 and sentence2, or premise and
     hypothesis."""
     id_column: str | None = runtime(None)
     """The column or key that holds the id of a note. By default id, index or guid, else notes are numbered."""
     encoding: str | None = runtime(None)
     """How to read files that are not UTF-8, for example latin-1. By default they are skipped."""
-    batch: int = runtime(64, ge=1)
-    """Documents per batch."""
-    device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
 
     @field_validator("encoding")
     @classmethod
@@ -74,11 +69,23 @@ class AnnotateRecipe(AnnotateOptions):
             raise ValueError(f"unknown encoding {name!r}; common ones are latin-1, cp1252 and utf-16") from None
 
 
-class PairsRecipe(Recipe):
+class AnnotateRecipe(NoteInputs, AnnotateOptions):
+    """Annotate files with a bundle."""
+
+    bundle: Path = runtime()
+    """A bundle folder."""
+    to: AnnotationFormat = "jsonl"
+    """What to write: jsonl, brat, bioc, pubtator, csv, parquet, fhir, omop or html."""
+    write: dict[str, Any] = Field(default_factory=dict)
+    """Options of the output format, such as `conditions` of fhir or `date` of omop."""
+    batch_characters: int | None = runtime(None, ge=1)
+    """Characters of text that are annotated together, however many notes they are. By default what the device needs."""
+    device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
+
+
+class PairsRecipe(NoteInputs):
     """Compare pairs of texts with one head of a bundle."""
 
-    files: tuple[Path, ...] = runtime(min_length=1)
-    """TSV, CSV or JSON Lines files with one pair of texts per line, folders of JSON Lines files, or - for standard input."""
     bundle: Path = runtime()
     """A bundle folder."""
     head: str | None = None
@@ -87,13 +94,6 @@ class PairsRecipe(Recipe):
     """Use a head for this language."""
     format: Literal["tsv", "jsonl"] | None = None
     """tsv or jsonl. By default what --out ends with, else tsv."""
-    text_columns: tuple[str, ...] = runtime((), max_length=2)
-    """The two columns, or keys of JSON Lines, that hold the texts. By default first and second, text_a and text_b, sentence1 and
-    sentence2, text1 and text2, premise and hypothesis, or question1 and question2."""
-    id_column: str | None = runtime(None)
-    """The column or key that holds the id of a pair. By default id, index or guid, else pairs are numbered."""
-    encoding: str | None = runtime(None)
-    """How to read files that are not UTF-8, for example latin-1. By default they are skipped."""
     batch: int = runtime(256, ge=1)
     """Pairs per batch."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")

@@ -15,9 +15,11 @@ import numpy as np
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import (
     IGNORED,
+    PLAIN,
     Aligned,
     Builder,
     Built,
+    Confidence,
     Instance,
     ReadingUnit,
     by_document,
@@ -67,6 +69,7 @@ class AttributeBuilder(Builder):
         instances: Sequence[Instance],
         outputs: Sequence[np.ndarray],
         transitions: np.ndarray | None = None,
+        confidence: Confidence = PLAIN,
     ) -> list[Record]:
         """Return the documents with predicted attributes of the mentions that they have."""
         aligned, logits = by_document(instances, outputs, len(self.tokens.prefix))

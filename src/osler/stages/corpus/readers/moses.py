@@ -16,10 +16,11 @@ from pydantic import Field, field_validator
 
 from osler.core.config import Recipe
 from osler.core.errors import InputError
+from osler.formats.archives import OPENERS
 from osler.stages.corpus.config import CorpusSource
 from osler.stages.corpus.documents import BadRecord, FileRange, InputFile, RawDocument, known
 from osler.stages.corpus.inputs import decode, lines
-from osler.stages.corpus.opening import OPENERS, open_bytes, reading
+from osler.stages.corpus.opening import open_bytes, reading
 
 _LONGEST = 16 << 20
 """A document with more characters is a file without boundaries."""

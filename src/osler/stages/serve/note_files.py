@@ -1,0 +1,252 @@
+"""Find the files that hold notes: single ones, folders, patterns, archives, compressed files and standard input."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import hashlib
+import io
+import posixpath
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, NamedTuple, cast
+
+from osler.core.errors import InputError, RecipeError
+from osler.formats.archives import LIMITS, OPENERS, Entry, files_below, is_archive, open_file, part_of, scan, shown_name
+
+LINES = (".jsonl", ".ndjson")
+TABLES = (".csv", ".tsv", ".parquet")
+STDIN = "-"
+_IN_FOLDERS = (".txt", *LINES)
+_NOT_TEXT = {
+    ".json": 'Write JSON Lines: one object with "text" per line',
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV"),
+    **dict.fromkeys((".pdf", ".doc", ".docx", ".odt", ".rtf"), "Extract the text to a .txt file"),
+    **dict.fromkeys((".7z", ".rar"), "Unpack it, or pack it as .zip or .tar.gz"),
+}
+_IN_MEMORY = 1 << 26
+"""Bytes of standard input that are kept in memory; more goes to a temporary file without a name."""
+_BLOCK = 1 << 20
+
+
+class Survey(NamedTuple):
+    """What one pass over a file shows."""
+
+    digest: bytes
+    lines: int
+    """Lines that are not blank."""
+    not_utf8: int | None
+    """The first byte that is not UTF-8."""
+    utf16: bool
+
+
+@dataclass(frozen=True)
+class NoteFile:
+    """One input file, a member of an archive, or standard input."""
+
+    entry: Entry
+    name: str
+    """Its path below the folder, pattern or archive that was given; the same on every machine."""
+    shown: str
+    """Its place for messages."""
+    given: str
+    """Name of what was given: the folder, the archive, or the folder that the file is in."""
+    is_stdin: bool = False
+
+    @cached_property
+    def suffix(self) -> str:
+        """What kind of file it is: .txt unless the name, or the first byte of standard input, says JSON Lines or a table."""
+        if self.is_stdin:
+            with self.open() as stream:
+                return ".jsonl" if stream.read(1 << 16).lstrip()[:1] == b"{" else ".txt"
+        suffix = _ending(self.name)
+        return suffix if suffix in (*LINES, *TABLES) else ".txt"
+
+    @property
+    def stem(self) -> str:
+        """The id of a note that is a file: its name without the ending."""
+        return posixpath.splitext(self.name)[0]
+
+    def open(self) -> BinaryIO:
+        return self.entry.open()
+
+    @cached_property
+    def survey(self) -> Survey:
+        """Read the file once: its hash, its lines, and whether it is UTF-8. Nothing of it is kept."""
+        digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
+        lines, blank, position, wrong = 0, True, 0, None
+        first = b""
+        with self.open() as stream:
+            while block := stream.read(_BLOCK):
+                first = first or block[:2]
+                digest.update(block)
+                if wrong is None:
+                    pending = len(decoder.getstate()[0])
+                    try:
+                        decoder.decode(block)
+                    except UnicodeDecodeError as error:
+                        wrong = position - pending + error.start
+                position += len(block)
+                pieces = block.split(b"\n")
+                for piece in pieces[:-1]:
+                    lines += not (blank and (not piece or piece.isspace()))
+                    blank = True
+                blank = blank and (not pieces[-1] or pieces[-1].isspace())
+        if wrong is None and decoder.getstate()[0]:
+            wrong = position - len(decoder.getstate()[0])
+        utf16 = first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        return Survey(digest.digest(), lines + (not blank), wrong, utf16)
+
+    def recoded(self, encoding: str) -> NoteFile:
+        """The same file with its text in UTF-8, converted while it is read."""
+        source = self.entry
+
+        def opened() -> BinaryIO:
+            return cast(BinaryIO, io.BufferedReader(_Recoded(source.open(), encoding, self.shown), _BLOCK))
+
+        return replace(self, entry=Entry(opened, source.size))
+
+
+class _Recoded(io.RawIOBase):
+    """A stream in another encoding as UTF-8."""
+
+    def __init__(self, stream: BinaryIO, encoding: str, where: str) -> None:
+        self._stream, self._encoding, self._where = stream, encoding, where
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._ready = b""
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast(bytearray, buffer))
+        while not self._ready:
+            block = self._stream.read(1 << 16)
+            pending = len(self._decoder.getstate()[0])
+            try:
+                self._ready = self._decoder.decode(block, final=not block).encode()
+            except UnicodeError as error:  # without a place, if UTF-16 has no byte-order mark
+                place = self._position - pending + getattr(error, "start", 0)
+                raise neither(self._encoding, place, self._where) from None
+            self._position += len(block)
+            if not block:
+                break
+        size = min(len(view), len(self._ready))
+        view[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def neither(encoding: str, position: int, where: str) -> InputError:
+    """The error for bytes that are neither UTF-8 nor the encoding that was given."""
+    problem = f"neither UTF-8 nor {encoding} at byte {position}"
+    return InputError(problem, where=where, fix="Find out its encoding")
+
+
+class FoundFiles:
+    """The files that some paths stand for, in reading order."""
+
+    def __init__(self, paths: Sequence[Path], skip: Callable[[str, InputError], None]) -> None:
+        self._skip = skip
+        self._closers: list[Callable[[], None]] = []
+        self.left_out: Counter[str] = Counter()
+        """Files in the given folders and archives that are not read, by ending."""
+        self.files = [file for path in paths for file in self._expand(path)]
+
+    def close(self) -> None:
+        """Close what was opened to list archives."""
+        while self._closers:
+            self._closers.pop()()
+
+    def _expand(self, path: Path) -> Iterator[NoteFile]:
+        if str(path) == STDIN:
+            yield _standard_input()
+        elif path.is_dir():
+            inside = [(file, file.relative_to(path).as_posix()) for file in sorted(files_below(path))]
+            found = [member for file, name in inside for member in self._members(file, name, path.name or "notes")]
+            yield from self._chosen(found, path, "folder")
+        elif path.exists():
+            if advice := _NOT_TEXT.get(path.suffix.lower()):
+                raise InputError(f"{path.suffix.lower()} files are not read", where=path, fix=advice)
+            above = path.parent.name or path.absolute().parent.name
+            found = list(self._members(path, "" if is_archive(path.name) else path.name, above))
+            yield from self._chosen(found, path, "archive") if is_archive(path.name) and found else found
+        elif glob.has_magic(str(path)):
+            yield from self._matching(path)
+        else:
+            raise InputError("no such file", where=path, fix="Check the path")
+
+    def _matching(self, pattern: Path) -> Iterator[NoteFile]:
+        """Files that a pattern such as notes/**/*.txt matches, named from the folder where the pattern begins."""
+        fixed = next(place for place, part in enumerate(pattern.parts) if glob.has_magic(part))
+        root = Path(*pattern.parts[:fixed])
+        matched = sorted(path for path in map(Path, glob.glob(str(pattern), recursive=True)) if path.is_file())
+        if not matched:
+            raise InputError("no file matches this pattern", where=pattern, fix="Check the path, and quote the pattern")
+        for path in matched:
+            name = path.relative_to(root).as_posix()
+            if path.suffix.lower() in _NOT_TEXT:
+                self.left_out[path.suffix.lower()] += 1
+            else:
+                yield from self._members(path, name, root.name or "notes")
+
+    def _members(self, path: Path, name: str, given: str) -> Iterator[NoteFile]:
+        """The file itself, unpacked if it is compressed, or the members of an archive."""
+        name = shown_name(name)
+        if not is_archive(path.name) and _ending(path.name) not in OPENERS:
+            yield NoteFile(Entry(partial(open_file, path), 1), name, str(path), given)
+            return
+        try:
+            entries, closers = scan(path, LIMITS)
+        except (InputError, OSError) as error:
+            wrong = error if isinstance(error, InputError) else InputError(f"cannot be read: {error.strerror}")
+            self._skip(name or path.name, wrong)
+            return
+        self._closers += closers
+        if not is_archive(path.name):
+            [(inner, entry)] = entries.items()
+            yield NoteFile(entry, str(PurePosixPath(name).with_name(inner)), str(path), given)
+            return
+        for inner, entry in sorted(entries.items()):
+            yield NoteFile(entry, f"{name}/{inner}" if name else inner, str(path / inner), given)
+
+    def _chosen(self, found: Sequence[NoteFile], path: Path, what: str) -> list[NoteFile]:
+        """Texts and JSON Lines of a folder or archive; its tables if it has neither."""
+        endings = [_ending(file.name) for file in found]
+        wanted = _IN_FOLDERS if any(ending in _IN_FOLDERS for ending in endings) else TABLES
+        chosen = [file for file, ending in zip(found, endings, strict=True) if ending in wanted]
+        if not chosen:
+            raise InputError(f"no .txt or .jsonl file in this {what}", where=path, fix="Name the files to annotate")
+        self.left_out.update(ending or "without an ending" for ending in endings if ending not in wanted)
+        return chosen
+
+
+def _ending(name: str) -> str:
+    return posixpath.splitext(name)[1].lower()
+
+
+def _standard_input() -> NoteFile:
+    """Everything that is piped in, kept in memory or in a temporary file, because it is read more than once."""
+
+    def opened() -> BinaryIO:
+        if not held:
+            held.append(tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))  # noqa: SIM115 - read until the end
+            while block := sys.stdin.buffer.read(_BLOCK):
+                held[0].write(block)
+        size = held[0].seek(0, io.SEEK_END)
+        if not size:
+            raise RecipeError("nothing was piped in", where=shown, fix="Name files or folders, or pipe text in")
+        return part_of(cast(BinaryIO, held[0]), 0, size)
+
+    held: list[tempfile.SpooledTemporaryFile[bytes]] = []
+    shown = "standard input"
+    return NoteFile(Entry(opened, 1), "stdin", shown, "", is_stdin=True)
