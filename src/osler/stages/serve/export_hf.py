@@ -327,9 +327,12 @@ def _warn(measured: Sequence[Measured], max_loss: float) -> None:
     """Say that stock pipelines score less, if they do."""
     worst = max(measured, key=lambda each: each.stock_loss)
     if worst.stock_loss > max_loss:
+        agrees = worst.metric == "agreement"
+        found = f"agrees with osler on {worst.stock:.1f} %" if agrees else f"scores {worst.stock:.1f} instead of {worst.osler:.1f}"
+        own = f"{worst.own:.1f} %" if agrees else f"{worst.own:.1f}"
         console().print(
-            f"[bold yellow]![/] a stock pipeline scores {worst.stock:.1f} instead of {worst.osler:.1f} on {worst.where}. "
-            f"Load the folder with its own pipeline ({worst.own:.1f}), as its README.md shows."
+            f"[bold yellow]![/] a stock pipeline {found} on {worst.where}. "
+            f"Load the folder with its own pipeline ({own}), as its README.md shows."
         )
 
 
