@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,11 +23,12 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
-from osler.core.errors import ArtifactError, RecipeError
+from osler.core.errors import RecipeError
 from osler.core.files import remove_tree, write_atomic, write_json
 from osler.stages.serve.config import ExportRecipe
 from osler.stages.serve.hf_card import Measured, head_card
 from osler.stages.serve.hf_source import self_contained
+from osler.stages.serve.verify import SAMPLE_TEXTS, open_tasks
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import Builder, ReadingUnit
 from osler.tasks.instances.tagging import TaggingBuilder
@@ -40,27 +42,6 @@ _MOST_RECORDS = 500
 _TRIED = 30
 """Dev records on which the settings of the stock pipeline are compared."""
 _STRATEGIES = ("simple", "first", "average", "max")
-_SAMPLES = {
-    "en": (
-        "Home medications: aspirin 81mg daily, metformin 500 mg twice daily (with meals).",
-        "Mr. Smith, a 67-year-old man, denies chest pain.\nBP 128/76, T 38.2°C; no oedema.",
-        "He was seen on 03/04/2019 at St. Mary's Hospital: IL-2 and TNF-alpha were raised.",
-        "Impression:\n1. Type 2 diabetes\n2. Beta-thalassaemia\n\nFollow-up in 6 weeks.",
-    ),
-    "es": (
-        "Tratamiento: ácido acetilsalicílico 100mg al día, metformina 850 mg (con comida).",
-        "Varón de 67 años, natural de León, niega dolor torácico.\nTA 128/76, Tª 38,2°C; sin edemas.",
-        "Ingresó el 03/04/2019 en el Hospital Ángel Núñez: úlcera gástrica y β-talasemia.",
-        "Juicio clínico:\n1. Diabetes tipo 2\n2. Insuficiencia renal crónica\n\nRevisión en 6 semanas.",
-    ),
-    "fr": (
-        "Traitement : aspirine 100mg par jour, metformine 850 mg (pendant le repas).",
-        "Homme de 67 ans, né à Orléans, sans douleur thoracique.\nTA 128/76, T 38,2°C ; pas d'œdème.",
-        "Hospitalisé le 03/04/2019 à l'hôpital Sainte-Anne : ulcère gastrique et β-thalassémie.",
-        "Conclusion :\n1. Diabète de type 2\n2. Insuffisance rénale chronique\n\nContrôle dans 6 semaines.",
-    ),
-}
-"""Invented texts to compare predictions on, by language."""
 
 
 def plan(recipe: ExportRecipe, out: Path) -> list[str]:
@@ -131,19 +112,16 @@ def _head(spec: BundleSpec, recipe: ExportRecipe) -> str:
 
 
 def _tasks(spec: BundleSpec, name: str, recipe: ExportRecipe) -> list[TaskFolder]:
-    """The tasks to measure on; an error unless the head was trained on each of them and it has a dev split."""
-    folders = [TaskFolder.open(path) for path in recipe.tasks]
+    """The tasks to measure on; an error unless the head was trained on each of them."""
+    folders = open_tasks(recipe.tasks, spec)
     for folder in folders:
-        trained = spec.tasks.get(folder.card.name)
-        if trained is None or trained.head != name:
+        if spec.tasks[folder.card.name].head != name:
             own = [task for task, (head, _) in spec.tasks.items() if head == name]
             raise RecipeError(
-                f"the head {name} was not trained on this task",
+                f"the head {name} was not trained on {folder.card.name}",
                 where=folder.artifact.path,
                 fix=f"Give the folder of {' or '.join(own)}",
             )
-        if "dev" not in folder.splits:
-            raise ArtifactError("no split 'dev'", where=folder.artifact.path, fix="Prepare the task with a dev split")
     return folders
 
 
@@ -214,6 +192,11 @@ class _Pipelines:
         with quiet(), warnings.catch_warnings(), progress("measure", total=len(records)) as bar:
             warnings.simplefilter("ignore")  # a stock pipeline says for each token that it guesses words
             find: Any = pipeline(self._task, model=str(self._folder), device="cpu", **made)
+            if find.tokenizer.pad_token is None:
+                raise RecipeError(
+                    "the tokenizer of this bundle names no padding token, which stock pipelines need",
+                    fix="Copy tokenizer_config.json of the encoder into the bundle",
+                )
             found = []
             for record in records:
                 found.append(self._record(record, find(_input(record), **called)))
@@ -270,14 +253,14 @@ def _on_dev(bundle: Bundle, name: str, folder: TaskFolder, exported: Path) -> Me
 def _on_samples(bundle: Bundle, name: str, exported: Path) -> Measured:
     """Compare predictions on texts that come with osler: the share on which both agree, in percent."""
     builder = bundle.builders[name]
-    texts = _SAMPLES.get(builder.card.language, _SAMPLES["en"])
     records: list[Record]
     if builder.card.record == "pair":
-        records = [TextPair(str(n), *pair) for n, pair in enumerate(zip(texts, texts[1:], strict=False))]
+        records = [TextPair(str(number), *pair) for number, pair in enumerate(pairwise(SAMPLE_TEXTS))]
     else:
         # The last one is longer than a window.
-        repeats = 1 + bundle.spec.max_length // 40
-        records = [Document(str(n), text) for n, text in enumerate([*texts, "\n\n".join(texts * repeats)])]
+        repeats = 2 + bundle.spec.max_length // 100
+        texts = (*SAMPLE_TEXTS, "\n\n".join(SAMPLE_TEXTS * repeats))
+        records = [Document(str(number), text) for number, text in enumerate(texts)]
     expected = bundle.predict(name, records)
     pipelines = _Pipelines(exported, builder, bundle.spec.overlap)
     strategy, stock = "", 0.0
