@@ -69,6 +69,7 @@ class SentenceWords:
 
 @lru_cache
 def sentence_words(language: str) -> SentenceWords:
+    """The words of a language that decide where its sentences end."""
     if language not in LANGUAGES:
         guess = nearest(language, LANGUAGES)
         raise UnknownNameError(

@@ -184,7 +184,9 @@ def test_a_pipeline_refuses_settings_that_it_would_ignore(random_bundle, tmp_pat
 
 
 def test_stock_pipelines_read_the_tags_of_any_scheme_as_bio(random_bundle, tmp_path):
-    config = json.loads((run(ExportRecipe(bundle=random_bundle, head="bioes"), tmp_path / "hf").path / "config.json").read_text())
+    config = json.loads(
+        (run(ExportRecipe(bundle=random_bundle, head="bioes"), tmp_path / "hf").path / "config.json").read_text()
+    )
     assert list(config["id2label"].values()) == [
         "O", "B-DRUG", "I-DRUG", "I-DRUG", "B-DRUG", "B-DOSE", "I-DOSE", "I-DOSE", "B-DOSE"
     ]  # fmt: skip
@@ -228,7 +230,9 @@ def trained(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
                         writer.add(split, record)
                 writer.write_card(each)
 
-        tasks.append(produce(folder / each.name, kind="task", recipe=Made(name=each.name), parents={}, build=build).path)
+        tasks.append(
+            produce(folder / each.name, kind="task", recipe=Made(name=each.name), parents={}, build=build).path
+        )
     model = preset_encoder("tiny", vocab_size=400, pad_token_id=1, seed=0, max_length=64)
     model.save(folder / "encoder")
     Tokenizer.open(tokenizer).copy_to(folder / "encoder")
@@ -248,7 +252,9 @@ def test_three_trained_heads_score_in_transformers_what_they_score_in_osler(trai
         measured = made.counts[f"dev of {name}/plain@v1"]
         assert measured["osler"] > 40
         assert abs(measured["osler"] - measured["own"]) <= 0.5
-        row = f"| dev of {name}/plain@v1 | {measured['metric']} | 12 | {measured['osler']:.1f} | {measured['own']:.1f} |"
+        row = (
+            f"| dev of {name}/plain@v1 | {measured['metric']} | 12 | {measured['osler']:.1f} | {measured['own']:.1f} |"
+        )
         assert row in (made.path / "README.md").read_text()
         assert run(recipe, tmp_path / name).reused
 

@@ -185,13 +185,15 @@ class _Pipelines:
         return self._predict(records, {}, {"truncation": True, "top_k": None})
 
     def _predict(self, records: Sequence[Record], made: dict[str, Any], called: dict[str, Any]) -> list[Record]:
-        from transformers import pipeline
+        import transformers
 
         from osler.nn.folders import quiet
 
+        make: Any = transformers.pipeline
+
         with quiet(), warnings.catch_warnings(), progress("measure", total=len(records)) as bar:
             warnings.simplefilter("ignore")  # a stock pipeline says for each token that it guesses words
-            find: Any = pipeline(self._task, model=str(self._folder), device="cpu", **made)
+            find = make(self._task, model=str(self._folder), device="cpu", **made)
             if find.tokenizer.pad_token is None:
                 raise RecipeError(
                     "the tokenizer of this bundle names no padding token, which stock pipelines need",
@@ -208,7 +210,9 @@ class _Pipelines:
         kind = self._builder.card.kind
         if kind is Kind.TAGGING:
             # A stock pipeline may find a line break.
-            spans = (Span.at(int(e["start"]), int(e["end"]), e["entity_group"]) for e in answer if e["start"] < e["end"])
+            spans = (
+                Span.at(int(e["start"]), int(e["end"]), e["entity_group"]) for e in answer if e["start"] < e["end"]
+            )
             return record.with_(spans=tuple(spans), relations=())
         scores = {entry["label"]: float(entry["score"]) for entry in answer}
         if kind is Kind.REGRESSION:
@@ -311,7 +315,11 @@ def _warn(measured: Sequence[Measured], max_loss: float) -> None:
     worst = max(measured, key=lambda each: each.stock_loss)
     if worst.stock_loss > max_loss:
         agrees = worst.metric == "agreement"
-        found = f"agrees with osler on {worst.stock:.1f} %" if agrees else f"scores {worst.stock:.1f} instead of {worst.osler:.1f}"
+        found = (
+            f"agrees with osler on {worst.stock:.1f} %"
+            if agrees
+            else f"scores {worst.stock:.1f} instead of {worst.osler:.1f}"
+        )
         own = f"{worst.own:.1f} %" if agrees else f"{worst.own:.1f}"
         console().print(
             f"[bold yellow]![/] a stock pipeline {found} on {worst.where}. "
@@ -334,5 +342,3 @@ def _imported(path: Path) -> Iterator[ModuleType]:
             del sys.modules[_OWN]
         else:
             sys.modules[_OWN] = known
-
-

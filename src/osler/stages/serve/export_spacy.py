@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.artifact import Artifact, Workspace, produce
@@ -38,7 +39,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
 
         nlp = spacy.blank(language)
         chosen = [recipe.head] if recipe.head else []
-        component = nlp.add_pipe(spacy_component.KEY, config={"heads": chosen})
+        component: Any = nlp.add_pipe(spacy_component.KEY, config={"heads": chosen})
         component.use(recipe.bundle)
         nlp.meta["name"] = "osler"
         nlp.meta["description"] = f"Heads of an osler bundle: {', '.join(heads)}"

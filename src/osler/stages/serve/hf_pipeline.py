@@ -49,7 +49,7 @@ class Piece:
     starts: list[int]
 
 
-class Reader:
+class HeadReader:
     """Settings of a head, and how it reads text."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -104,7 +104,7 @@ class OslerPipeline(ChunkPipeline):  # type: ignore[misc]
     _load_tokenizer = True
 
     def __init__(self, *arguments: Any, folder: str | Path | None = None, **named: Any) -> None:
-        self.reader = Reader(folder or Path(__file__).parent)
+        self.reader = HeadReader(folder or Path(__file__).parent)
         super().__init__(*arguments, **named)
 
     def inputs(self, ids: np.ndarray, types: np.ndarray | None = None) -> dict[str, Any]:

@@ -28,8 +28,7 @@ class _Module:
     def __init__(self, name: str) -> None:
         self.name = name
         spec = importlib.util.find_spec(name)
-        assert spec is not None and spec.origin is not None
-        self.source = Path(spec.origin).read_text(encoding="utf-8")
+        self.source = Path((spec and spec.origin) or "").read_text(encoding="utf-8")
         self.tree = ast.parse(self.source)
 
     @cached_property
@@ -51,7 +50,9 @@ class _Module:
         for node in self.tree.body:
             for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
                 shown = alias.name if alias.asname is None else f"{alias.name} as {alias.asname}"
-                statement = (f"from {node.module}", shown) if isinstance(node, ast.ImportFrom) else (f"import {shown}", "")
+                statement = (
+                    (f"from {node.module}", shown) if isinstance(node, ast.ImportFrom) else (f"import {shown}", "")
+                )
                 found[alias.asname or alias.name] = statement
         return found
 

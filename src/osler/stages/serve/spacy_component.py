@@ -8,12 +8,12 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
-from spacy.util import minibatch
 
 from osler.core.errors import RecipeError
 from osler.core.files import remove_tree
@@ -58,7 +58,8 @@ class OslerComponent:
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 64) -> Iterator[Doc]:
         """Annotate documents batch by batch; the encoder reads a batch in one pass."""
-        for batch in minibatch(stream, size=batch_size):
+        docs = iter(stream)
+        while batch := list(islice(docs, batch_size)):
             self._annotate(batch)
             yield from batch
 
