@@ -37,6 +37,7 @@ from osler.text.windows import Window, windows
 from osler.text.words import Range, line_ranges, trim_offsets, word_of_subword, words
 
 SETTINGS = "osler_pipeline.json"
+_TENSORS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,13 @@ class HeadReader:
         return sorted({0, len(piece.ids), *places}) if piece.ids else [0, 0]
 
 
-class OslerPipeline(ChunkPipeline):  # type: ignore[misc]
+class OslerPipeline(ChunkPipeline):
     """What both pipelines share: the settings beside this file, and a model that reads one window at a time."""
 
-    _load_processor = False
-    _load_image_processor = False
-    _load_feature_extractor = False
-    _load_tokenizer = True
+    _load_processor: Any = False
+    _load_image_processor: Any = False
+    _load_feature_extractor: Any = False
+    _load_tokenizer: Any = True
 
     def __init__(self, *arguments: Any, folder: str | Path | None = None, **named: Any) -> None:
         self.reader = HeadReader(folder or Path(__file__).parent)
@@ -117,9 +118,10 @@ class OslerPipeline(ChunkPipeline):  # type: ignore[misc]
             )
         return made
 
-    def _forward(self, model_inputs: dict[str, Any]) -> dict[str, Any]:
-        kept = {name: model_inputs.pop(name) for name in ("piece", "window", "text", "is_last") if name in model_inputs}
-        return {"logits": self.model(**model_inputs)["logits"], **kept}
+    def _forward(self, input_tensors: dict[str, Any], **parameters: Any) -> Any:
+        tensors = {name: value for name, value in input_tensors.items() if name in _TENSORS}
+        others = {name: value for name, value in input_tensors.items() if name not in _TENSORS}
+        return {"logits": self.model(**tensors)["logits"], **others}
 
 
 class OslerTokenClassification(OslerPipeline):
@@ -130,9 +132,9 @@ class OslerTokenClassification(OslerPipeline):
             raise TypeError(f"{', '.join(unknown)}: windows and aggregation are part of this pipeline; leave it out")
         return {}, {}, {}
 
-    def preprocess(self, text: str) -> Iterator[dict[str, Any]]:
+    def preprocess(self, input_: str, **parameters: Any) -> Any:
         """The windows of a text."""
-        reader = self.reader
+        text, reader = input_, self.reader
         by_sentence = reader.settings["unit"] == "sentence"
         piece = reader.piece(text, reader.sentences(text) if by_sentence else ())
         found = list(reader.windows(piece, by_sentence=by_sentence))
@@ -140,12 +142,12 @@ class OslerTokenClassification(OslerPipeline):
             model_inputs = self.inputs(reader.tokens.wrap(piece.ids[window.start : window.end]))
             yield {**model_inputs, "piece": piece, "window": window, "text": text, "is_last": window is found[-1]}
 
-    def postprocess(self, outputs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def postprocess(self, model_outputs: Any, **parameters: Any) -> list[dict[str, Any]]:
         """Decode the words, each in the window where it has the most context."""
         settings, labels = self.reader.settings, self.reader.labels
-        piece, text = outputs[0]["piece"], outputs[0]["text"]
+        piece, text = model_outputs[0]["piece"], model_outputs[0]["text"]
         logits = np.zeros((len(piece.ids), len(labels)), dtype=np.float32)
-        for output in outputs:
+        for output in model_outputs:
             window = output["window"]
             rows = output["logits"][0].float().numpy()
             shift = len(self.reader.tokens.prefix) - window.start
@@ -197,9 +199,9 @@ class OslerTextClassification(OslerPipeline):
             raise TypeError(f"{', '.join(unknown)}: truncation and labels are part of this pipeline; leave it out")
         return {}, {}, {}
 
-    def preprocess(self, text: str | dict[str, str]) -> Iterator[dict[str, Any]]:
+    def preprocess(self, input_: str | dict[str, str], **parameters: Any) -> Any:
         """The windows of a text, or both orders of a pair where order means nothing."""
-        reader = self.reader
+        text, reader = input_, self.reader
         made: list[dict[str, Any]] = []
         if isinstance(text, dict):
             for swapped in reader.settings["orders"]:
@@ -216,9 +218,9 @@ class OslerTextClassification(OslerPipeline):
         for number, model_inputs in enumerate(made, 1):
             yield {**model_inputs, "is_last": number == len(made)}
 
-    def postprocess(self, outputs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def postprocess(self, model_outputs: Any, **parameters: Any) -> list[dict[str, Any]]:
         """Pool the windows; every label with its probability."""
-        rows = np.stack([output["logits"][0].float().numpy().reshape(-1) for output in outputs])
+        rows = np.stack([output["logits"][0].float().numpy().reshape(-1) for output in model_outputs])
         problem = self.reader.settings["problem"]
         if problem == "multilabel":
             scores = 1.0 / (1.0 + np.exp(-rows.max(axis=0)))
