@@ -176,6 +176,17 @@ def test_the_encoder_loads_with_stock_automodel_and_one_head_with_equal_logits(o
         AutoModelForMaskedLM.from_pretrained(demo / "encoder")
 
 
+@pytest.mark.parametrize("task", ["clinic-entities-en", "clinic-phi-en", "clinic-entities-es"])
+def test_an_exported_head_scores_in_transformers_what_it_scores_in_osler(demo, tmp_path, task):
+    from osler.stages.serve.config import ExportRecipe
+    from osler.stages.serve.export import run
+
+    made = run(ExportRecipe(bundle=demo / "bundle", head=task, tasks=(demo / "tasks" / task,)), tmp_path / "hf")
+    measured = made.counts[f"dev of {task}/strict@v1"]
+    assert measured["osler"] > 5
+    assert abs(measured["osler"] - measured["own"]) <= 0.5
+
+
 def test_no_text_of_a_note_appears_outside_the_artifacts(osler, demo, tmp_path):
     """Plant canaries in notes, go through every stage that reads them with full logging, and search all that was printed or left."""
     lines = [json.dumps({"id": str(i), "text": f"Patient {CANARY} number {i} takes aspirin. " * 8}) for i in range(60)]

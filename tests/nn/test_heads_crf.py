@@ -171,12 +171,19 @@ def test_every_parameter_changes_in_one_step_and_a_saved_chain_is_the_same(tiny,
     assert torch.equal(found, expected)
 
 
-def test_a_chain_has_no_stock_model(tiny, tmp_path):
-    from osler.core.errors import InputError
+def test_the_stock_model_of_a_chain_gives_its_logits(tiny, tmp_path):
+    from transformers import AutoModelForTokenClassification
+
     from osler.nn.export import to_hf
 
-    model = MultiHeadModel(PackedEncoder(tiny.model("roberta")))
-    model.add_head("ner", "crf", 5, seed=1, labels=BIO)
-    with pytest.raises(InputError, match="no stock model for a crf head"):
-        to_hf(model, "ner", None, tmp_path / "x")
-    assert not (tmp_path / "x").exists()
+    model = MultiHeadModel(PackedEncoder(tiny.model("roberta"))).eval()
+    head = model.add_head("ner", "crf", 5, seed=1, labels=BIO)
+    with torch.no_grad():
+        head.classifier.weight.mul_(20)
+    to_hf(model, "ner", None, tmp_path)
+    stock = AutoModelForTokenClassification.from_pretrained(tmp_path).eval()
+    [ids] = tiny.sequences(9)
+    with torch.no_grad():
+        expected = model(pack([ids], pad_id=1))["ner"]
+        torch.testing.assert_close(stock(input_ids=torch.as_tensor(ids)[None]).logits[0], expected, rtol=0, atol=1e-4)
+    assert list(stock.config.id2label.values()) == list(BIO)

@@ -199,3 +199,26 @@ def test_what_is_read_does_not_depend_on_gold(tokens):
     )
     assert len(taught) > 2
     assert [i.ids.tolist() for i in taught] == [i.ids.tolist() for i in asked]
+
+
+def test_every_token_is_labelled_if_the_recipe_says_so(tokens):
+    """For stock pipelines, which read every token: I- after the first sub-word, and line breaks inside or outside mentions."""
+    text = "aspirin\n\nwith beta\nblocker\n81"
+    start = text.index("beta")
+    document = Document("d", text, (Span.at(0, 7, "Chemical"), Span.at(start, text.index("\n81"), "Chemical")))
+    plain, every = tagger(tokens), tagger(tokens, subwords="every")
+    ((before,), (after,)) = (builder.build([document], gold=True).instances for builder in (plain, every))
+    frame = len(tokens.prefix)
+    inner = slice(frame, after.length - (tokens.overhead - frame))
+    assert IGNORED in before.target[inner]
+    assert IGNORED not in after.target[inner]
+    labelled = before.target != IGNORED
+    assert (after.target[labelled] == before.target[labelled]).all()
+    [encoding] = tokens.encode([text])
+    tags = [every.outputs[number] for number in after.target[inner]]
+    for (first, _), word, tag in zip(encoding.offsets, after.place.aligned.word_ids, tags, strict=True):
+        if word is None:
+            assert tag == ("I-Chemical" if start < first < len(text) - 3 else "O")
+    # A chain scores transitions between words.
+    (chain,) = tagger(tokens, tagger="crf", subwords="every").build([document], gold=True).instances
+    assert (chain.target == before.target).all()

@@ -42,7 +42,8 @@ _TOLERANCE = 1e-4
 def to_hf(model: MultiHeadModel, head: str, labels: Sequence[str] | None, folder: Path) -> None:
     """Write the encoder and one head for `AutoModelForTokenClassification` or `AutoModelForSequenceClassification`.
 
-    The stock model gives the same logits as the head. If the stock class of the architecture cannot, nothing is written.
+    The stock model gives the same logits as the head. If the stock class of the architecture cannot, nothing is written. The
+    transition scores of a CRF have no place in a stock model; whoever decodes its logits needs them too.
     """
     module, spec = model.head(head), model.specs[head]
     names = list(labels or spec.labels) or [f"LABEL_{number}" for number in range(spec.num_labels)]
@@ -50,7 +51,7 @@ def to_hf(model: MultiHeadModel, head: str, labels: Sequence[str] | None, folder
         raise InputError(
             f"{len(names)} labels for {spec.num_labels} outputs", where=f"head {head}", fix="Give one label per output"
         )
-    if spec.kind != "tagging" and spec.kind not in _PROBLEMS:
+    if module.level != "token" and spec.kind not in _PROBLEMS:
         raise InputError(
             f"Hugging Face has no stock model for a {spec.kind} head", where=f"head {head}", fix="Export another head"
         )
@@ -59,7 +60,7 @@ def to_hf(model: MultiHeadModel, head: str, labels: Sequence[str] | None, folder
     config.label2id = {name: number for number, name in enumerate(names)}
     if hasattr(config, "classifier_dropout"):
         config.classifier_dropout = spec.dropout
-    if spec.kind != "tagging":
+    if module.level != "token":
         config.problem_type = _PROBLEMS[spec.kind]
     module = copy.deepcopy(module).cpu().float().eval()
     stock = _build(model.encoder.model, config, module)

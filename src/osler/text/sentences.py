@@ -50,7 +50,7 @@ _AFTER_STOP = re.compile(r"[.!?]\s+([^\W\d_])")
 
 
 @dataclass(frozen=True)
-class _Vocabulary:
+class SentenceWords:
     """Words of one language that decide about the full stop or the line end after them."""
 
     never: frozenset[str]
@@ -68,7 +68,8 @@ class _Vocabulary:
 
 
 @lru_cache
-def _vocabulary(language: str) -> _Vocabulary:
+def sentence_words(language: str) -> SentenceWords:
+    """The words of a language that decide where its sentences end."""
     if language not in LANGUAGES:
         guess = nearest(language, LANGUAGES)
         raise UnknownNameError(
@@ -84,18 +85,18 @@ def _vocabulary(language: str) -> _Vocabulary:
         elif not line.startswith("#"):
             current.update(line.split())
     names = ("never ends a sentence", "before a number", "may end a sentence", "letter follows")
-    return _Vocabulary(*(frozenset(sections[name]) for name in (*names, "starts a sentence", "goes on")))
+    return SentenceWords(*(frozenset(sections[name]) for name in (*names, "starts a sentence", "goes on")))
 
 
 def sentences(text: str, language: str = "en") -> list[Range]:
     """Half-open character range of every sentence."""
-    return _Splitter(text, _vocabulary(language)).split()
+    return SentenceSplitter(text, sentence_words(language)).split()
 
 
-class _Splitter:
+class SentenceSplitter:
     """Splits one text, from left to right."""
 
-    def __init__(self, text: str, vocabulary: _Vocabulary) -> None:
+    def __init__(self, text: str, vocabulary: SentenceWords) -> None:
         self.text = text
         self.words = vocabulary
         self.start = len(text) - len(text.lstrip())  # of the current sentence

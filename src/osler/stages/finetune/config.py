@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, runtime
-from osler.tasks.instances.base import Decoding, HeadOptions, Layers, Relations, Tagger, Unit
+from osler.tasks.instances.base import Decoding, HeadOptions, LabelledTokens, Layers, Relations, Tagger, Unit
 from osler.train.config import TrainConfig
 
 MLM = "mlm"
@@ -95,7 +95,7 @@ class FinetuneTraining(TrainConfig):
 class FinetuneRecipe(Recipe):
     """Fine-tune one encoder on one or more tasks."""
 
-    later: ClassVar = ("leaks", "head", "train_heads", "keep", "average_epochs", "unit", "max_words")
+    later: ClassVar = ("leaks", "head", "train_heads", "keep", "average_epochs", "unit", "max_words", "subwords")
 
     model: str = runtime()
     """An encoder or bundle folder, or a hub name."""
@@ -134,6 +134,9 @@ class FinetuneRecipe(Recipe):
     """Label each word independently (linear) or as a sequence (crf)."""
     decoding: Decoding = "protocol"
     """For a linear tagger: the best tag of each word (greedy), the best legal sequence (constrained), or as the protocol says."""
+    subwords: LabelledTokens = "protocol"
+    """Tokens that a linear tagger learns to label: those that the protocol says, or every one, line breaks included, for a head that
+    stock Hugging Face pipelines shall run (osler export): they read every token. A prediction of osler reads the same tokens either way."""
     relations: Relations = "tagged"
     """Read a relation from the first token (tagged) or from the markers around its arguments (markers)."""
     head: Layers = "mlp"
@@ -224,4 +227,5 @@ class FinetuneRecipe(Recipe):
             head=self.head,
             unit=self.unit,
             max_words=self.max_words,
+            subwords=self.subwords,
         )

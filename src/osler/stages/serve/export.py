@@ -14,6 +14,7 @@ _EXPORTERS = {
     "hf": "osler.stages.serve.export_hf",
     "onnx": "osler.stages.serve.export_onnx",
     "onnx-int8": "osler.stages.serve.export_onnx",
+    "spacy": "osler.stages.serve.export_spacy",
 }
 
 

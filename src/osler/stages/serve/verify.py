@@ -17,15 +17,17 @@ from osler.tasks.instances.base import Instance, document_windows
 from osler.tasks.scoring import score
 from osler.text.document import Document, Record, TextPair
 
-_TEXTS = (
+SAMPLE_TEXTS = (
     "CHIEF COMPLAINT: chest pain. 61-year-old man, seen on 12/03/2021 by Dr. Ellen Price, denies fever and cough.",
     "Metformin 500 mg twice daily was stopped because of nausea; creatinine 1.4 mg/dL, HbA1c 8.2 %.",
     "Paciente de 45 años con dolor abdominal. Se inicia omeprazol 20 mg cada 24 horas. No refiere alergias.",
     "Le patient présente une dyspnée d'effort. Pas de fièvre. Traitement : furosémide 40 mg, à revoir le 3 mai.",
     "Loss of BRCA1 in HeLa cells increased apoptosis after cisplatin (p < 0.01), as in Li-Fraumeni syndrome.",
+    "Impression:\n1. Type 2 diabetes, aspirin 81mg\n2. T 38.2°C\n\nSeen at St. Mary's (Beta-thalassaemia, IL-2).",
     "Sleep apnoea?",
     "",
 )
+"""Invented texts in which predictions are compared."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def agreement(bundle: Bundle, export: Bundle) -> Agreement:
 def _documents(bundle: Bundle) -> list[Document]:
     """The texts, and one that is longer than a window."""
     times = 2 + bundle.spec.max_length // 100
-    return [Document(str(number), text) for number, text in enumerate((*_TEXTS, " ".join(_TEXTS * times)))]
+    return [Document(str(number), text) for number, text in enumerate((*SAMPLE_TEXTS, " ".join(SAMPLE_TEXTS * times)))]
 
 
 def _instances(bundle: Bundle) -> list[Instance]:
@@ -128,7 +130,7 @@ def _predictions(bundle: Bundle) -> set[object]:
     if names := spec.heads_for("document"):
         records += bundle.annotate(_documents(bundle), names)
     if names := spec.heads_for("pair"):
-        records += bundle.compare([TextPair(f"p{n}", *two) for n, two in enumerate(pairwise(_TEXTS))], names)
+        records += bundle.compare([TextPair(f"p{n}", *two) for n, two in enumerate(pairwise(SAMPLE_TEXTS))], names)
     found: set[object] = set()
     for record in records:
         found.update((record.id, label) for label in record.labels)

@@ -34,12 +34,13 @@ Decoding = Annotated[
 Relations = Literal["tagged", "markers"]
 Layers = Literal["mlp", "linear", "pooler"]
 Unit = Literal["document", "sentence"]
+LabelledTokens = Literal["protocol", "every"]
 
 
 class HeadOptions(Recipe):
     """Variants of a head. An option has no effect on heads of another kind."""
 
-    later: ClassVar = ("head", "unit", "max_words")
+    later: ClassVar = ("head", "unit", "max_words", "subwords")
 
     tagger: Tagger = "linear"
     decoding: Decoding = "protocol"
@@ -47,6 +48,7 @@ class HeadOptions(Recipe):
     head: Layers = "mlp"
     unit: Unit = "document"
     max_words: int | None = None
+    subwords: LabelledTokens = "protocol"
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

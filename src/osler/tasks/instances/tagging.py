@@ -121,8 +121,9 @@ class TaggingBuilder(Builder):
         )
         targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
         # A CRF scores transitions between words, in training as in decoding, so it labels only first sub-words.
-        every = self.protocol.subwords != "first" and self.head != "crf"
-        copied = self.protocol.subwords == "copy"
+        between = self.options.subwords == "every" and self.head != "crf"
+        every = between or (self.protocol.subwords != "first" and self.head != "crf")
+        copied = self.protocol.subwords == "copy" and not between
         index = {tag: number for number, tag in enumerate(self.outputs)}
         previous: int | None = None
         for place, word in enumerate(aligned.word_ids):
@@ -131,7 +132,19 @@ class TaggingBuilder(Builder):
                 # A later sub-word of a B- word continues the mention, unless it has a copy of the tag.
                 targets[place] = index[_continued(tag) if word == previous and not copied else tag]
             previous = word
+        if between:
+            self._label_between(targets, aligned)
         return targets
+
+    def _label_between(self, targets: np.ndarray, aligned: Aligned) -> None:
+        """Label tokens of whitespace and the like: inside the mention that goes on after them, else outside."""
+        following = self.outputs[0]
+        for place in range(len(targets) - 1, -1, -1):
+            if aligned.word_ids[place] is not None:
+                following = self.outputs[targets[place]]
+            else:
+                goes_on = following[:2] in ("I-", "E-")
+                targets[place] = self.outputs.index(f"I-{following[2:]}") if goes_on else 0
 
     def _paths(
         self, documents: Sequence[np.ndarray], transitions: np.ndarray | None, confidence: Confidence = PLAIN
