@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
+    "deid": "De-identify notes: masks, tags or surrogates, and how well that works.",
     "export": "Export one head as a stock Hugging Face model.",
     "convert": "Convert annotations between formats.",
     "demo": "Run all six stages on embedded synthetic notes.",
@@ -126,6 +127,21 @@ EXAMPLES = {
         "osler annotate note.txt --bundle bundle > annotations.jsonl",
         "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
         "osler annotate note.txt --bundle bundle --head clinic-phi-en",
+    ),
+    "deid": (
+        "osler deid notes/ --out deidentified",
+        "osler deid notes/ --bundle bundle --style surrogate --dates shift --key-file key --out deidentified",
+        "osler deid evaluate --task tasks/phi --out scores",
+    ),
+    "deid notes": (
+        "osler deid notes/ --out deidentified",
+        "osler deid notes/ --bundle bundle --style surrogate --dates shift --key-file key --out deidentified",
+        "osler deid notes.csv --text-column note --patient-column patient --review --out deidentified",
+        "osler deid evaluate --task tasks/phi --out scores",
+    ),
+    "deid evaluate": (
+        "osler deid evaluate --task tasks/phi --out scores",
+        "osler deid evaluate --task tasks/phi --bundle bundle --out scores",
     ),
     "export": ("osler export bundle --head clinic-phi-en --out hf-model",),
     "convert": (
