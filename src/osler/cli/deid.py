@@ -18,7 +18,9 @@ class _NotesOrCommand(TyperGroup):
     """`osler deid NOTES` needs no further word; `osler deid evaluate` is a command of its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args and args[0] in self.commands else ["notes", *args])
+        # The hidden command is no word that a user writes: a folder may have its name.
+        own = {name for name, command in self.commands.items() if not command.hidden}
+        return super().parse_args(ctx, args if args and args[0] in own else ["notes", *args])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

@@ -41,6 +41,7 @@ def kinds() -> dict[str, str]:
 
 
 def category_title(kind: str) -> str:
+    """The title of a kind's Safe Harbor category."""
     return categories()[kinds()[kind]]
 
 

@@ -1,4 +1,4 @@
-"""Rules that find PHI without a model: identifiers, contacts, dates, ages, addresses, and names with a title, a label or a known given name.
+"""Rules that find PHI without a model: identifiers, contacts, dates, ages, addresses, and names with a title, a label or a given name.
 
 The patterns are data (`data/common.toml` and one file per language). What they do not find: a name in running text without a title,
 a label, a relative or a frequent given name before it, and places that no list and no word of place gives away.
@@ -136,7 +136,7 @@ def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequenc
         parts |= file.get("fragments", {})
         parts |= {name: _alternatives(words) for name, words in file.get("lists", {}).items()}
     if number:
-        names = [name for name in given_names(languages[number - 1])]
+        names = list(given_names(languages[number - 1]))
         written = [name.title() for name in names]
         parts |= {"given": _alternatives(written), "GIVEN": _alternatives([name.upper() for name in names])}
 

@@ -36,7 +36,7 @@ _KEY = ".key"
 _FOUND = "found"
 _LEAST_KEY = 32
 _REVIEWED = 200
-_TABLES = (".csv", ".tsv")
+_TABLES, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _SHOWN = 10
 
@@ -241,7 +241,8 @@ class _Writer(ExitStack):
         self._taken: Counter[str] = Counter()
         self._line(OFFSETS)
         suffixes = {path.suffix.lower() for path in recipe.files}
-        self._rows = "csv" if suffixes and suffixes <= set(_TABLES) else "jsonl"
+        self._rows = "csv" if suffixes <= set(_TABLES) else "jsonl"
+        self._text = not suffixes <= {*_TABLES, *_LINES}
 
     def write(self, item: _Numbered, original: Document, note: DeidNote) -> None:
         name = self._name(item, original)
@@ -249,7 +250,7 @@ class _Writer(ExitStack):
         row |= {column: original.meta[column] for column in self._recipe.keep_columns if column in original.meta}
         to = self._recipe.to
         if to == "same":
-            to = "text" if "file" in original.meta else "csv" if self._rows == "csv" else "jsonl"
+            to = "text" if self._text and "file" in original.meta else self._rows
         if to == "text":
             path = self._folder / NOTES / f"{name}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +285,7 @@ class _Writer(ExitStack):
     def _line(self, name: str, row: dict[str, Any] | None = None, *, private: bool = False) -> None:
         if name not in self._open:
             path = self._folder / name
-            self._open[name] = self.enter_context(open_private(path) if private else open(path, "wb"))
+            self._open[name] = self.enter_context(open_private(path) if private else path.open("wb"))
         if row is not None:
             self._open[name].write((json.dumps(row, ensure_ascii=False) + "\n").encode())
 
@@ -293,7 +294,7 @@ class _Writer(ExitStack):
         name = f"{NOTES}.csv"
         new = name not in self._open
         if new:
-            self._open[name] = self.enter_context(open(self._folder / name, "w", encoding="utf-8", newline=""))
+            self._open[name] = self.enter_context((self._folder / name).open("w", encoding="utf-8", newline=""))
         writer = csv.writer(self._open[name], lineterminator="\n")
         if new:
             writer.writerow(columns)
