@@ -25,6 +25,7 @@ _BLOCK_END = re.compile(r"\n[ \t]*\n")
 _BLOCK_PIECE = re.compile(r"\d[\d./ºª-]*(?:[ ]?[A-Z]\b)?|s/n")
 # Shorter words are initials and abbreviations, which are too often something else.
 _SHORTEST_NAME = 4
+_ARTICLES = frozenset(("el", "al", "la", "le", "los", "las", "les", "des"))
 
 
 @dataclass(frozen=True)
@@ -101,20 +102,24 @@ def _trimmed(text: str, start: int, end: int, kind: str) -> Iterator[Finding]:
 def _name_in(text: str, start: int, end: int) -> tuple[int, int]:
     """The part of a passage up to the first word that no name has; empty if only such words and eponyms are left."""
     words = [match.span() for match in _WORD.finditer(text, start, end)]
-    while words and text[slice(*words[0])] in _stop():
-        words.pop(0)
-    kept: list[tuple[int, int]] = []
-    for place in words:
-        if text[slice(*place)] in _stop():
-            break
-        kept.append(place)
+
+    def stops(index: int) -> bool:
+        word = text[slice(*words[index])]
+        # El Amrani and Le Goff are names; El paciente is not.
+        follows = words[index + 1] if index + 1 < len(words) else None
+        article = word.lower() in _ARTICLES and follows is not None and text[follows[0]].isupper()
+        return word in _stop() and not (article and text[slice(*follows or (0, 0))] not in _stop())
+
+    first = next((index for index in range(len(words)) if not stops(index)), len(words))
+    last = next((index for index in range(first, len(words)) if stops(index)), len(words))
+    kept = words[first:last]
     while kept and text[kept[-1][0]].islower():
         kept.pop()  # a particle that nothing follows
     if not kept or all(text[slice(*place)] in _eponyms() for place in kept):
         return start, start
-    last = kept[-1][1]
-    initial = last - kept[-1][0] == 1 and text[last : min(last + 1, end)] == "."
-    return kept[0][0], last + initial
+    stop = kept[-1][1]
+    initial = stop - kept[-1][0] == 1 and text[stop : min(stop + 1, end)] == "."
+    return kept[0][0], stop + initial
 
 
 def _in_block(text: str, start: int, end: int) -> Iterator[Finding]:
@@ -131,7 +136,7 @@ def _in_block(text: str, start: int, end: int) -> Iterator[Finding]:
 
 def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequence[str]) -> Iterator[Rule]:
     """The rules of one file; its fragments and lists come before the common ones."""
-    parts: dict[str, str] = {}
+    parts = {"U": _letters(str.isupper), "L": _letters(str.islower)}
     for file in (files[0], files[number]):
         parts |= file.get("fragments", {})
         parts |= {name: _alternatives(words) for name, words in file.get("lists", {}).items()}
@@ -142,13 +147,23 @@ def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequenc
 
     def fill(pattern: str) -> str:
         while _PLACEHOLDER.search(pattern):
-            pattern = _PLACEHOLDER.sub(lambda match: f"(?:{parts[match[1]]})", pattern)
+            pattern = _PLACEHOLDER.sub(lambda match: part(match[1]), pattern)
         return pattern
+
+    def part(name: str) -> str:
+        return parts[name] if parts[name].startswith("[") and name in "UL" else f"(?:{parts[name]})"
 
     for rule in files[number].get("rules", ()):
         check = CHECKS[rule["check"]] if "check" in rule else None
         pattern = re.compile(fill(rule["pattern"]), re.MULTILINE)
         yield Rule(rule["name"], pattern, check, rule.get("block", False))
+
+
+@cache
+def _letters(wanted: Callable[[str], bool]) -> str:
+    """A class of all upper-case or lower-case letters of the Latin alphabet, with every accent: names come from anywhere."""
+    codes = (*range(0x41, 0x250), *range(0x1E00, 0x1F00))
+    return "[" + "".join(letter for letter in map(chr, codes) if letter.isalpha() and wanted(letter)) + "]"
 
 
 def _alternatives(words: Iterable[str]) -> str:
