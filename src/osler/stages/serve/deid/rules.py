@@ -36,6 +36,8 @@ class Rule:
     pattern: re.Pattern[str]
     check: Callable[[str], bool] | None
     block: bool
+    eponyms: bool
+    """Whether a name that is also an eponym counts: Dr. Bell does, a word of that name in running text does not."""
 
     def find(self, text: str) -> Iterator[Finding]:
         for match in self.pattern.finditer(text):
@@ -44,7 +46,20 @@ class Rule:
                     continue
                 kind = group.rstrip("0123456789")
                 start, end = match.span(group)
-                yield from _in_block(text, start, end) if self.block else _trimmed(text, start, end, kind)
+                yield from _in_block(text, start, end) if self.block else self._trimmed(text, start, end, kind)
+
+    def _trimmed(self, text: str, start: int, end: int, kind: str) -> Iterator[Finding]:
+        """A finding without the space and punctuation around it; a name also without words that are no part of one."""
+        while start < end and (text[start].isspace() or text[start] in ".,;:"):
+            start += 1
+        while end > start and (text[end - 1].isspace() or text[end - 1] in _LINE_END):
+            if text[end - 1] == "." and kind == "NAME" and end - start > 2 and text[end - 3] in " \n":
+                break  # the full stop of an initial
+            end -= 1
+        if kind == "NAME":
+            start, end = _name_in(text, start, end, eponyms=self.eponyms)
+        if start < end:
+            yield Finding(start, end, kind)
 
 
 class Rules:
@@ -85,22 +100,8 @@ def given_names(language: str) -> Mapping[str, str]:
     return {name.lower(): gender for gender in ("female", "male") for name in table[gender].split()}
 
 
-def _trimmed(text: str, start: int, end: int, kind: str) -> Iterator[Finding]:
-    """A finding without the space and punctuation around it; a name also without words that are no part of one."""
-    while start < end and (text[start].isspace() or text[start] in ".,;:"):
-        start += 1
-    while end > start and (text[end - 1].isspace() or text[end - 1] in _LINE_END):
-        if text[end - 1] == "." and kind == "NAME" and end - start > 2 and text[end - 3] in " \n":
-            break  # the full stop of an initial
-        end -= 1
-    if kind == "NAME":
-        start, end = _name_in(text, start, end)
-    if start < end:
-        yield Finding(start, end, kind)
-
-
-def _name_in(text: str, start: int, end: int) -> tuple[int, int]:
-    """The part of a passage up to the first word that no name has; empty if only such words and eponyms are left."""
+def _name_in(text: str, start: int, end: int, *, eponyms: bool) -> tuple[int, int]:
+    """The part of a passage up to the first word that no name has; empty if nothing is left."""
     words = [match.span() for match in _WORD.finditer(text, start, end)]
 
     def stops(index: int) -> bool:
@@ -115,7 +116,7 @@ def _name_in(text: str, start: int, end: int) -> tuple[int, int]:
     kept = words[first:last]
     while kept and text[kept[-1][0]].islower():
         kept.pop()  # a particle that nothing follows
-    if not kept or all(text[slice(*place)] in _eponyms() for place in kept):
+    if not kept or (not eponyms and all(text[slice(*place)] in _eponyms() for place in kept)):
         return start, start
     stop = kept[-1][1]
     initial = stop - kept[-1][0] == 1 and text[stop : min(stop + 1, end)] == "."
@@ -156,7 +157,7 @@ def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequenc
     for rule in files[number].get("rules", ()):
         check = CHECKS[rule["check"]] if "check" in rule else None
         pattern = re.compile(fill(rule["pattern"]), re.MULTILINE)
-        yield Rule(rule["name"], pattern, check, rule.get("block", False))
+        yield Rule(rule["name"], pattern, check, rule.get("block", False), rule.get("eponyms", True))
 
 
 @cache
