@@ -127,7 +127,8 @@ def _build(recipe: DeidRecipe, notes: Notes, engine: DeidEngine, key: bytes, wor
                 note = _processed(recipe, engine, key, item, findings)
                 if isinstance(note, Failure):
                     counts["skipped"] += 1
-                    first = first or writer.skip(item, note)
+                    skipped = writer.skip(item, note)
+                    first = first or skipped
                     continue
                 assert isinstance(item.record, Document)
                 writer.write(item, item.record, note)

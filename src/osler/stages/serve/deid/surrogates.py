@@ -95,7 +95,7 @@ class Surrogates:
         plain = _plain(original)
         for attempt in range(_TRIES):
             made = " ".join(make(self, original, plain, str(attempt)).split()) or None
-            if made is not None and _plain(made) != plain:
+            if made is not None and (made != original if kind == "AGE" else _plain(made) != plain):
                 return made.upper() if original.isupper() and kind not in _SHAPED else made
         return None
 
