@@ -25,6 +25,7 @@ from osler.core.extras import explain_missing
 if TYPE_CHECKING:
     from osler.artifacts.bundle import Bundle
     from osler.artifacts.corpus import Corpus
+    from osler.artifacts.deidentified import Deidentified
     from osler.artifacts.encoder import Encoder
     from osler.artifacts.evaluation import Evaluation
     from osler.artifacts.task_folder import TaskFolder
@@ -345,6 +346,34 @@ def infer(
 
     comparer = PairComparer.load(bundle, "infer", head, language, device)
     return [answer for batch in pair_batches(pairs) for answer in comparer.infer(batch)]
+
+
+@_public
+def deid(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Deidentified:
+    """De-identify files, as `osler deid` does. Settings: `DeidRecipe`.
+
+    Notes that cannot be processed are not written: `skipped()` says which and why.
+    """
+    from osler.artifacts.deidentified import Deidentified
+    from osler.stages.serve.deid.config import DeidRecipe
+    from osler.stages.serve.deid.run import run
+
+    made = run(_resolve(DeidRecipe, recipe, settings), Path(out), force=force)
+    if count := made.counts.get("skipped"):
+        warnings.warn(f"{count} notes were not written: see {made.path / 'skipped.jsonl'}", stacklevel=3)
+    return Deidentified(made.path, made.manifest, made.reused)
+
+
+@_public
+def deid_evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
+    """Measure de-identification on a task, as `osler deid evaluate` does. Settings: `DeidEvaluateRecipe`."""
+    from osler.stages.prepare.run import task_folders
+    from osler.stages.serve.deid.config import DeidEvaluateRecipe
+    from osler.stages.serve.deid.evaluate import run
+
+    if isinstance(settings.get("task"), str | Path):
+        [settings["task"]] = task_folders([settings["task"]])
+    return run(_resolve(DeidEvaluateRecipe, recipe, settings), Path(out), force=force)
 
 
 @_public

@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
+    "deid": "De-identify notes: masks, tags or surrogates, and how well that works.",
     "similar": "Say how similar the two texts of each pair are.",
     "infer": "Say what the second text of each pair is, given the first.",
     "export": "Export a bundle to Hugging Face, ONNX or spaCy.",
@@ -142,6 +143,21 @@ EXAMPLES = {
     "export": (
         "osler export bundle --head clinic-phi-en --out hf-model",
         "osler export bundle --to onnx-int8 --task tasks/clinic-phi-en --out light",
+    ),
+    "deid": (
+        "osler deid notes/ --out deidentified",
+        "osler deid notes/ --bundle bundle --style surrogate --dates shift --key-file key --out deidentified",
+        "osler deid evaluate --task tasks/phi --out scores",
+    ),
+    "deid notes": (
+        "osler deid notes/ --out deidentified",
+        "osler deid notes/ --bundle bundle --style surrogate --dates shift --key-file key --out deidentified",
+        "osler deid notes.csv --text-column note --patient-column patient --review --out deidentified",
+        "osler deid evaluate --task tasks/phi --out scores",
+    ),
+    "deid evaluate": (
+        "osler deid evaluate --task tasks/phi --out scores",
+        "osler deid evaluate --task tasks/phi --bundle bundle --out scores",
     ),
     "convert": (
         "osler convert notes/ --from brat --to conll --out notes.conll",

@@ -72,6 +72,12 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def open_private(path: Path) -> IO[bytes]:
+    """Open a new file for writing that only its owner may read, from the first byte on."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
 def remove_half_written(folder: Path) -> None:
     """Delete what killed writers left anywhere in a folder that only this process writes."""
     with writing(folder):

@@ -101,6 +101,16 @@ class Page:
         self._sections[-1].blocks.append(self._record_block(pair, caption))
         return self
 
+    def beside(self, first: Document, second: Document, captions: tuple[str, str]) -> Page:
+        """Add two documents next to each other, such as one before and after a change; below each other on a narrow screen."""
+        blocks = [
+            self._record_block(record, caption) for record, caption in zip((first, second), captions, strict=True)
+        ]
+        self._sections[-1].blocks.append(
+            lambda colours: '<div class="beside">' + "".join(block(colours) for block in blocks) + "</div>"
+        )
+        return self
+
     def listing(
         self,
         records: Sequence[ListedRecord],

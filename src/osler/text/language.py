@@ -107,6 +107,11 @@ class LanguageGuess:
         own = self._hits[self.language]
         return self.language if own >= max(_SURE_HITS, _SURE_SHARE * self._hits.total()) else None
 
+    @property
+    def hits(self) -> int:
+        """Common words that were found."""
+        return self._hits.total()
+
     def __str__(self) -> str:
         if not self._hits:
             return "no common word of English, Spanish or French found"

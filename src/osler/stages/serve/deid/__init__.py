@@ -1,0 +1,1 @@
+"""De-identify notes: rules united with a bundle's heads, then masks, tags or surrogates."""

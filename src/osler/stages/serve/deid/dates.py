@@ -1,0 +1,268 @@
+"""Dates as they are written in notes: read, shifted by days in the same form, or reduced to their year."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Literal
+
+Part = Literal["day", "month", "year"]
+_MONTHS = {
+    "en": (
+        [
+            "January",
+            "February",
+            "March",
+            "April",
+            "May",
+            "June",
+            "July",
+            "August",
+            "September",
+            "October",
+            "November",
+            "December",
+        ],
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"],
+    ),
+    "es": (
+        [
+            "enero",
+            "febrero",
+            "marzo",
+            "abril",
+            "mayo",
+            "junio",
+            "julio",
+            "agosto",
+            "septiembre",
+            "octubre",
+            "noviembre",
+            "diciembre",
+        ],
+        ["ene", "feb", "mar", "abr", "may", "jun", "jul", "ago", "sep", "oct", "nov", "dic"],
+    ),
+    "fr": (
+        [
+            "janvier",
+            "février",
+            "mars",
+            "avril",
+            "mai",
+            "juin",
+            "juillet",
+            "août",
+            "septembre",
+            "octobre",
+            "novembre",
+            "décembre",
+        ],
+        ["janv", "févr", "mars", "avr", "mai", "juin", "juil", "août", "sept", "oct", "nov", "déc"],
+    ),
+}
+_OTHER_FORMS = {"setiembre": 9, "sept": 9, "fev": 2, "set": 9}
+_TOKEN = re.compile(r"\d+|[^\W\d_]+")
+_SUFFIX = re.compile(r"(st|nd|rd|th|er|º|°)(?![a-z])")
+_BETWEEN = {
+    "de",
+    "del",
+    "of",
+    "le",
+    "the",
+    "año",
+    "ano",
+    "l",
+    "année",
+    "annee",
+    "mes",
+    "er",
+    "st",
+    "nd",
+    "rd",
+    "th",
+    "º",
+}
+_RECENT = 35
+"""Years of two digits up to this one are of this century."""
+_OLD = 90
+"""Years after which a date tells that somebody is older than 89."""
+_PLAIN_YEAR = 2001
+
+
+@dataclass(frozen=True)
+class WrittenDate:
+    """A date in a text: which characters of it are the day, the month and the year, and their values."""
+
+    text: str
+    language: str
+    places: tuple[tuple[Part, int, int], ...]
+    day: int | None
+    month: int | None
+    year: int | None
+
+    def shifted(self, days: int, year: int | None) -> str | None:
+        """The date some days later, in the same form; `year` stands in where none is written. None if there is no such date."""
+        own = self.year or year or _PLAIN_YEAR
+        try:
+            # What is not written counts as the middle of it, so that a shift by less than half of it may change nothing.
+            new = date(own, self.month or 7, self.day or (15 if self.month else 1)) + timedelta(days)
+        except (ValueError, OverflowError):
+            return None
+        pieces, done = [], 0
+        for part, start, end in self.places:
+            pieces += [self.text[done:start], self._written(part, new, self.text[start:end])]
+            done = end
+        return "".join([*pieces, self.text[done:]])
+
+    def _written(self, part: Part, new: date, old: str) -> str:
+        if part == "year":
+            return f"{new.year % 100:02d}" if len(old) == 2 else f"{new.year:04d}"
+        if part == "month" and not old.isdecimal():
+            return _in_case(_month_name(new.month, old, self.language), old)
+        # 12/03 becomes 02/12, but 14 sept. becomes 6 juin.
+        named = any(part == "month" and not self.text[start:end].isdecimal() for part, start, end in self.places)
+        width = 1 if named and old[0] != "0" else len(re.sub(r"\D", "", old))
+        value = new.day if part == "day" else new.month
+        return f"{value:0{width}d}{_ordinal(value, old)}"
+
+
+def parse_date(text: str, language: str) -> WrittenDate | None:
+    """Read a whole passage as one date, complete or partial; None if it is none, or several."""
+    tokens = [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
+    numbers = [token for token in tokens if token[0].isdecimal()]
+    names = [(month, token) for token in tokens if (month := _month_of(token[0]))]
+    named = {token for _, token in names}
+    others = [token[0] for token in tokens if token not in numbers and token not in named]
+    if len(names) > 1 or any(word.lower() not in _BETWEEN for word in others):
+        return None
+    values = _with_name(text, names[0], numbers) if names else _numeric(numbers, language)
+    if values is None:
+        return None
+    parts: dict[Part, int] = {part: value for part, value, _, _ in values}
+    day, month, year = parts.get("day"), parts.get("month"), parts.get("year")
+    try:
+        date(year or 2000, month or 1, day or 1)
+    except ValueError:
+        return None
+    places = tuple((part, start, _suffix_end(text, end) if part == "day" else end) for part, _, start, end in values)
+    return WrittenDate(text, language, tuple(sorted(places, key=lambda place: place[1])), day, month, year)
+
+
+def latest_year(dates: Iterable[WrittenDate | None]) -> int | None:
+    """The latest year among the dates of a note: about when it was written."""
+    return max((written.year for written in dates if written and written.year), default=None)
+
+
+def tells_old_age(written: WrittenDate, latest: int | None) -> bool:
+    """Whether a date lies so long before a note that it tells an age over 89: Safe Harbor does not let even its year stand."""
+    return written.year is not None and latest is not None and latest - written.year >= _OLD
+
+
+_Value = tuple[Part, int, int, int]
+
+
+def _numeric(numbers: list[tuple[str, int, int]], language: str) -> list[_Value] | None:
+    widths = [len(text) for text, _, _ in numbers]
+    ints = [(int(text), start, end) for text, start, end in numbers]
+    order: tuple[Part, ...]
+    if widths == [8]:
+        [(text, start, _)] = numbers
+        compact = [(text[:4], start, start + 4), (text[4:6], start + 4, start + 6), (text[6:], start + 6, start + 8)]
+        return _numeric(compact, language)
+    if widths == [4]:
+        order = ("year",)
+    elif len(ints) == 3 and widths[0] == 4:
+        order = ("year", "month", "day")
+    elif len(ints) == 3 and widths[2] in (2, 4) and max(widths[:2]) < 3:
+        order = (*_day_first(ints[0][0], ints[1][0], language), "year")
+    elif len(ints) == 2 and widths[1] == 4 and widths[0] < 3:
+        order = ("month", "year")
+    elif len(ints) == 2 and max(widths) < 3:
+        order = _day_first(ints[0][0], ints[1][0], language)
+    else:
+        return None
+    return [
+        (part, _full_year(value) if part == "year" and end - start == 2 else value, start, end)
+        for part, (value, start, end) in zip(order, ints, strict=True)
+    ]
+
+
+def _day_first(first: int, second: int, language: str) -> tuple[Part, Part]:
+    """In English the month comes first, in Spanish and French the day, unless the numbers say otherwise."""
+    month_first = second > 12 or (language == "en" and first <= 12)
+    return ("month", "day") if month_first else ("day", "month")
+
+
+def _with_name(
+    text: str, named: tuple[int, tuple[str, int, int]], numbers: list[tuple[str, int, int]]
+) -> list[_Value] | None:
+    month, (_, start, end) = named
+    values: list[_Value] = [("month", month, start, end)]
+    years = [number for number in numbers if len(number[0]) == 4]
+    short = [number for number in numbers if len(number[0]) < 3]
+    if len(years) > 1 or len(years) + len(short) != len(numbers) or len(short) > 2:
+        return None
+    values += [("year", int(year), *place) for year, *place in years]
+    if years and len(short) < 2:
+        values += [("day", int(day), *place) for day, *place in short]
+    elif not years and len(short) == 2:  # 3-MAY-17
+        values += [("day", int(short[0][0]), *short[0][1:]), ("year", _full_year(int(short[1][0])), *short[1][1:])]
+    elif not years and short:
+        value, first, last = short[0]
+        joined = first > start and text[first - 1] in "-/'’"  # May-17, enero-04, June '19
+        values.append(("year", _full_year(int(value)), first, last) if joined else ("day", int(value), first, last))
+    elif short:
+        return None
+    return values
+
+
+def _full_year(value: int) -> int:
+    return value + (2000 if value <= _RECENT else 1900)
+
+
+def _suffix_end(text: str, end: int) -> int:
+    match = _SUFFIX.match(text, end)
+    return match.end() if match else end
+
+
+def _ordinal(value: int, old: str) -> str:
+    suffix = re.sub(r"^\d+", "", old)
+    if suffix in ("st", "nd", "rd", "th"):
+        return "th" if 10 < value < 14 else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+    if suffix == "er":
+        return "er" if value == 1 else ""
+    return suffix
+
+
+def _plain(word: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", word.lower()) if not unicodedata.combining(c))
+
+
+def _month_of(word: str) -> int | None:
+    return _FORMS.get(_plain(word))
+
+
+_FORMS = _OTHER_FORMS | {
+    _plain(name): number for lists in _MONTHS.values() for names in lists for number, name in enumerate(names, 1)
+}
+
+
+def _month_name(month: int, old: str, language: str) -> str:
+    """The name of a month in the language and length of another."""
+    plain = _plain(old)
+    for own in dict.fromkeys((language, *_MONTHS)):
+        full, short = _MONTHS.get(own, ((), ()))
+        if plain in map(_plain, full):
+            return full[month - 1]
+        if plain in map(_plain, short):
+            return short[month - 1]
+    return _MONTHS["es" if plain.startswith("set") else "en"][0 if plain == "setiembre" else 1][month - 1]
+
+
+def _in_case(word: str, old: str) -> str:
+    if old.isupper():
+        return word.upper()
+    return word.capitalize() if old[0].isupper() else word.lower()

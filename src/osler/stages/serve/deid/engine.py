@@ -1,0 +1,248 @@
+"""From notes to de-identified notes: the one path that the command line, Python and the service share.
+
+Findings of the rules and of a bundle's heads are united: every character that either finds is replaced. A note that cannot be processed
+gives an error and no text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from osler.artifacts.bundle_spec import BundleSpec
+from osler.core.errors import RecipeError
+from osler.stages.serve.config import AnnotateOptions
+from osler.stages.serve.deid.config import DeidOptions
+from osler.stages.serve.deid.dates import WrittenDate, latest_year, parse_date, tells_old_age
+from osler.stages.serve.deid.kinds import Finding, category_title, is_removed, kind_of, phi_map, united
+from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
+from osler.stages.serve.deid.surrogates import Keyed, Surrogates
+from osler.tasks.card import Kind
+from osler.text.document import Document
+from osler.text.language import LanguageGuess
+from osler.text.replacing import OffsetMap, replace_passages
+from osler.text.words import words
+
+MASK = "***"
+_ENOUGH_WORDS = 50
+# English, Spanish and French prose has a common word in three or four; tables and telegrams have fewer, other languages nearly none.
+_LEAST_COMMON = 0.03
+_PROBE = "Probe."
+
+
+class Failure(NamedTuple):
+    """Why a note is not written, and what to do about it. Never quotes the note."""
+
+    problem: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class DeidNote:
+    """A de-identified note."""
+
+    text: str
+    offsets: OffsetMap
+    findings: tuple[Finding, ...]
+    """What was replaced, by places in the original text."""
+    language: str
+
+    def counts(self) -> Counter[str]:
+        """Replaced passages by Safe Harbor category."""
+        return Counter(category_title(finding.kind) for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class PhiHeads:
+    """The heads of a bundle that find PHI: their languages and label maps."""
+
+    languages: Mapping[str, str]
+    maps: Mapping[str, str | None]
+    named: bool
+    """Whether the heads were named. Then they read every note, whatever its language."""
+
+    @classmethod
+    def of(cls, spec: BundleSpec, names: Sequence[str], where: Path | str) -> PhiHeads:
+        """The named heads, or all that were trained on a PHI task."""
+        taggers = {name: head.card for name, head in spec.heads.items() if head.card.kind is Kind.TAGGING}
+        for name in names:
+            if spec.head(name).card.kind is not Kind.TAGGING:
+                fix = f"Heads of this bundle that find some: {', '.join(taggers) or 'none'}"
+                raise RecipeError(f"the head {name!r} finds no entities", where=where, fix=fix)
+        chosen = {name: taggers[name] for name in names} or {n: card for n, card in taggers.items() if phi_map(card)}
+        if not chosen:
+            fix = f"Name those to use with --head: {', '.join(taggers)}" if taggers else "Give another bundle"
+            raise RecipeError("no head of this bundle finds PHI", where=where, fix=f"{fix}, or leave --bundle out")
+        languages = {name: card.language for name, card in chosen.items()}
+        return cls(languages, {name: phi_map(card) for name, card in chosen.items()}, bool(names))
+
+    def reading(self, language: str | None) -> tuple[str, ...]:
+        """The heads for a language, or all if it is not known; there may be none."""
+        if self.named or language is None:
+            return tuple(self.languages)
+        return tuple(name for name, own in self.languages.items() if own in (language, ""))
+
+
+class DeidEngine:
+    """Rules, a bundle if there is one, and what is asked of them."""
+
+    def __init__(self, options: DeidOptions, bundle: Path | str | None = None, device: str = "auto") -> None:
+        self.options = options
+        self._bundle: Any = None
+        self.heads: PhiHeads | None = None
+        if bundle is not None:
+            self.heads = PhiHeads.of(BundleSpec.load(bundle), options.heads, bundle)
+            if options.language is not None and not self.heads.reading(options.language):
+                listed = ", ".join(f"{name} ({own})" for name, own in self.heads.languages.items())
+                raise RecipeError(
+                    f"no head for de-identification reads the language {options.language!r}: {listed}",
+                    where=bundle,
+                    fix="Name the heads to use with --head, or leave --bundle out",
+                )
+        elif not options.rules:
+            raise RecipeError("neither rules nor a bundle", fix="Give --bundle, or leave rules as they are")
+        elif options.language not in (None, *LANGUAGES):
+            known = ", ".join(LANGUAGES)
+            raise RecipeError(f"no rules for the language {options.language!r}", fix=f"Use one of {known}, or a bundle")
+        self._where, self._device = bundle, device
+
+    def load(self) -> DeidEngine:
+        """Load the bundle now; otherwise it is loaded when the first note needs it."""
+        if self._where is not None and self._bundle is None:
+            from osler.artifacts.bundle import Bundle
+
+            self._bundle = Bundle.load(self._where, self._device)
+        return self
+
+    @property
+    def covers(self) -> str:
+        """What finds PHI, and what that does not cover, for a plan and a card."""
+        if self.heads is None:
+            return (
+                "rules only: identifiers, contacts, dates, and names with a title, a label or a frequent given name. "
+                "Other names in running text are not found: give --bundle"
+            )
+        listed = ", ".join(self.heads.languages)
+        return f"heads {listed}" + (" united with rules" if self.options.rules else " without rules")
+
+    def find(self, notes: Sequence[Document]) -> list[list[Finding] | Failure]:
+        """What is to be replaced in each note, disjoint and in text order, or why that cannot be said."""
+        languages = [self.language_of(note.text) for note in notes]
+        found: list[list[Finding] | Failure] = []
+        for known, group in groupby(zip(notes, languages, strict=True), key=lambda pair: pair[1]):
+            several = [note for note, _ in group]
+            if isinstance(known, Failure):
+                found += [known] * len(several)
+            else:
+                found += self._find(several, known)
+        return found
+
+    def language_of(self, text: str) -> str | Failure | None:
+        """The language of a note; None if it may be any of the three, and a failure if it seems to be none of them."""
+        if self.options.language is not None:
+            return self.options.language
+        guess = LanguageGuess()
+        guess.add(text)
+        if guess.sure:
+            return guess.sure
+        count = sum(text[start].isalpha() for start, _ in words(text[:200_000]))
+        if count >= _ENOUGH_WORDS and guess.hits < _LEAST_COMMON * count:
+            return Failure("its language is not known", "Say which it is with --language, or leave the note out")
+        return None
+
+    def deidentify(self, note: Document, findings: Sequence[Finding], keyed: Keyed) -> DeidNote:
+        """Replace what was found in a note."""
+        known = self.language_of(note.text)
+        guess = LanguageGuess()
+        guess.add(note.text)
+        language = known if isinstance(known, str) else guess.language
+        new = list(self._replacements(note.text, findings, language, keyed))
+        # A year that is kept, for example, is no change.
+        changed = [(f, text) for f, text in zip(findings, new, strict=True) if text != note.text[f.start : f.end]]
+        text, offsets = replace_passages(note.text, ((f.start, f.end, new) for f, new in changed))
+        return DeidNote(text, offsets, tuple(finding for finding, _ in changed), language)
+
+    def __call__(self, note: Document, keyed: Keyed) -> DeidNote | Failure:
+        """De-identify one note."""
+        [found] = self.find([note])
+        return found if isinstance(found, Failure) else self.deidentify(note, found, keyed)
+
+    def _find(self, notes: Sequence[Document], language: str | None) -> list[list[Finding] | Failure]:
+        spans: Sequence[list[Finding] | Failure] = [[] for _ in notes]
+        if self.heads is not None:
+            heads = self.heads.reading(language)
+            if not heads:
+                problem = f"no head for de-identification reads its language, {language!r}"
+                return [Failure(problem, "Give a bundle with a head for it, or name the heads with --head")] * len(
+                    notes
+                )
+            self.load()
+            spans = self._model(notes, heads, self.heads)
+        return [
+            found if isinstance(found, Failure) else self._united(note.text, found, language)
+            for note, found in zip(notes, spans, strict=True)
+        ]
+
+    def _united(self, text: str, found: list[Finding], language: str | None) -> list[Finding]:
+        if self.options.rules:
+            found = [*found, *rules_for(LANGUAGES if language is None else (language,)).find(text)]
+        # What stays is left out before passages are united: an age of 40 must not take a date beside it along.
+        removed = [f for f in found if is_removed(f.kind, text[f.start : f.end], self.options.scope)]
+        return united([*removed, *repeated_names(text, removed)])
+
+    def _model(
+        self, notes: Sequence[Document], names: tuple[str, ...], heads: PhiHeads
+    ) -> list[list[Finding] | Failure]:
+        options = self.options.annotation(names)
+        maps = {name: heads.maps[name] for name in names}
+        try:
+            return [_findings(document, maps) for document in self._annotated(notes, options)]
+        except Exception:
+            pass  # outside of this block, so that no later error is chained to one that may quote the text
+        if len(notes) > 1:
+            return [found for note in notes for found in self._model([note], names, heads)]
+        # If the machine or the bundle is at fault and not the note, this fails too and ends the run.
+        self._annotated([Document("probe", _PROBE)], options)
+        return [Failure("the model could not read it", "Look at the note: it may not be text")]
+
+    def _annotated(self, notes: Sequence[Document], options: AnnotateOptions) -> list[Document]:
+        from osler.stages.serve.engine import AnnotationEngine
+
+        made = AnnotationEngine(self._bundle, options).annotate([Document(note.id, note.text) for note in notes])
+        return [document for document in made if isinstance(document, Document)]
+
+    def _replacements(self, text: str, findings: Sequence[Finding], language: str, keyed: Keyed) -> Iterator[str]:
+        dates = [parse_date(text[f.start : f.end], language) if f.kind == "DATE" else None for f in findings]
+        latest = latest_year(dates)
+        surrogates = Surrogates(keyed, language)
+        for finding, written in zip(findings, dates, strict=True):
+            original = text[finding.start : finding.end]
+            new = None
+            if finding.kind == "DATE":
+                new = self._date(written, latest, keyed)
+            elif self.options.style == "surrogate":
+                new = surrogates.of(finding.kind, original)
+            yield new if new is not None else (MASK if self.options.style == "mask" else f"[{finding.kind}]")
+
+    def _date(self, written: WrittenDate | None, latest: int | None, keyed: Keyed) -> str | None:
+        """What stands for a date; None if it is masked."""
+        if written is None or self.options.dates == "mask" or tells_old_age(written, latest):
+            return None
+        if self.options.dates == "shift":
+            return written.shifted(keyed.shift, latest)
+        if written.year is None:
+            return None
+        return written.text if written.month is None else str(written.year)
+
+
+def _findings(document: Document, maps: Mapping[str, str | None]) -> list[Finding]:
+    names = set(maps.values())
+    phi = names.pop() if len(names) == 1 else None
+    by = ", ".join(maps)
+    return [
+        Finding(start, end, kind_of(span.label, phi), by) for span in document.spans for start, end in span.fragments
+    ]

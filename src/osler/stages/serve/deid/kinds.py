@@ -1,0 +1,105 @@
+"""What is found in a note: kinds of PHI, their Safe Harbor categories, and the labels of known tasks that stand for them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, NamedTuple
+
+from osler.metrics.deid import MAPS, PhiLabels, categories, phi_labels
+from osler.tasks.card import Kind as TaskKind
+from osler.tasks.card import TaskCard
+
+DATA = resources.files("osler.stages.serve.deid").joinpath("data")
+Scope = Literal["safe-harbor", "everything"]
+OLDEST = 89
+"""The highest age that Safe Harbor lets stand."""
+_NUMBER = re.compile(r"\d+")
+
+
+class Finding(NamedTuple):
+    """A passage to be replaced: its characters, its kind, and what found it."""
+
+    start: int
+    end: int
+    kind: str
+    by: str = "rule"
+    """`rule`, or the name of a head."""
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads(DATA.joinpath("kinds.toml").read_text("utf-8"))
+
+
+def kinds() -> dict[str, str]:
+    """Kind to Safe Harbor category."""
+    return {name: values["category"] for name, values in _tables()["kinds"].items()}
+
+
+def category_title(kind: str) -> str:
+    """The title of a kind's Safe Harbor category."""
+    return categories()[kinds()[kind]]
+
+
+@cache
+def kind_of(label: str, phi: str | None = None) -> str:
+    """The kind a label of a PHI task stands for; `phi` names its label map, which decides about labels that are not known here."""
+    tables = _tables()
+    if label in tables["kinds"]:
+        return label
+    if label in tables["labels"]:
+        return str(tables["labels"][label])
+    category = phi_labels(phi).safe_harbor.get(label) if phi else None
+    return next((kind for kind, own in kinds().items() if own == category), "ID")
+
+
+def is_removed(kind: str, text: str, scope: Scope) -> bool:
+    """Whether a finding of this kind, with these characters, is removed under a scope."""
+    if scope == "everything":
+        return True
+    if kind == "AGE":
+        # An age in words, or anything else without a number, cannot be checked: it goes.
+        numbers = [int(number) for number in _NUMBER.findall(text)]
+        return not numbers or max(numbers) > OLDEST
+    return _tables()["kinds"][kind].get("beyond") != "everything"
+
+
+def phi_map(card: TaskCard) -> str | None:
+    """The label map of a task for de-identification: the card's own, or the known one that has all of its labels."""
+    if card.phi or card.kind is not TaskKind.TAGGING:
+        return card.phi
+    labels = set(card.labels)
+    named = {label for label in labels if kind_of(label) == "NAME"}
+    fits = (name for name in MAPS if named and labels <= _all_labels(name))
+    return next(fits, None)
+
+
+@cache
+def _all_labels(name: str) -> frozenset[str]:
+    known: PhiLabels = phi_labels(name)
+    return frozenset({*known.safe_harbor, *known.beyond})
+
+
+def united(findings: Iterable[Finding]) -> list[Finding]:
+    """Disjoint passages in text order that cover every character of every finding.
+
+    Those that overlap become one. It has the kind of the longest of them; of two with the same length, of the first found by a head.
+    """
+    pieces: list[list[Finding]] = []
+    end = -1
+    for finding in sorted(findings, key=lambda finding: (finding.start, -finding.end)):
+        if finding.start < end:
+            pieces[-1].append(finding)
+        else:
+            pieces.append([finding])
+        end = max(end, finding.end)
+    return [_one(group) for group in pieces]
+
+
+def _one(group: Sequence[Finding]) -> Finding:
+    best = min(group, key=lambda finding: (finding.start - finding.end, finding.by == "rule", finding.start))
+    return Finding(group[0].start, max(finding.end for finding in group), best.kind, best.by)

@@ -1,0 +1,274 @@
+"""Surrogates: other names, places and numbers of the same kind and shape, chosen by a secret key.
+
+A surrogate follows from the key, the patient and the original alone, so the same name of a patient always becomes the same other name,
+in any order of notes and in any run with the same key. A word of a name is replaced on its own: "Ana Ruiz" and "Ruiz" stay the same
+person. Nothing is stored.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import unicodedata
+from functools import cached_property, lru_cache
+from typing import Any
+
+from osler.core.extras import require
+from osler.stages.serve.deid.rules import given_names
+
+LOCALES = {"en": "en_US", "es": "es_ES", "fr": "fr_FR"}
+_YEAR, _LEAST = 365, 30
+_WORD = re.compile(r"[^\W\d_]+")
+_PARTICLES = frozenset(
+    [
+        "de",
+        "del",
+        "la",
+        "las",
+        "los",
+        "el",
+        "y",
+        "i",
+        "e",
+        "da",
+        "do",
+        "dos",
+        "das",
+        "di",
+        "du",
+        "des",
+        "le",
+        "van",
+        "von",
+        "der",
+        "den",
+        "ter",
+        "bin",
+        "ibn",
+        "al",
+        "ben",
+        "dr",
+        "dra",
+        "sr",
+        "sra",
+        "mr",
+        "mrs",
+        "ms",
+    ]
+)
+_LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "0123456789"
+_HOSPITALS = {"en": "{} Medical Center", "es": "Hospital {}", "fr": "Centre hospitalier {}"}
+_TRIES = 50
+
+
+class Keyed:
+    """Choices that follow from a secret key and a patient."""
+
+    def __init__(self, key: bytes, patient: str) -> None:
+        self._key = hmac.digest(key, f"patient\0{patient}".encode(), "sha256")
+
+    def number(self, *parts: str) -> int:
+        return int.from_bytes(hmac.digest(self._key, "\0".join(parts).encode(), "sha256"))
+
+    @cached_property
+    def shift(self) -> int:
+        """Days to add to every date of the patient: 30 to 335 days back, or a year more.
+
+        Never about a whole year, which would leave day and month as they were.
+        """
+        number = self.number("shift")
+        return -(_LEAST + number % (_YEAR - 2 * _LEAST + 1) + number // _YEAR % 2 * _YEAR)
+
+
+class Surrogates:
+    """Replacements for the PHI of one patient, in one language."""
+
+    def __init__(self, keyed: Keyed, language: str) -> None:
+        self.keyed = keyed
+        self.language = language if language in LOCALES else "en"
+
+    def of(self, kind: str, original: str) -> str | None:
+        """Another text of the same kind, never equal to the original; None for kinds that have no surrogate."""
+        make = _MAKERS.get(kind)
+        if make is None:
+            return None
+        plain = _plain(original)
+        for attempt in range(_TRIES):
+            made = " ".join(make(self, original, plain, str(attempt)).split()) or None
+            if made is not None and (made != original if kind == "AGE" else _plain(made) != plain):
+                return made.upper() if original.isupper() and kind not in _SHAPED else made
+        return None
+
+    def name(self, original: str, plain: str, attempt: str) -> str:
+        return _WORD.sub(lambda match: self._name_word(match[0], attempt), original)
+
+    def _name_word(self, word: str, attempt: str) -> str:
+        """Another given name of the same gender, or another surname: which of them depends on the word alone."""
+        plain = _plain(word)
+        if plain in _PARTICLES:
+            return word
+        if len(word) == 1:
+            letter = _other(_LETTERS, word.lower(), self.keyed.number("initial", plain, attempt))
+            return letter.upper() if word.isupper() else letter
+        gender = _genders().get(plain)
+        choices = _provider_words(self.language, gender or "last")
+        number = self.keyed.number("name", plain, attempt)
+        made = choices[number % len(choices)]
+        while _plain(made) == plain:
+            number += 1
+            made = choices[number % len(choices)]
+        return made.upper() if word.isupper() else made.lower() if word.islower() else made
+
+    def shaped(self, original: str, plain: str, attempt: str) -> str:
+        """Other digits and letters in the same places; the same number in another form gets the same digits."""
+        stream = self.keyed.number("shape", plain, attempt)
+        made = []
+        first = True
+        for character in original:
+            if character.isdecimal():
+                # A leading zero stays one, and nothing else becomes one, so that a number keeps its length.
+                choices = "0" if first and character == "0" else _DIGITS[1:] if first else _DIGITS
+                made.append(choices[stream % len(choices)])
+            elif character.isalpha():
+                letter = _LETTERS[stream % len(_LETTERS)]
+                made.append(letter.upper() if character.isupper() else letter)
+            else:
+                made.append(character)
+                continue
+            first = False
+            stream //= 31
+            if stream < 1 << 32:
+                stream = self.keyed.number("shape", plain, attempt, str(len(made)))
+        return "".join(made)
+
+    def email(self, original: str, plain: str, attempt: str) -> str:
+        fake = self._fake("email", plain, attempt)
+        return str(fake.user_name()) + "@example.org"
+
+    def url(self, original: str, plain: str, attempt: str) -> str:
+        scheme = re.match(r"\w+://", original)
+        return f"{scheme[0] if scheme else ''}www.example.org/{self.keyed.number('url', plain, attempt) % 10**6:06d}"
+
+    def ip(self, original: str, plain: str, attempt: str) -> str:
+        """An address from the ranges that are kept for documentation."""
+        number = self.keyed.number("ip", plain, attempt)
+        return f"2001:db8::{number % 0xFFFF:x}" if ":" in original else f"192.0.2.{1 + number % 254}"
+
+    def city(self, original: str, plain: str, attempt: str) -> str:
+        return str(self._fake("city", plain, attempt).city())
+
+    def street(self, original: str, plain: str, attempt: str) -> str:
+        return str(self._fake("street", plain, attempt).street_address())
+
+    def state(self, original: str, plain: str, attempt: str) -> str:
+        fake = self._fake("state", plain, attempt)
+        if len(original) == 2 and original.isupper() and self.language == "en":
+            return str(fake.state_abbr())
+        return str(fake.region() if self.language == "fr" else fake.state())
+
+    def country(self, original: str, plain: str, attempt: str) -> str:
+        return str(self._fake("country", plain, attempt).country())
+
+    def hospital(self, original: str, plain: str, attempt: str) -> str:
+        return _HOSPITALS[self.language].format(self._fake("hospital", plain, attempt).last_name())
+
+    def organization(self, original: str, plain: str, attempt: str) -> str:
+        return str(self._fake("organization", plain, attempt).company())
+
+    def profession(self, original: str, plain: str, attempt: str) -> str:
+        return str(self._fake("profession", plain, attempt).job())
+
+    def age(self, original: str, plain: str, attempt: str) -> str:
+        """90+ for ages over 89; other ages move by one or two years, and stay below 90."""
+
+        def other(match: re.Match[str]) -> str:
+            age = int(match[0])
+            if age > 89:
+                return "90+"
+            step = (1, -1, 2, -2)[(self.keyed.number("age", str(age)) + int(attempt)) % 4]
+            return str(age + step if 0 < age + step < 90 else age - step)
+
+        return re.sub(r"\d+", other, original)
+
+    def _fake(self, *parts: str) -> Any:
+        fake = _faker(self.language)
+        fake.seed_instance(self.keyed.number(*parts))
+        return fake
+
+
+_MAKERS = {
+    "NAME": Surrogates.name,
+    "EMAIL": Surrogates.email,
+    "URL": Surrogates.url,
+    "IP": Surrogates.ip,
+    "CITY": Surrogates.city,
+    "LOCATION": Surrogates.city,
+    "STREET": Surrogates.street,
+    "STATE": Surrogates.state,
+    "COUNTRY": Surrogates.country,
+    "HOSPITAL": Surrogates.hospital,
+    "ORGANIZATION": Surrogates.organization,
+    "PROFESSION": Surrogates.profession,
+    "AGE": Surrogates.age,
+}
+_SHAPED = frozenset(
+    [
+        "USERNAME",
+        "ZIP",
+        "PHONE",
+        "FAX",
+        "SSN",
+        "MEDICALRECORD",
+        "HEALTHPLAN",
+        "ACCOUNT",
+        "LICENSE",
+        "VEHICLE",
+        "DEVICE",
+        "BIOMETRIC",
+        "ID",
+    ]
+)
+_MAKERS |= dict.fromkeys(_SHAPED, Surrogates.shaped)
+
+
+def check_faker() -> str:
+    """The version of Faker, whose lists decide which surrogates there are; an error if it is not installed."""
+    return str(require("faker", "deid").VERSION)
+
+
+@lru_cache
+def _faker(language: str) -> Any:
+    return require("faker", "deid").Faker(LOCALES[language])
+
+
+@lru_cache
+def _provider_words(language: str, role: str) -> tuple[str, ...]:
+    """Single words that Faker has as given names of a gender or as surnames, in a fixed order."""
+    providers = _faker(language).get_providers()
+    provider = next(p for p in providers if type(p).__module__.startswith("faker.providers.person"))
+    names = getattr(provider, "last_names" if role == "last" else f"first_names_{role}")
+    return tuple(sorted({name for name in names if _WORD.fullmatch(name) and name[0].isupper()}))
+
+
+@lru_cache
+def _genders() -> dict[str, str]:
+    """Gender of given names of the three languages, without accents: frequent ones, and those of Faker that are no surnames."""
+    known = {_plain(name): gender for language in LOCALES for name, gender in given_names(language).items()}
+    surnames = {_plain(name) for language in LOCALES for name in _provider_words(language, "last")}
+    for language in LOCALES:
+        for gender in ("male", "female"):
+            for name in _provider_words(language, gender):
+                if (plain := _plain(name)) not in surnames:
+                    known.setdefault(plain, gender)
+    return known
+
+
+def _other(choices: str, own: str, number: int) -> str:
+    left = choices.replace(own, "")
+    return left[number % len(left)]
+
+
+def _plain(text: str) -> str:
+    """Letters and digits without accents and case: what makes two ways of writing the same thing."""
+    split = unicodedata.normalize("NFD", text.lower())
+    return "".join(c for c in split if c.isalnum() and not unicodedata.combining(c))

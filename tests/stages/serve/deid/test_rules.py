@@ -1,0 +1,132 @@
+"""Rules: what they find in three languages, and the clinical numbers and eponyms they leave alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from osler.artifacts.task_folder import TaskFolder
+from osler.metrics.deid import score_deid
+from osler.stages.prepare.config import PrepareRecipe
+from osler.stages.prepare.run import run as prepare
+from osler.stages.serve.deid.kinds import united
+from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
+from osler.text.document import Document, Span
+
+
+def found(text: str, *languages: str) -> list[tuple[str, str]]:
+    findings = rules_for(languages).find(text)
+    return [(f.kind, text[f.start : f.end]) for f in united([*findings, *repeated_names(text, findings)])]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("en", "Seen by Dr. Amara Okafor-Smith.", [("NAME", "Amara Okafor-Smith")]),
+        ("en", "Mr. O'Neill, MRN: 00-12-34", [("NAME", "O'Neill"), ("MEDICALRECORD", "00-12-34")]),
+        ("en", "Name: April T. Hathbury   DOB: 03/31/1929", [("NAME", "April T. Hathbury"), ("DATE", "03/31/1929")]),
+        ("en", "SSN 123-45-6789, call (617) 555-0123", [("SSN", "123-45-6789"), ("PHONE", "(617) 555-0123")]),
+        ("en", "her cousin Marvin Stanfield phoned", [("NAME", "Marvin Stanfield")]),
+        (
+            "en",
+            "8 Stanworth Rd, Everwick 53068",
+            [("STREET", "8 Stanworth Rd"), ("CITY", "Everwick"), ("ZIP", "53068")],
+        ),
+        ("en", "admitted on March 3, 2020 and again on 5/6.", [("DATE", "March 3, 2020"), ("DATE", "5/6")]),
+        ("en", "at St. Mary's Hospital", [("HOSPITAL", "St. Mary's Hospital")]),
+        ("en", "a 94-year-old woman", [("AGE", "94")]),
+        ("en", "NPI 1234567893 and 10.0.0.12", [("LICENSE", "1234567893"), ("IP", "10.0.0.12")]),
+        (
+            "en",
+            "a.b-c@mail.example.com or https://x.org/a?b=1.",
+            [("EMAIL", "a.b-c@mail.example.com"), ("URL", "https://x.org/a?b=1")],
+        ),
+        ("es", "Nombre: Ernesto.\nApellidos: Rivera Bueno.", [("NAME", "Ernesto"), ("NAME", "Rivera Bueno")]),
+        (
+            "es",
+            "Paciente: Rivera Bueno, Ernesto (NHC 76.248.778)",
+            [("NAME", "Rivera Bueno, Ernesto"), ("MEDICALRECORD", "76.248.778")],
+        ),
+        ("es", "La Dra. María de la Cruz Gómez", [("NAME", "María de la Cruz Gómez")]),
+        ("es", "Domicilio: Calle Mayor 3, 2º B.\nCP: 28016.", [("STREET", "Calle Mayor 3, 2º B"), ("ZIP", "28016")]),
+        ("es", "DNI 12345678Z, NºCol: 28 28 70973.", [("ID", "12345678Z"), ("LICENSE", "28 28 70973")]),
+        ("es", "IBAN ES91 2100 0418 4502 0005 1332", [("ACCOUNT", "ES91 2100 0418 4502 0005 1332")]),
+        ("es", "desde marzo de 2014 hasta el 12/03", [("DATE", "marzo de 2014"), ("DATE", "12/03")]),
+        ("es", "móvil 612 345 678", [("PHONE", "612 345 678")]),
+        (
+            "fr",
+            "Madame Élodie Lefèvre, née le 12 mars 1954 à Lyon",
+            [("NAME", "Élodie Lefèvre"), ("DATE", "12 mars 1954"), ("CITY", "Lyon")],
+        ),
+        ("fr", "NOM : DUPONT Prénom : Camille", [("NAME", "DUPONT"), ("NAME", "Camille")]),
+        (
+            "fr",
+            "NIR 2 55 08 14 168 025 38, tél. 06 12 34 56 78",
+            [("SSN", "2 55 08 14 168 025 38"), ("PHONE", "06 12 34 56 78")],
+        ),
+        (
+            "fr",
+            "12 bis rue de la République, 69002 Lyon",
+            [("STREET", "12 bis rue de la République"), ("ZIP", "69002"), ("CITY", "Lyon")],
+        ),
+        ("fr", "M. Le Goff, IPP : 8001234", [("NAME", "Le Goff"), ("MEDICALRECORD", "8001234")]),
+    ],
+)
+def test_what_is_found(language: str, text: str, expected: list[tuple[str, str]]) -> None:
+    assert found(text, language) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "BP 120/80, HR 72, Hgb 12.4, GCS 15/15, pain 7/10, 37+2 weeks, strength 5/5, vision 20/20, murmur 2/6.",
+        "TSH 2.3, WBC 12.3 K/uL, platelets 250,000, viral load 1250000 copies/mL, EF 55-60%, APGAR 8/9, T4N2M0.",
+        "BRCA1, HLA-B27, p53, IL-6, ICD-10 E11.9, Gleason 3+4=7, metformin 500 mg BID, insulin 12 units.",
+        "Crohn disease, Parkinson's, Bell's palsy, Guillain-Barré, Charcot-Marie-Tooth, Foley catheter.",
+        "TA 120/80 mmHg, leucocitos 14.610/mm3, plaquetas 206.000, Cl 103 mEq/l, criptolátex 1/2048.",
+        "enfermedad de Crohn, síndrome de Cushing, signo de Babinski, escala de Glasgow 15/15, EVA 7/10.",
+        "TA 135/80 mmHg, 37+2 SA, Hb 12,4 g/dL, paracétamol 1000 mg x 3/j, maladie de Crohn, signe de Babinski.",
+    ],
+)
+def test_clinical_numbers_and_eponyms_are_left_alone(text: str) -> None:
+    assert found(text, *LANGUAGES) == []
+
+
+def test_a_doctor_may_have_the_name_of_a_disease() -> None:
+    assert found("Dr. Bell treats Bell's palsy.", "en") == [("NAME", "Bell")]
+
+
+def test_a_name_is_found_again_without_its_title() -> None:
+    text = "Dr. Denshaw called. Later DENSHAW agreed, and Denshaw left."
+    assert found(text, "en") == [("NAME", "Denshaw"), ("NAME", "DENSHAW"), ("NAME", "Denshaw")]
+
+
+@pytest.mark.parametrize(
+    "name", ["Grażyna Wiśniewska", "Nguyễn Thị Hoa", "Yusuf El Amrani", "José Núñez-Ávila", "D'Angelo", "McDonald"]
+)
+def test_names_of_any_origin_are_found_behind_a_title(name: str) -> None:
+    assert found(f"Seen by Dr. {name} today.", "en") == [("NAME", name)]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "unit", ["A", "Ab-", "1/", "1 ", "a.", "Calle Mayor de la ", "Nombre: ", "a@a.", "Aa ", "Remitido por: ", "\n"]
+)
+def test_no_pattern_hangs_on_a_long_line(unit: str) -> None:
+    """Takes a second. A pattern whose time grows with the square of the length takes many minutes."""
+    rules_for(LANGUAGES).find(unit * (60_000 // len(unit)))
+
+
+@pytest.mark.realdata
+def test_most_phi_of_meddocan_is_found(data_dir: Path, tmp_path: Path) -> None:
+    task = prepare(PrepareRecipe(task="meddocan", source=data_dir / "meddocan"), tmp_path / "meddocan")
+    gold = [record for record in TaskFolder.open(task.path).read("dev") if isinstance(record, Document)]
+    rules = rules_for(("es",))
+    predicted = [
+        note.with_(spans=tuple(Span.at(f.start, f.end, "CALLE") for f in united(rules.find(note.text))), relations=())
+        for note in gold
+    ]
+    scores = score_deid(gold, predicted, "meddocan")
+    assert scores.total.recall > 0.95
+    assert scores.character_precision > 0.95
