@@ -102,6 +102,12 @@ class Bundle:
         return history
 
     @staticmethod
+    def read_card(folder: str | Path) -> str:
+        """Model card of a bundle, in Markdown; empty if it has none."""
+        path = Path(folder) / _CARD
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+    @staticmethod
     def digest(folder: str | Path) -> str:
         """Digest of weights, vocabulary and heads."""
         folder = Path(folder)

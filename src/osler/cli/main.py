@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
+    "serve": "Serve a bundle over HTTP.",
     "export": "Export one head as a stock Hugging Face model.",
     "convert": "Convert annotations between formats.",
     "demo": "Run all six stages on embedded synthetic notes.",
@@ -126,6 +127,10 @@ EXAMPLES = {
         "osler annotate note.txt --bundle bundle > annotations.jsonl",
         "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
         "osler annotate note.txt --bundle bundle --head clinic-phi-en",
+    ),
+    "serve": (
+        "osler serve --bundle bundle",
+        "osler serve --bundle bundle --host 0.0.0.0 --token-file token.txt",
     ),
     "export": ("osler export bundle --head clinic-phi-en --out hf-model",),
     "convert": (

@@ -15,7 +15,7 @@ from osler.core.console import console, progress
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.core.extras import available
 from osler.core.files import remove_tree, write_atomic, write_json
-from osler.formats.jsonl import as_json
+from osler.formats.jsonl import json_line
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
 from osler.stages.serve.engine import AnnotationEngine
@@ -91,7 +91,7 @@ def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
     _check_bundle(recipe.bundle)
     notes = Notes(recipe)
     for record in _annotated(recipe, notes, Counter()):
-        target.write(json.dumps(as_json(record), ensure_ascii=False) + "\n")
+        target.write(f"{json_line(record)}\n")
     return notes.skipped
 
 
