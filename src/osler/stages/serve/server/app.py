@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -216,7 +216,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         response_class=Response,
         responses={200: _answers(schemas.AnnotatedDocument, schemas.AnnotatedDocuments), **_problems(*_ASKED)},
     )
-    async def annotate(request: Request, body: schemas.Notes = Body(openapi_examples=_NOTES)) -> Response:  # noqa: B008
+    async def annotate(request: Request, body: Annotated[schemas.Notes, Body(openapi_examples=_NOTES)]) -> Response:
         """Entities, relations and labels of one document, or of many in one request.
 
         One document is answered with one JSON object, many with `{"documents": [...]}`, or with one object per line if the
@@ -231,7 +231,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         response_class=Response,
         responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **_problems(*_ASKED)},
     )
-    async def similarity(request: Request, body: schemas.Pairs = Body(openapi_examples=_PAIRS)) -> Response:  # noqa: B008
+    async def similarity(request: Request, body: Annotated[schemas.Pairs, Body(openapi_examples=_PAIRS)]) -> Response:
         """The value of the heads that give two texts a number."""
         return await answer(request, body, "pairs", pair_heads([Kind.REGRESSION]))
 
@@ -242,7 +242,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         response_class=Response,
         responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **_problems(*_ASKED)},
     )
-    async def infer(request: Request, body: schemas.Pairs = Body(openapi_examples=_PAIRS)) -> Response:  # noqa: B008
+    async def infer(request: Request, body: Annotated[schemas.Pairs, Body(openapi_examples=_PAIRS)]) -> Response:
         """The labels of the heads that classify two texts, such as entailment."""
         return await answer(request, body, "pairs", pair_heads([Kind.CLASSIFICATION, Kind.MULTILABEL]))
 
