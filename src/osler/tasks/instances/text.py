@@ -174,8 +174,8 @@ class RegressionBuilder(TextBuilder):
         return float(record.value)
 
     def predicted(self, record: Record, output: np.ndarray) -> Record:
-        return record.with_(labels=(), value=float(output.reshape(-1)[0]))
+        return record.with_(labels=(), value=_rounded(output.reshape(-1)[0]))
 
 
-def _rounded(probability: float) -> float:
-    return round(float(probability), 6)
+def _rounded(number: float) -> float:
+    return round(float(number), 6)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from osler.artifacts.bundle import Bundle
-from osler.artifacts.runner import TorchRunner
 from osler.core.artifact import Artifact
 from osler.core.errors import ArtifactError
 from osler.formats.jsonl import json_line
@@ -158,9 +157,8 @@ class AnnotationService:
 
 def _budget(engine: AnnotationEngine) -> int:
     """A pass on a CPU should not hold up the next request for long; a GPU is idle with less."""
-    runner = engine.bundle.runner
-    on_gpu = isinstance(runner, TorchRunner) and next(runner.model.parameters()).is_cuda
-    return 32_768 if on_gpu else 2_048
+    model = getattr(engine.bundle.runner, "model", None)  # an ONNX runner has none
+    return 32_768 if model is not None and next(model.parameters()).is_cuda else 2_048
 
 
 def _about(folder: Path) -> dict[str, str]:
