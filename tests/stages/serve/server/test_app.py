@@ -24,7 +24,7 @@ NASTY = {
     "combining": "Jose\u0301 n\u0303u a\u0301\u0323spirin Z\u0351\u036bA\u0343\u032aL\u0342\u0313G\u0353O",
     "wide": "𝒜𝓈𝓅𝒾𝓇𝒾𝓃 81 mg \U0001f9ec\u200d",
     "controls": "a\x01b\x0bc\x0c\x1b[31mred\x7f \u2028 \u2029 \ufeff end",
-    "quotes": "\"aspirin\" \\n 'x' </script> {\"a\": 1} %s {0}",
+    "quotes": '"aspirin" \\n \'x\' </script> {"a": 1} %s {0}',
     "one word": "a" * 3000,
     "crlf": "Aspirin\r\n81 mg\r\rstopped\n\r",
 }
@@ -42,7 +42,7 @@ def offline(bundle: Path, tmp_path: Path, records: list[dict], **options) -> lis
 
 def random_notes(count: int, seed: int = 0) -> list[dict]:
     draw = random.Random(seed)
-    words = "He was given aspirin 81 mg for chest pain . No fever Warfarin stopped 💊 José fiebre".split(" ")
+    words = ["He", "was", "given", "aspirin", "81", "mg", "for", "pain", ".", "No", "fever", "stopped", "💊", "José"]
     sizes = [draw.choice([0, 1, 2, 5, 12, 40, 300]) for _ in range(count)]
     texts = [" ".join(draw.choice(words) for _ in range(size)) for size in sizes]
     return [{"id": f"n{number}", "text": text} for number, text in enumerate(texts)]
@@ -151,6 +151,12 @@ def test_a_bundle_without_the_head_that_is_asked_for(client):
     answer = client.post("/v1/annotate", json={"text": "a", "options": {"heads": ["drug"]}})
     assert answer.status_code == 422
     assert "Did you mean 'drugs'?" in answer.json()["message"]
+    for options in ({"heads": [SECRET]}, {"language": SECRET}):
+        answer = client.post("/v1/annotate", json={"text": "a", "options": options})
+        assert (answer.status_code, answer.json()["code"]) == (422, "no_head")
+        assert SECRET not in answer.text
+    answer = client.post("/v1/annotate", json={"text": "a", "options": {"heads": ["drugs"], "language": "es"}})
+    assert answer.status_code == 422
 
 
 WRONG = {
@@ -239,6 +245,8 @@ def test_options_of_the_command_line_are_those_of_a_request(client):
     schema = client.get("/openapi.json").json()["components"]["schemas"]["RequestOptions"]
     assert schema["properties"].keys() == AnnotateOptions.model_fields.keys()
     assert all(value["description"] for value in schema["properties"].values())
+    assert schema["properties"]["heads"]["items"]["enum"] == ["drugs", "farmacos", "entailment", "similarity"]
+    assert schema["properties"]["language"]["anyOf"][0]["enum"] == ["en", "es"]
 
 
 def test_the_description_says_what_offsets_count(client):

@@ -14,7 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 import osler
-from osler.core.errors import OslerError
+from osler.artifacts.bundle_spec import BundleSpec
+from osler.core.errors import OslerError, nearest
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.server import schemas
@@ -78,6 +79,7 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
     _add_errors(app)
     _add_annotation(app, service)
     _add_information(app, service)
+    _describe(app, engine.bundle.spec)
     return app
 
 
@@ -173,11 +175,12 @@ _ASKED = (400, 401, 403, 408, 413, 421, 422, 429, 503)
 
 
 def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
-    settings = service.settings
+    settings, spec = service.settings, service.engine.bundle.spec
 
     async def answer(request: Request, body: Any, key: str, heads: Callable[[AnnotateOptions], Any]) -> Response:
         """Check what was asked, annotate it, and give back the lines of the command line as they are."""
         options = AnnotateOptions(**{name: getattr(body.options, name) for name in body.options.model_fields_set})
+        _check_names(spec, options)
         options = heads(options)
         many = hasattr(body, key)
         if len(body.items) > settings.max_documents:
@@ -187,13 +190,11 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
             for name in ("text", "first", "second"):
                 if len(getattr(record, name, "")) > settings.max_text:
                     raise RefusedError(413, "too_large", f"A text may have {settings.max_text:,} characters.")
-        lines = await service.annotate(records, options, request.receive())
+        lines = await service.annotate(records, options, request.receive)
         if _LINES in request.headers.get("accept", ""):
             return Response("".join(f"{line}\n" for line in lines), media_type=_LINES)
         content = f'{{"{key}": [{", ".join(lines)}]}}\n' if many else f"{lines[0]}\n"
         return Response(content, media_type=_JSON)
-
-    spec = service.engine.bundle.spec
 
     def pair_heads(kinds: Sequence[Kind]) -> Callable[[AnnotateOptions], AnnotateOptions]:
         def choose(options: AnnotateOptions) -> AnnotateOptions:
@@ -247,6 +248,37 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         return await answer(request, body, "pairs", pair_heads([Kind.CLASSIFICATION, Kind.MULTILABEL]))
 
 
+def _check_names(spec: BundleSpec, options: AnnotateOptions) -> None:
+    """Refuse unknown heads and languages without repeating them: a request may hold anything anywhere."""
+    unknown = [name for name in options.heads if name not in spec.heads]
+    if unknown:
+        close = nearest(unknown[0], spec.heads)
+        hint = f"Did you mean {close!r}? " if close else ""
+        raise RefusedError(422, "no_head", f"This bundle has no such head. {hint}Heads: {', '.join(spec.heads)}.")
+    languages = _languages(spec)
+    if options.language is not None and options.language not in languages:
+        message = f"No head of this bundle is for that language. Languages: {', '.join(languages)}."
+        raise RefusedError(422, "no_head", message)
+
+
+def _languages(spec: BundleSpec) -> list[str]:
+    return sorted({head.card.language for head in spec.heads.values()})
+
+
+def _describe(app: FastAPI, spec: BundleSpec) -> None:
+    """Let the description of the service name the heads and languages of its bundle."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        made = plain()
+        options = made["components"]["schemas"]["RequestOptions"]["properties"]
+        options["heads"]["items"]["enum"] = list(spec.heads)
+        options["language"]["anyOf"][0]["enum"] = _languages(spec)
+        return made
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
 _TEXT = "He was given aspirin 81 mg for chest pain."
 _NOTES: Any = {
     "one": {"summary": "One document", "value": {"id": "note-1", "text": _TEXT}},
@@ -289,7 +321,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
             )
             for name, head in bundle.spec.heads.items()
         ]
-        return schemas.HeadDescriptions(heads=heads, languages=sorted({head.language for head in heads}))
+        return schemas.HeadDescriptions(heads=heads, languages=_languages(bundle.spec))
 
     @app.get("/v1/card", summary="The model card", tags=["bundle"], responses=denied)
     async def card() -> schemas.BundleCard:

@@ -62,18 +62,22 @@ class Metrics:
             for name, (kind, text) in self._help.items():
                 lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
                 if kind == "gauge":
-                    lines.append(f"{name} {self._gauges[name]():g}")
-                lines += [f"{name}{_shown(labels)} {count:g}" for labels, count in self._counts[name].items()]
+                    lines.append(f"{name} {_number(self._gauges[name]())}")
+                lines += [f"{name}{_shown(labels)} {_number(count)}" for labels, count in self._counts[name].items()]
                 for labels, row in self._observed[name].items():
                     limits = [*(f"{limit:g}" for limit in self._buckets[name]), "+Inf"]
                     for limit, count in zip(limits, row, strict=False):
-                        lines.append(f"{name}_bucket{_shown((*labels, ('le', limit)))} {count:g}")
-                    lines += [f"{name}_sum{_shown(labels)} {row[-1]:.6f}", f"{name}_count{_shown(labels)} {row[-2]:g}"]
+                        lines.append(f"{name}_bucket{_shown((*labels, ('le', limit)))} {_number(count)}")
+                    lines += [f"{name}_sum{_shown(labels)} {row[-1]:.6f}", f"{name}_count{_shown(labels)} {_number(row[-2])}"]
         return "\n".join(lines) + "\n"
 
 
 def _shown(labels: _Labels) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}" if labels else ""
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else f"{value:.6f}"
 
 
 def resident_bytes() -> float:

@@ -23,8 +23,10 @@ from osler.stages.serve.server.settings import ServeRecipe
 from osler.text.document import Document, Record
 
 T = TypeVar("T")
+Gone = Callable[[], Awaitable[object]]
 _LONG = 20_000
 """Characters from which a request counts as long. Long requests get a quarter of the threads, so that short ones find one free."""
+_KEPT = 32
 _AT_ONCE = 64
 """Records of a request that are annotated together, as on the command line."""
 
@@ -67,6 +69,7 @@ class AnnotationService:
         self._long = ThreadPoolExecutor(few, thread_name_prefix="osler-long")
         self._short = ThreadPoolExecutor(settings.threads - few, thread_name_prefix="osler-short")
         self._lock = threading.Lock()
+        self._engines: dict[str, AnnotationEngine] = {}
         self._admitted = 0
         self._rate = 0.0
         """Tokens computed per second, smoothed."""
@@ -77,13 +80,13 @@ class AnnotationService:
         return self._admitted
 
     async def annotate(
-        self, records: Sequence[Record], options: AnnotateOptions, gone: Awaitable[object] | None = None
+        self, records: Sequence[Record], options: AnnotateOptions, gone: Gone | None = None
     ) -> list[str]:
         """Annotate documents or pairs of texts; the lines that `osler annotate` prints for them.
 
-        When `gone` is done, nobody waits for the answer any more and the work is given up.
+        When what `gone` returns is done, nobody waits for the answer any more and the work is given up.
         """
-        engine = replace(self.engine, options=options)
+        engine = self._asked(options)
 
         def work(ticket: Ticket) -> list[str]:
             lines: list[str] = []
@@ -98,7 +101,7 @@ class AnnotationService:
         self.metrics.add("osler_records_total", len(records))
         return lines
 
-    async def perform(self, work: Callable[[Ticket], T], size: int, gone: Awaitable[object] | None = None) -> T:
+    async def perform(self, work: Callable[[Ticket], T], size: int, gone: Gone | None = None) -> T:
         """Do the work of one request in a thread. `size` is the number of characters it is about."""
         if self.stopping:
             raise StoppingError
@@ -108,9 +111,10 @@ class AnnotationService:
             self._admitted += 1
         ticket = Ticket()
         pool = self._long if size > _LONG else self._short
-        running = asyncio.wrap_future(pool.submit(self._work, work, ticket))
-        running.add_done_callback(self._released)
-        watched: set[asyncio.Future[object]] = {asyncio.ensure_future(gone)} if gone is not None else set()
+        submitted = pool.submit(self._work, work, ticket)
+        submitted.add_done_callback(self._released)  # of the thread: the work may go on after nobody waits for it
+        running = asyncio.wrap_future(submitted)
+        watched: set[asyncio.Future[object]] = {asyncio.ensure_future(gone())} if gone else set()
         try:
             await asyncio.wait(
                 {running, *watched}, timeout=self.settings.answer_seconds, return_when=asyncio.FIRST_COMPLETED
@@ -126,6 +130,16 @@ class AnnotationService:
                 ticket.cancel()
                 running.cancel()  # has an effect only if no thread has begun with it
 
+    def _asked(self, options: AnnotateOptions) -> AnnotationEngine:
+        """The engine for these options. The last few are kept, since an engine may prepare something for its options."""
+        key = options.model_dump_json()
+        with self._lock:
+            engine = self._engines.pop(key, None) or replace(self.engine, options=options)
+            self._engines[key] = engine
+            while len(self._engines) > _KEPT:
+                del self._engines[next(iter(self._engines))]
+        return engine
+
     def close(self) -> None:
         """Finish what was admitted, and end all threads."""
         self.stopping = True
@@ -137,11 +151,9 @@ class AnnotationService:
         with self._batcher.request(ticket):
             return work(ticket)
 
-    def _released(self, running: asyncio.Future[object]) -> None:
+    def _released(self, _: object) -> None:
         with self._lock:
             self._admitted -= 1
-        if not running.cancelled():
-            running.exception()  # seen, even if nobody waits for it
 
     def _retry_after(self) -> int:
         """Seconds until there should be room again: the time that the work waiting now takes."""
