@@ -16,8 +16,17 @@ def recipe(**settings) -> ServeRecipe:
 
 @pytest.mark.parametrize(
     ("host", "local"),
-    [("127.0.0.1", True), ("127.8.9.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False)]  # noqa: S104
-    + [("::", False), ("192.0.2.1", False), ("ward.example.org", False), ("", False)],
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("localhost", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.0.2.1", False),
+        ("ward.example.org", False),
+        ("", False),
+    ],
 )
 def test_what_only_this_machine_reaches(host, local):
     assert recipe(host=host).local == local

@@ -68,7 +68,10 @@ class Metrics:
                     limits = [*(f"{limit:g}" for limit in self._buckets[name]), "+Inf"]
                     for limit, count in zip(limits, row, strict=False):
                         lines.append(f"{name}_bucket{_shown((*labels, ('le', limit)))} {_number(count)}")
-                    lines += [f"{name}_sum{_shown(labels)} {row[-1]:.6f}", f"{name}_count{_shown(labels)} {_number(row[-2])}"]
+                    lines += [
+                        f"{name}_sum{_shown(labels)} {row[-1]:.6f}",
+                        f"{name}_count{_shown(labels)} {_number(row[-2])}",
+                    ]
         return "\n".join(lines) + "\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -96,8 +97,9 @@ class AnnotationServer(uvicorn.Server):
             self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # uvicorn's own would raise the signal again at the end; an orderly end has exit code 0.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
         self.stop()
-        super().handle_exit(sig, frame)
 
     def stop(self) -> None:
         """Refuse new requests, finish those in progress, and end."""
