@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from osler.core.logs import get_logger
 from osler.tasks.instances.base import Instance
 
 if TYPE_CHECKING:
     from osler.nn.multihead import MultiHeadModel
     from osler.nn.packing import Packed
+
+log = get_logger(__name__)
 
 _BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 Advance = Callable[[int], None]
@@ -54,6 +58,60 @@ class TorchRunner:
         return None if scores is None else np.asarray(scores.cpu().numpy())
 
 
+class SteadyRunner:
+    """Gives an instance the same outputs, to the last bit, whatever it is computed with.
+
+    An answer then depends on nothing but its text: the service gives what the command line gives. A runner whose outputs change with
+    the batch computes one instance at a time: one that pads to the longest, quantises with the batch's own range, or runs on a machine
+    whose matrix products do so. This is found out when two instances are first computed together, with instances made for it.
+    """
+
+    def __init__(self, runner: Runner, probe: Callable[[], tuple[Sequence[Instance], Sequence[str]]]) -> None:
+        """`probe` makes instances of several lengths, and names the heads to compute for them."""
+        self._runner, self._probe = runner, probe
+        self._lock = Lock()
+        self._together: bool | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else a runner offers is the runner's own."""
+        return getattr(self._runner, name)
+
+    @property
+    def together(self) -> bool:
+        """Whether instances can share a batch."""
+        with self._lock:
+            if self._together is None:
+                self._together = self._steady()
+                if not self._together:
+                    log.event("runner.alone")
+            return self._together
+
+    def outputs(
+        self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
+    ) -> dict[str, list[np.ndarray]]:
+        if len(instances) < 2 or self.together:
+            return self._runner.outputs(instances, heads, advance)
+        results: dict[str, list[np.ndarray]] = {head: [] for head in heads}
+        for instance in instances:
+            for head, found in self._runner.outputs([instance], heads, advance).items():
+                results[head] += found
+        return results
+
+    def transitions(self, head: str) -> np.ndarray | None:
+        return self._runner.transitions(head)
+
+    def _steady(self) -> bool:
+        instances, heads = self._probe()
+        alone = [self._runner.outputs([instance], heads) for instance in instances]
+        numbers = range(len(instances))
+        for mixed in (numbers, numbers[:2], [*[0] * 16, numbers[-1]]):
+            found = self._runner.outputs([instances[number] for number in mixed], heads)
+            for head in heads:
+                if not all(map(np.array_equal, found[head], (alone[number][head][0] for number in mixed))):
+                    return False
+        return True
+
+
 def length_batches(instances: Sequence[Instance], budget: int) -> list[list[int]]:
     """Numbers of the instances in batches of similar length, longest first, with at most `budget` tokens in a batch."""
     batches: list[list[int]] = []
@@ -76,6 +134,8 @@ def run_heads(
     """Return the outputs of each head for each instance: [tokens, outputs] or [outputs]."""
     import torch
 
+    from osler.nn.packing import least_rows
+
     device = next(model.parameters()).device
     results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}
     training = model.training
@@ -85,8 +145,12 @@ def run_heads(
             for indices in length_batches(instances, _BATCH_TOKENS[device.type]):
                 batch = [instances[index] for index in indices]
                 borders = np.cumsum([instance.length for instance in batch])[:-1]
-                for head, output in model(pack_instances(batch, model).to(device), heads).items():
+                tokens = sum(instance.length for instance in batch)
+                packed = pack_instances(batch, model, total=max(tokens, least_rows(device)))
+                for head, output in model(packed.to(device), heads).items():
                     values = output.float().cpu().numpy()
+                    if model.heads[head].level == "token":
+                        values = values[:tokens]
                     rows = np.split(values, borders) if model.heads[head].level == "token" else list(values)
                     for index, row in zip(indices, rows, strict=True):
                         results[head][index] = row

@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
+    "serve": "Serve a bundle over HTTP.",
     "deid": "De-identify notes: masks, tags or surrogates, and how well that works.",
     "similar": "Say how similar the two texts of each pair are.",
     "infer": "Say what the second text of each pair is, given the first.",
@@ -158,6 +159,10 @@ EXAMPLES = {
     "deid evaluate": (
         "osler deid evaluate --task tasks/phi --out scores",
         "osler deid evaluate --task tasks/phi --bundle bundle --out scores",
+    ),
+    "serve": (
+        "osler serve --bundle bundle",
+        "osler serve --bundle bundle --host 0.0.0.0 --token-file token.txt",
     ),
     "convert": (
         "osler convert notes/ --from brat --to conll --out notes.conll",

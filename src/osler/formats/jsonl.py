@@ -58,7 +58,7 @@ class Jsonl(Format):
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         with output_file(path) as stream:
             for record in records:
-                stream.write(json.dumps(as_json(record), ensure_ascii=False, allow_nan=False).encode() + b"\n")
+                stream.write(json_line(record).encode() + b"\n")
 
     def _record(self, data: Any, number: int, where: str, problems: Problems) -> Record:
         if not isinstance(data, dict):
@@ -174,6 +174,11 @@ def _relation(data: Mapping[str, Any]) -> Relation:
 def as_json(record: Record) -> dict[str, Any]:
     """A record as the plain object that is written; empty fields are left out."""
     return {name: value for name, value in record.to_dict().items() if value not in ([], {}, None)}
+
+
+def json_line(record: Record) -> str:
+    """The line that is written for a record, without its end: one form for files, the command line and the service."""
+    return json.dumps(as_json(record), ensure_ascii=False, allow_nan=False)
 
 
 FORMAT = Jsonl("jsonl", "osler records, one JSON object per line (lossless)", (".jsonl", ".ndjson"))

@@ -8,12 +8,15 @@ every layer. There is no attention dropout, since `varlen_attn` has none. A reci
 * CPU: what was measured to be fastest on one and two cores, with gradients:
   - all sequences equally long: one batched call on a view of the same memory;
   - up to 16 tokens per sequence on average: one padded call, since the cost of a call outweighs the padding;
+  - without gradients: one call for neighbours of equal length. What is computed for a sequence, to the last bit, then does not depend on
+    the others in the batch, so that an answer of the service is that of the command line;
   - otherwise one call per sequence: 1.0 to 2.3 times as fast as one padded call, 4 to 40 times as fast as a block mask.
 """
 
 from __future__ import annotations
 
 import functools
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -102,8 +105,18 @@ def _by_lengths(
     tensors = tuple(tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value))
     if min(lengths) == longest:
         output = _rows(tensors, len(lengths), longest, None, scale, reach)
-    elif query.is_cuda or tokens <= _SHORT * len(lengths):
+    elif query.is_cuda or (torch.is_grad_enabled() and tokens <= _SHORT * len(lengths)):
         output = _padded(tensors, torch.tensor(lengths, device=query.device), longest, scale, reach)
+    elif not torch.is_grad_enabled():
+        counts = [(length, len(list(alike))) for length, alike in groupby(lengths)]
+        groups = zip(
+            *(torch.split(tensor, [length * count for length, count in counts]) for tensor in tensors), strict=True
+        )
+        rows = [
+            _rows(group, count, length, None, scale, reach)
+            for group, (length, count) in zip(groups, counts, strict=True)
+        ]
+        output = torch.cat(rows)
     else:
         sequences = zip(*(torch.split(tensor, lengths) for tensor in tensors), strict=True)
         output = torch.cat([_rows(sequence, 1, sequence[0].shape[0], None, scale, reach) for sequence in sequences])

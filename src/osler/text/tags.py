@@ -107,7 +107,8 @@ def tags_to_spans(
         raise ValueError(f"expected one tag and one score for each of {len(words)} words")
     spans: list[Span] = []
     for start, end, label in chunks(tags, scheme, repair):
-        score = sum(scores[start:end]) / (end - start) if scores is not None else None
+        # Rounded, so that the last bits of a sum never decide what is written.
+        score = round(sum(scores[start:end]) / (end - start), 6) if scores is not None else None
         stray = repair is Repair.B_ANCHORED and tags[start][0] not in "BS"
         attributes = {STRAY: "true"} if stray else {}
         spans.append(Span.at(words[start][0], words[end - 1][1], label, score=score, attributes=attributes))

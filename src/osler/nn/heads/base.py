@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
-from osler.nn.packing import Packed
+from osler.nn.packing import Packed, least_rows
 
 IGNORED = -100
 
@@ -67,10 +68,13 @@ class SequenceHead(Head):
 
     def forward(self, hidden: Tensor, batch: Packed) -> Tensor:
         read = self.read(hidden, batch)
+        count = len(read)
+        if not torch.is_grad_enabled():
+            read = pad(read, (0, 0, 0, max(0, least_rows(read.device) - count)))
         if self.layers != "linear":
             read = torch.tanh(self.dense(read if self.layers == "pooler" else self.dropout(read)))
         logits: Tensor = self.out_proj(self.dropout(read))
-        return logits
+        return logits[:count]
 
     def read(self, hidden: Tensor, batch: Packed) -> Tensor:
         """Hidden states that represent each sequence: those of its first token."""

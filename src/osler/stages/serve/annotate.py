@@ -25,7 +25,7 @@ from osler.core.console import console, progress
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.core.files import atomic, remove_tree, write_atomic, write_json
 from osler.formats.base import Format, Loss, configure
-from osler.formats.jsonl import as_json
+from osler.formats.jsonl import json_line
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
 from osler.stages.serve.demands import Demands
@@ -94,7 +94,7 @@ def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
     _check_bundle(recipe.bundle)
     notes = Notes(recipe)
     for record in _annotated(recipe, notes, Counter()):
-        target.write(json.dumps(as_json(record), ensure_ascii=False) + "\n")
+        target.write(f"{json_line(record)}\n")
     return notes.skipped
 
 
@@ -159,7 +159,7 @@ class Parts:
 
     def add(self, record: Record) -> None:
         """Add a note to the part that is being made."""
-        self._lines.append(json.dumps(as_json(record), ensure_ascii=False).encode() + b"\n")
+        self._lines.append(json_line(record).encode() + b"\n")
 
     def finish(self, number: int, found: Mapping[str, int]) -> None:
         """Write the part with the notes that were added since the last one."""

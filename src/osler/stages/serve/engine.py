@@ -10,10 +10,12 @@ from pathlib import Path
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import LanguageMismatch, RecordKind
+from osler.artifacts.runner import SteadyRunner
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.demands import Demands
 from osler.tasks.card import Kind
+from osler.tasks.instances.base import Instance
 from osler.text.context import attributes
 from osler.text.document import Document, Record, TextPair
 from osler.text.language import LanguageGuess
@@ -29,7 +31,9 @@ class AnnotationEngine:
 
     @classmethod
     def load(cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto") -> AnnotationEngine:
-        return cls(Bundle.load(bundle, device), options)
+        """Load a bundle so that what it finds in a record does not depend, to the last bit, on the records beside it."""
+        loaded = Bundle.load(bundle, device)
+        return cls(replace(loaded, runner=SteadyRunner(loaded.runner, lambda: _probe(loaded))), options)
 
     def annotate(self, records: Sequence[Record]) -> list[Record]:
         """Annotate documents and pairs of texts, in the order given."""
@@ -116,3 +120,14 @@ def _guessed(text: str) -> str:
     guess = LanguageGuess()
     guess.add(text)
     return guess.language
+
+
+def _probe(bundle: Bundle) -> tuple[list[Instance], list[str]]:
+    """Encoder inputs of several lengths, with marked tokens for heads that read some."""
+    words = ["No", "fever", "after", "500", "mg", "paracetamol;", "afebrile", "since", "2019-03-04."]
+    text = " ".join(words[number % len(words)] for number in range(130))
+    [encoding] = bundle.tokens.encode([text])
+    size = min(bundle.spec.max_length - bundle.tokens.overhead, 130)
+    lengths = sorted({min(length, size) for length in (1, 5, 12, 33, 70, 130)})
+    instances = [Instance(bundle.tokens.wrap(encoding.ids[:length]), 0, marks=(0, 1)) for length in lengths]
+    return instances, list(bundle.spec.heads)

@@ -202,12 +202,12 @@ class RegressionBuilder(TextBuilder):
         return float(record.value)
 
     def predicted(self, record: Record, output: np.ndarray, confidence: Confidence) -> Record:
-        return record.with_(labels=(), value=float(output.reshape(-1)[0]))
+        return record.with_(labels=(), value=_rounded(output.reshape(-1)[0]))
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:
     return np.asarray(1.0 / (1.0 + np.exp(-values)))
 
 
-def _rounded(probability: float) -> float:
-    return round(float(probability), 6)
+def _rounded(number: float) -> float:
+    return round(float(number), 6)

@@ -1,0 +1,174 @@
+"""Start the service, and stop it in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from osler.artifacts.bundle_spec import BundleSpec
+from osler.core.errors import RecipeError, place_of
+from osler.core.logs import get_logger
+from osler.stages.serve.config import AnnotateOptions
+from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.server.app import create_app
+from osler.stages.serve.server.settings import ServeRecipe
+
+log = get_logger(__name__)
+_CONNECTIONS = 2_000
+
+
+def plan(recipe: ServeRecipe) -> list[str]:
+    """Describe what will be served, to whom."""
+    spec = BundleSpec.load(recipe.bundle)
+    tokens = recipe.tokens()
+    who = "this machine only" if recipe.local else "other machines too"
+    return [
+        f"serve {recipe.bundle} on {recipe.host}, port {recipe.port or 'chosen by the system'} ({who})",
+        f"heads: {', '.join(spec.heads)}",
+        "every request needs the token" if tokens else "no token is needed",
+    ]
+
+
+def run(recipe: ServeRecipe, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` is called with the address once requests are taken."""
+    server = make_server(recipe, listen(recipe), ready)
+    server.run(sockets=[server.listener])
+
+
+def listen(recipe: ServeRecipe) -> socket.socket:
+    """A socket that is bound, so that a port in use is told before a model is loaded."""
+    family = socket.AF_INET6 if ":" in recipe.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((recipe.host, recipe.port))
+    except OSError as error:
+        listener.close()
+        raise RecipeError(
+            f"cannot listen on {recipe.host}, port {recipe.port}: {(error.strerror or 'no such address').lower()}",
+            fix="Choose another --port (0 for any that is free) or --host",
+        ) from None
+    return listener
+
+
+def make_server(recipe: ServeRecipe, listener: socket.socket, ready: Callable[[str], None]) -> AnnotationServer:
+    """Load the bundle and make a server for it; `server.run(sockets=[listener])` starts it."""
+    tokens = recipe.tokens()
+    engine = AnnotationEngine.load(recipe.bundle, AnnotateOptions(), recipe.device)
+    app = create_app(engine, recipe, tokens)
+    return AnnotationServer(app, recipe, listener, ready)
+
+
+class AnnotationServer(uvicorn.Server):
+    """A server that says when it is ready, and refuses new work as soon as it is told to stop."""
+
+    def __init__(self, app: Any, recipe: ServeRecipe, listener: socket.socket, ready: Callable[[str], None]) -> None:
+        self.listener, self._ready, self._service = listener, ready, app.state.service
+        protocol = type("_Impatient", (_HeadTimeout,), {"head_seconds": recipe.read_seconds})
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                limit_concurrency=_CONNECTIONS,
+                timeout_graceful_shutdown=recipe.stop_seconds,
+            )
+        )
+        _silence()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            host, port = self.listener.getsockname()[:2]
+            log.event("started", port=port)
+            self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # uvicorn's own would raise the signal again at the end; an orderly end has exit code 0.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.stop()
+
+    def stop(self) -> None:
+        """Refuse new requests, finish those in progress, and end."""
+        self._service.stopping = True
+        self.should_exit = True
+
+
+class _HeadTimeout(H11Protocol):
+    """Closes connections that take too long to send the head of a request. uvicorn waits for it for ever."""
+
+    head_seconds: float
+    _watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._forget()
+        elif self._watch is None:
+            self._watch = self.loop.call_later(self.head_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._watch = None
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            self.transport.close()
+
+    def _forget(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+
+class _WithoutText(logging.Filter):
+    """Takes from a library's log record whatever could quote a request: its message's arguments and its traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            record.msg = f"{type(record.exc_info[1]).__name__} at {place_of(record.exc_info[1])}"
+            record.args = ()
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
+
+
+def _silence() -> None:
+    """Let uvicorn and asyncio report problems without text."""
+    for name in ("uvicorn.error", "uvicorn", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        if not any(isinstance(known, _WithoutText) for known in logger.filters):
+            logger.addFilter(_WithoutText())
+
+
+def calm_threads() -> None:
+    """Let idle compute threads sleep instead of spin. Call it before torch is imported.
+
+    Threads that spin while they wait take the cores from the threads that read requests: on a busy machine a pass becomes up
+    to a hundred times slower.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("KMP_BLOCKTIME", "0")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # requests are tokenised in parallel as it is

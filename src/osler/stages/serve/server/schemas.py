@@ -1,0 +1,249 @@
+"""What goes in and out of the service, as OpenAPI describes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from osler.core.config import find_field
+from osler.core.errors import InputError
+from osler.stages.serve.config import AnnotateOptions
+from osler.text.document import Document, TextPair, check_text, split_meta
+
+
+def _storable(text: str) -> str:
+    try:
+        return check_text(text, where="")
+    except InputError as error:
+        raise ValueError(error.problem) from None
+
+
+Text = Annotated[
+    str,
+    AfterValidator(_storable),
+    Field(
+        description="Any Unicode text without NUL characters. It is never altered.",
+        examples=["He was given aspirin 81 mg for chest pain."],
+    ),
+]
+Name = Annotated[str, AfterValidator(_storable), Field(max_length=256)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    """Give each option the help text of the command line."""
+    for name, value in schema["properties"].items():
+        _, text = find_field(AnnotateOptions, name)
+        value["description"] = " ".join(text.split())
+
+
+class RequestOptions(AnnotateOptions):
+    """The options of `osler annotate`; a new option of the command line is one here, too."""
+
+    model_config = ConfigDict(json_schema_extra=_describe)
+
+    @model_validator(mode="after")
+    def _no_files(self) -> Self:
+        """A request may not name files of the server."""
+        if any(isinstance(getattr(self, name), Path) for name in type(self).model_fields):
+            raise ValueError("files cannot be named in a request")
+        return self
+
+
+class Note(_Body):
+    """A document to annotate."""
+
+    id: Name | None = Field(None, description="Comes back with the answer; by default the number in the request.")
+    text: Text
+    meta: dict[Name, Name] = Field(default_factory=dict, description="Comes back with the answer.")
+
+    def record(self, number: int) -> Document:
+        return Document(self.id or str(number), self.text, meta=_meta(self.meta))
+
+
+class Pair(_Body):
+    """Two texts to compare."""
+
+    id: Name | None = Field(None, description="Comes back with the answer; by default the number in the request.")
+    first: Text
+    second: Text
+    meta: dict[Name, Name] = Field(default_factory=dict, description="Comes back with the answer.")
+
+    def record(self, number: int) -> TextPair:
+        return TextPair(self.id or str(number), self.first, self.second, meta=_meta(self.meta))
+
+
+def _meta(given: dict[str, str]) -> dict[str, str]:
+    """Metadata as the command line reads it from JSON Lines."""
+    meta, _ = split_meta({key: value for key, value in given.items() if value})
+    return meta
+
+
+class OneNote(Note):
+    """One document."""
+
+    options: RequestOptions = RequestOptions()
+
+    @property
+    def items(self) -> list[Note]:
+        return [self]
+
+
+class ManyNotes(_Body):
+    """Many documents, answered in the same order."""
+
+    documents: list[Note]
+    options: RequestOptions = RequestOptions()
+
+    @property
+    def items(self) -> list[Note]:
+        return self.documents
+
+
+class OnePair(Pair):
+    """One pair of texts."""
+
+    options: RequestOptions = RequestOptions()
+
+    @property
+    def items(self) -> list[Pair]:
+        return [self]
+
+
+class ManyPairs(_Body):
+    """Many pairs of texts, answered in the same order."""
+
+    pairs: list[Pair]
+    options: RequestOptions = RequestOptions()
+
+    @property
+    def items(self) -> list[Pair]:
+        return self.pairs
+
+
+def _many(key: str) -> Discriminator:
+    return Discriminator(
+        lambda body: "many" if (key in body if isinstance(body, dict) else hasattr(body, key)) else "one"
+    )
+
+
+Notes = Annotated[Annotated[OneNote, Tag("one")] | Annotated[ManyNotes, Tag("many")], _many("documents")]
+Pairs = Annotated[Annotated[OnePair, Tag("one")] | Annotated[ManyPairs, Tag("many")], _many("pairs")]
+
+
+class AnnotatedSpan(BaseModel):
+    """A mention. Offsets count Unicode code points of the text as it was sent, from 0, the end not included."""
+
+    start: int | None = Field(
+        None, ge=0, description="First code point. In JavaScript use [...text], not UTF-16 units."
+    )
+    end: int | None = Field(None, ge=1, description="The code point after the last.")
+    fragments: list[tuple[int, int]] | None = Field(None, description="Instead of start and end, if discontinuous.")
+    label: str
+    id: str | None = None
+    score: float | None = Field(None, ge=0, le=1, description="Probability.")
+    attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class AnnotatedRelation(BaseModel):
+    """A directed link between two mentions, by their ids."""
+
+    head: str
+    tail: str
+    label: str
+    id: str | None = None
+    score: float | None = Field(None, ge=0, le=1, description="Probability.")
+    attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class AnnotatedDocument(BaseModel):
+    """A document as `osler annotate` prints it; fields without content are left out."""
+
+    id: str
+    text: str
+    spans: list[AnnotatedSpan] = Field(default_factory=list)
+    relations: list[AnnotatedRelation] = Field(default_factory=list)
+    labels: list[str] = Field(default_factory=list, description="Labels of the document, as head:label.")
+    value: float | None = None
+    scores: dict[str, float] = Field(default_factory=dict, description="Probability of each label.")
+    meta: dict[str, str] = Field(default_factory=dict)
+
+
+class AnnotatedDocuments(BaseModel):
+    """Documents in the order of the request."""
+
+    documents: list[AnnotatedDocument]
+
+
+class ComparedPair(BaseModel):
+    """A pair of texts as `osler annotate` prints it; fields without content are left out."""
+
+    id: str
+    first: str
+    second: str
+    labels: list[str] = Field(default_factory=list, description="Labels of the pair, as head:label.")
+    value: float | None = Field(None, description="The number of the only head that gives one.")
+    scores: dict[str, float] = Field(default_factory=dict, description="Probability of each label.")
+    meta: dict[str, str] = Field(default_factory=dict)
+
+
+class ComparedPairs(BaseModel):
+    """Pairs in the order of the request."""
+
+    pairs: list[ComparedPair]
+
+
+class HeadDescription(BaseModel):
+    """One head of the bundle."""
+
+    name: str
+    title: str
+    kind: str = Field(description="tagging, relation, classification, multilabel or regression")
+    record: str = Field(description="document, or pair for heads that compare two texts")
+    language: str
+    labels: list[str]
+    protocol: str
+
+
+class HeadDescriptions(BaseModel):
+    """What the bundle can find."""
+
+    heads: list[HeadDescription]
+    languages: list[str]
+
+
+class BundleCard(BaseModel):
+    """The bundle that answers."""
+
+    name: str
+    version: str = Field(description="Version of osler.")
+    digest: str = Field(description="Hash of the weights, the vocabulary and the heads.")
+    heads: list[str]
+    max_length: int = Field(description="Tokens in a window; longer documents are read in overlapping windows.")
+    markdown: str = Field(description="The model card.")
+
+
+class Health(BaseModel):
+    """Whether the service lives, or is ready."""
+
+    status: str = Field(examples=["ok"])
+
+
+class RequestMistake(BaseModel):
+    """One thing that is wrong with a request. It names the place, and never repeats what was sent."""
+
+    where: str = Field(examples=["body.documents.3.text"])
+    problem: str = Field(examples=["Input should be a valid string"])
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    code: str = Field(examples=["too_large"])
+    message: str = Field(examples=["The text has more than 2,000,000 characters."])
+    mistakes: list[RequestMistake] = Field(default_factory=list)
