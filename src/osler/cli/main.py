@@ -26,6 +26,7 @@ COMMANDS = {
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
     "serve": "Serve a bundle over HTTP.",
+    "corrections": "Tasks from notes that people corrected on the page of osler serve.",
     "export": "Export one head as a stock Hugging Face model.",
     "convert": "Convert annotations between formats.",
     "demo": "Run all six stages on embedded synthetic notes.",
@@ -131,6 +132,11 @@ EXAMPLES = {
     "serve": (
         "osler serve --bundle bundle",
         "osler serve --bundle bundle --host 0.0.0.0 --token-file token.txt",
+        "osler serve --bundle bundle --corrections corrections",
+    ),
+    "corrections": (
+        "osler corrections corrections --out corrected --dry-run",
+        "osler corrections corrections --annotator ana --out corrected",
     ),
     "export": ("osler export bundle --head clinic-phi-en --out hf-model",),
     "convert": (
