@@ -6,6 +6,7 @@ import io
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.staticfiles import StaticFiles
 
-from osler.core.errors import InputError
+from osler.core.errors import InputError, UnknownNameError
 from osler.formats.base import Format
 from osler.formats.jsonl import from_json
 from osler.formats.registry import get_format
@@ -96,13 +97,17 @@ class CorrectionAnswer(BaseModel):
     changes: int = Field(description="Entities relabelled, removed or added.")
 
 
-_DOWNLOADS = {
+_TITLES = {
     "jsonl": "JSON Lines (osler)",
+    "entities_csv": "CSV, a row per entity",
     "brat": "brat",
     "bioc": "BioC XML",
     "pubtator": "PubTator",
     "conll": "CoNLL",
     "label_studio": "Label Studio",
+    "fhir": "FHIR bundle",
+    "omop": "OMOP NOTE_NLP",
+    "html": "HTML page",
 }
 PAGE_FIELDS = {
     name
@@ -126,6 +131,8 @@ def add_page(
     settings, spec = service.settings, service.engine.bundle.spec
     model = service.about["digest"] or "unknown"
     log = CorrectionLog.create(settings.corrections, model, spec) if settings.corrections else None
+    downloads = _downloads()
+    writable = {item.name for item in downloads}
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
@@ -159,9 +166,7 @@ def add_page(
             colours={label: colour.css for label, colour in label_colours(entities).items()},
             corrections=log is not None,
             deid=["mask", "tag", "surrogate"] if deid else [],
-            formats=[
-                DownloadFormat(name=n, title=title, suffix=_suffix(get_format(n))) for n, title in _DOWNLOADS.items()
-            ],
+            formats=downloads,
         )
 
     def document(found: dict[str, Any]) -> Document:
@@ -184,8 +189,8 @@ def add_page(
     )
     async def convert(body: schemas.AnnotatedDocument, to: str = "jsonl") -> Response:
         """An annotated document, as `/v1/annotate` answers it, in one of the formats of `/v1/page`."""
-        if to not in _DOWNLOADS:
-            raise InputError("the service does not write this format", fix=f"Use one of: {', '.join(_DOWNLOADS)}")
+        if to not in writable:
+            raise InputError("the service does not write this format", fix="See /v1/page for those that it writes")
         note = document(body.model_dump(exclude_none=True))
         content = await service.perform(lambda _: _written(get_format(to), note), len(note.text))
         return Response(content, media_type="application/octet-stream")
@@ -217,8 +222,15 @@ def add_page(
         return CorrectionAnswer(**(await run_in_threadpool(log.counts, body.annotator))._asdict())
 
 
-def _suffix(format_: Format) -> str:
-    return ".zip" if format_.layout == "folder" else format_.suffixes[0]
+def _downloads() -> list[DownloadFormat]:
+    """The formats to offer, as far as they are installed."""
+    found = []
+    for name, title in _TITLES.items():
+        with suppress(UnknownNameError):
+            format_ = get_format(name)
+            suffix = ".zip" if format_.layout == "folder" else format_.suffixes[0]
+            found.append(DownloadFormat(name=name, title=title, suffix=suffix))
+    return found
 
 
 def _written(format_: Format, note: Document) -> bytes:

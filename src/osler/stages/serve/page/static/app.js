@@ -67,9 +67,15 @@ function askToken(wrong) {
   const dialog = $("token-dialog");
   if (wrong) $("token-hint").textContent = "That token was not accepted. Try another one.";
   $("token").value = "";
-  dialog.showModal();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => ($("token").value ? resolve($("token").value.trim()) : dialog.showModal()), { once: !wrong });
+    const done = () => {
+      const token = $("token").value.trim();
+      if (!token) return dialog.showModal(); // it was closed with Escape
+      dialog.removeEventListener("close", done);
+      resolve(token);
+    };
+    dialog.addEventListener("close", done);
+    dialog.showModal();
   });
 }
 
@@ -94,7 +100,7 @@ async function annotate() {
     const count = state.review.spans.length;
     say(`${count.toLocaleString("en")} ${count === 1 ? "entity" : "entities"} in ${text.length.toLocaleString("en")} characters, ${seconds} s.`);
     $("note-title").focus({ preventScroll: true });
-    $("result").scrollIntoView({ block: "start" });
+    if ($("result").getBoundingClientRect().top > innerHeight / 2) $("result").scrollIntoView({ block: "start" });
   } catch (error) {
     say(error.message, true);
   } finally {
@@ -133,7 +139,7 @@ function drawLabels() {
   const ranked = Object.entries(scores).filter(([label, score]) => shown.has(label) || score >= 0.1);
   const tags = ranked.map(([label, score]) => {
     const meter = make("meter", { min: 0, max: 1, value: score, "aria-hidden": "true" });
-    return make("li", { class: shown.has(label) ? "chosen" : "" }, `${label} `, meter, ` ${score.toFixed(2)}`);
+    return make("li", { class: shown.has(label) ? "chosen" : "" }, label.replace(":", ": "), meter, score.toFixed(2));
   });
   for (const label of labels) if (!(label in scores)) tags.push(make("li", { class: "chosen" }, label));
   for (const [key, value] of Object.entries(meta)) if (key.startsWith("value:")) tags.push(make("li", {}, `${key.slice(6)} ${value}`));

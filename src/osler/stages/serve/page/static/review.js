@@ -16,7 +16,11 @@ export class Review {
   }
 
   span(key) {
-    return this.spans.find((span) => span.key === key);
+    if (this.indexed !== this.spans) {
+      this.indexed = this.spans;
+      this.index = new Map(this.spans.map((span) => [span.key, span]));
+    }
+    return this.index.get(key);
   }
 
   wordsOf(span) {
