@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         convert,
         convert_model,
         corpus,
+        corrections,
         distill,
         evaluate,
         export,
@@ -36,7 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Annotator", "Document", "OslerError", "Relation", "Span", "TextPair", "__version__", "annotate",
-    "convert", "convert_model", "corpus", "distill", "evaluate", "export", "finetune", "load", "pretrain",
+    "convert", "convert_model", "corpus", "corrections", "distill", "evaluate", "export", "finetune", "load", "pretrain",
     "study", "study_pairwise", "tasks_check", "tasks_info", "tasks_list", "tasks_new", "tasks_prepare",
     "tasks_synthesize", "vocab", "vocab_compare",
 ]  # fmt: skip

@@ -370,6 +370,16 @@ def annotate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
 
 
 @_public
+def corrections(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> list[TaskFolder]:
+    """Make tasks from notes corrected on the page of `osler serve`, as `osler corrections` does. Settings: `CorrectionsRecipe`."""
+    from osler.artifacts.task_folder import TaskFolder
+    from osler.stages.serve.corrections import CorrectionsRecipe, run
+
+    made = run(_resolve(CorrectionsRecipe, recipe, settings), Path(out), force=force)
+    return [TaskFolder.open(artifact.path) for artifact in made]
+
+
+@_public
 def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Export one head as a stock Hugging Face model, as `osler export` does. Settings: `ExportRecipe`."""
     from osler.stages.serve.config import ExportRecipe
