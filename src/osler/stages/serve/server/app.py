@@ -37,7 +37,8 @@ _DESCRIPTION = """Entities, relations and labels in biomedical and clinical text
 
 Every offset counts **Unicode code points** of the text as it was sent, from 0, the end not included: in Python
 `text[start:end]`, in JavaScript `[...text].slice(start, end).join("")`. An answer has the bytes that `osler annotate` prints for
-the same text, whatever other requests were computed with it. Nothing that is sent is stored or logged."""
+the same text, whatever other requests were computed with it. Nothing that is sent is logged, and nothing is stored but what
+`/v1/corrections` is sent, where the service offers it."""
 
 
 def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable[str] = ()) -> FastAPI:

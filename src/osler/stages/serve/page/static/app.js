@@ -127,6 +127,7 @@ function show(found) {
   }));
   Object.assign(state, { note: found, offsets, listed: LISTED, review: new Review(found.text, spans, relations) });
   $("input").classList.add("done");
+  $("text").scrollTop = 0;
   $("result").hidden = false;
   drawLabels();
   draw();
