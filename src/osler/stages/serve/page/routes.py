@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
@@ -55,10 +55,55 @@ class PageSettings(BaseModel):
     formats: list[DownloadFormat]
 
 
-class EntityChanges(BaseModel):
-    """How many entities the annotator accepted, relabelled, removed and added."""
+class _Given(BaseModel):
+    """A part of a request: every field is known, and nothing is taken for something else."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class GivenSpan(_Given):
+    """A mention, as `/v1/annotate` answers it."""
+
+    start: int | None = Field(None, ge=0)
+    end: int | None = Field(None, ge=1)
+    fragments: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = Field(None, min_length=1)
+    label: str
+    id: str | None = None
+    score: float | None = Field(None, ge=0, le=1)
+    attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class GivenRelation(_Given):
+    """A relation, as `/v1/annotate` answers it."""
+
+    head: str
+    tail: str
+    label: str
+    id: str | None = None
+    score: float | None = Field(None, ge=0, le=1)
+    attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class ReviewedDocument(_Given):
+    """A text with its entities as the annotator left them. Each has the name of its head among its attributes."""
+
+    text: str
+    spans: list[GivenSpan] = Field(default_factory=list)
+    relations: list[GivenRelation] = Field(default_factory=list)
+
+
+class GivenDocument(ReviewedDocument):
+    """An annotated document, as `/v1/annotate` answers it."""
+
+    id: str = "note"
+    labels: list[str] = Field(default_factory=list)
+    value: float | None = None
+    scores: dict[str, float] = Field(default_factory=dict)
+    meta: dict[str, str] = Field(default_factory=dict)
+
+
+class EntityChanges(_Given):
+    """How many entities the annotator accepted, relabelled, removed and added."""
 
     accepted: int = Field(0, ge=0, le=10**6)
     relabelled: int = Field(0, ge=0, le=10**6)
@@ -66,20 +111,8 @@ class EntityChanges(BaseModel):
     added: int = Field(0, ge=0, le=10**6)
 
 
-class ReviewedDocument(BaseModel):
-    """A text with its entities as the annotator left them. Each has the name of its head among its attributes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    text: str
-    spans: list[schemas.AnnotatedSpan] = Field(default_factory=list)
-    relations: list[schemas.AnnotatedRelation] = Field(default_factory=list)
-
-
-class CorrectionRequest(BaseModel):
+class CorrectionRequest(_Given):
     """One note that a person has looked at."""
-
-    model_config = ConfigDict(extra="forbid")
 
     annotator: str = Field(description="Lower-case letters, digits and hyphens.", examples=["ana"])
     model: str = Field("", description="Digest of the bundle that predicted; refused if another one answers by now.")
@@ -111,14 +144,7 @@ _TITLES = {
 }
 PAGE_FIELDS = {
     name
-    for kind in (
-        EntityChanges,
-        ReviewedDocument,
-        CorrectionRequest,
-        schemas.AnnotatedSpan,
-        schemas.AnnotatedRelation,
-        schemas.AnnotatedDocument,
-    )
+    for kind in (CorrectionRequest, EntityChanges, GivenDocument, GivenRelation, GivenSpan)
     for name in kind.model_fields
 }
 """Names of fields that a refusal may repeat."""
@@ -187,7 +213,7 @@ def add_page(
             **problems(400, 401, 403, 408, 413, 421, 422, 429, 503),
         },
     )
-    async def convert(body: schemas.AnnotatedDocument, to: str = "jsonl") -> Response:
+    async def convert(body: GivenDocument, to: str = "jsonl") -> Response:
         """An annotated document, as `/v1/annotate` answers it, in one of the formats of `/v1/page`."""
         if to not in writable:
             raise InputError("the service does not write this format", fix="See /v1/page for those that it writes")
