@@ -23,7 +23,7 @@ WORDS = {
     "aspirin": ("DRUG", "drugs", 0.93, {}),
     "81 mg": ("DOSE", "drugs", 0.52, {}),
     "aspirin 81 mg": ("DRUG", "farmacos", 0.31, {}),
-    "fever": ("DRUG", "drugs", 0.71, {"negation": "negated"}),
+    "fever": ("DRUG", "drugs", 0.71, {"negated": "yes"}),
 }
 
 
@@ -73,10 +73,12 @@ def app_for(bundle: Path, engine: AnnotationEngine) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def served(bundle: Path, app_for: Callable[..., Any]) -> Callable[..., Any]:
-    """Serve in a thread; gives the address."""
+    """Serve in a thread; gives the address. `more` may add routes."""
 
     @contextmanager
-    def serve(tokens: tuple[str, ...] = (), **settings: Any) -> Iterator[str]:
+    def serve(
+        tokens: tuple[str, ...] = (), more: Callable[[Any], None] = lambda _: None, **settings: Any
+    ) -> Iterator[str]:
         recipe = ServeRecipe(bundle=bundle, port=0, **settings)
         addresses: list[str] = []
         ready = threading.Event()
@@ -85,7 +87,9 @@ def served(bundle: Path, app_for: Callable[..., Any]) -> Callable[..., Any]:
             addresses.append(address)
             ready.set()
 
-        server = AnnotationServer(app_for(tokens, **settings), recipe, listen(recipe), tell)
+        app = app_for(tokens, **settings)
+        more(app)
+        server = AnnotationServer(app, recipe, listen(recipe), tell)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [server.listener]})
         thread.start()
         try:

@@ -79,7 +79,7 @@ def test_pointing_at_an_entity_tells_score_head_and_attributes(tab: Any) -> None
     tab.get_by_role("group", name="DRUG: fever").hover()
     tip = tab.locator("#tip")
     tip.wait_for()
-    assert tip.locator("dd").all_text_contents() == ["0.710", "drugs", "negated"]
+    assert tip.locator("dd").all_text_contents() == ["0.710", "drugs", "yes"]
     tab.locator("#note mark mark").nth(1).hover()
     assert tip.locator("strong").all_text_contents() == ["DOSE", "DRUG"], "the entity around it is told, too"
 
@@ -174,7 +174,14 @@ def test_corrections_are_saved_with_characters_as_offsets(tab: Any, corrections:
         "removed": "1",
         "added": "2",
     }
-    for _ in range(4):
+    # What is saved can be left without a question; what is not, only after one, which is answered with no here.
+    asked: list[str] = []
+    tab.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    tab.locator("#undo").click()
+    annotate(tab, "aspirin")
+    assert len(asked) == 1
+    assert "not saved" in asked[0]
+    for _ in range(3):
         tab.locator("#undo").click()
     assert marks(tab) == ALL[1:]
     assert tab.locator("#undo").is_disabled()
@@ -264,3 +271,30 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(browser: Any, served: Ca
         assert not page.locator("#review").is_visible()
         assert not page.locator("#adding").is_visible()
         page.context.close()
+
+
+def test_the_de_identified_text_stands_beside_the_note_where_the_service_has_it(
+    browser: Any, served: Callable[..., Any]
+) -> None:
+    def add_route(app: Any) -> None:
+        @app.post("/v1/deid")
+        def deid(body: dict[str, Any]) -> dict[str, str]:
+            replaced = {"mask": "***", "tag": "[DRUG]"}.get(body["options"]["style"], "<b>ibuprofen</b>")
+            return {"id": "note", "text": body["text"].replace("aspirin", replaced)}
+
+    with served(more=add_route) as address:
+        page, _ = opened(browser, address, viewport={"width": 1280, "height": 900})
+        annotate(page, "He took aspirin.")
+        assert not page.locator("#deid").is_visible()
+        page.locator("#show-deid").check()
+        text = page.locator("#deid-text")
+        expect(text).to_have_text("He took ***.")
+        page.locator("#deid-style").select_option("surrogate")
+        expect(text).to_have_text("He took <b>ibuprofen</b>.")
+        beside = "e => e.getBoundingClientRect().left"
+        assert page.locator("#deid").evaluate(beside) > page.locator("#note").evaluate(beside) + 300
+        page.context.close()
+
+
+def test_no_de_identified_view_without_the_route(tab: Any) -> None:
+    assert not tab.locator("#deid-box").is_visible()

@@ -21,6 +21,7 @@ const state = {
   minimum: 0,
   listed: LISTED,
   elements: new Map(), // first element of each entity that is shown
+  saved: null, // the entities that were saved last
   opened: null, // key of the entity whose details are open
 };
 
@@ -89,6 +90,7 @@ function take(text) {
 async function annotate() {
   const text = state.source;
   if (!text.trim()) return say("There is no text yet.", true);
+  if (unsaved() && !confirm("The corrections of this note are not saved. Go on without them?")) return;
   say("Annotating…");
   $("annotate").disabled = true;
   const began = performance.now();
@@ -166,7 +168,7 @@ function colour(label) {
 }
 
 function describe(span) {
-  const values = Object.entries(span.attributes).map(([name, value]) => (value === "true" || value === name ? name : value));
+  const values = Object.entries(span.attributes).map(([name, value]) => (["yes", "true", "", name].includes(value) ? name : value));
   const score = span.score === undefined ? "" : `, score ${span.score.toFixed(2)}`;
   return { chip: [span.label, ...values].join(" · "), name: `${span.label}: ${state.review.wordsOf(span)}${values.map((value) => `, ${value}`).join("")}${score}` };
 }
@@ -476,6 +478,10 @@ function record() {
   return document_;
 }
 
+function unsaved() {
+  return Boolean(state.settings?.corrections && state.review?.changed && state.review.spans !== state.saved);
+}
+
 async function save() {
   const field = $("annotator");
   if (!field.value || !field.checkValidity()) {
@@ -488,7 +494,9 @@ async function save() {
   try {
     const { spans, relations } = record();
     const body = { annotator: field.value, model: state.settings.model, heads: reviewed(), changes: state.review.counts(), document: { text: state.note.text, spans, relations } };
+    const { spans: kept } = state.review;
     const answer = await server.post("v1/corrections", body);
+    state.saved = kept;
     say(`Saved. ${answer.notes} ${answer.notes === 1 ? "note" : "notes"} by ${answer.annotator}, ${answer.changes} changes in all.`);
   } catch (error) {
     say(error.message, true);
@@ -622,7 +630,7 @@ $("again").addEventListener("click", () => {
   $("text").focus();
   $("text").select();
 });
-$("input").addEventListener("focusin", () => $("input").classList.remove("done"));
+$("text").addEventListener("focus", () => $("input").classList.remove("done"));
 $("minimum").addEventListener("input", () => {
   state.minimum = Number($("minimum").value);
   $("minimum-value").textContent = state.minimum.toFixed(2);
@@ -663,6 +671,7 @@ document.addEventListener("drop", (event) => {
   if (file) read(file);
   else if (text) { take(text); annotate(); }
 });
+window.addEventListener("beforeunload", (event) => { if (unsaved()) event.preventDefault(); });
 new ResizeObserver(() => { if (state.review) soon(redrawArcs); }).observe($("canvas"));
 
 start();
