@@ -35,6 +35,7 @@ RECIPES = {
     "osler.evaluate": "osler.stages.evaluate.config:EvaluateRecipe",
     "osler.study": "osler.stages.study.recipe:StudyRecipe",
     "osler.annotate": "osler.stages.serve.config:AnnotateRecipe",
+    "osler.corrections": "osler.stages.serve.corrections:CorrectionsRecipe",
     "osler.export": "osler.stages.serve.config:ExportRecipe",
     "osler.convert": "osler.stages.prepare.config:ConvertRecipe",
 }

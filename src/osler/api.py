@@ -377,6 +377,16 @@ def deid_evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False
 
 
 @_public
+def corrections(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> list[TaskFolder]:
+    """Make tasks from notes corrected on the page of `osler serve`, as `osler corrections` does. Settings: `CorrectionsRecipe`."""
+    from osler.artifacts.task_folder import TaskFolder
+    from osler.stages.serve.corrections import CorrectionsRecipe, run
+
+    made = run(_resolve(CorrectionsRecipe, recipe, settings), Path(out), force=force)
+    return [TaskFolder.open(artifact.path) for artifact in made]
+
+
+@_public
 def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Export a bundle to Hugging Face, ONNX or spaCy, as `osler export` does. Settings: `ExportRecipe`."""
     from osler.stages.serve.config import ExportRecipe

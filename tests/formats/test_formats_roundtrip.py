@@ -28,6 +28,7 @@ DOCUMENTS = [
     "i2b2_2012",
     "i2b2_2014",
     "jsonl",
+    "label_studio",
     "meddocan_xml",
     "mimic",
     "pubtator",
@@ -253,6 +254,24 @@ EXACT: dict[str, list[Record]] = {
         Document("1-2", "\nDr. Ann & <b> ]]> left", (Span.at(5, 8, "DOCTOR", id="P0", attributes={"element": "NAME"}),))
     ],
     "jsonl": [NOTE, ABSTRACT, TextPair("p", "\ta", "b\n", labels=("x",), value=0.1, meta={"k": "v"})],
+    "label_studio": [
+        Document(
+            "n-1",
+            "💊 aspirin for\r\nchest pain",
+            (
+                Span.at(2, 9, "Drug", id="T1", score=0.75, attributes={"code": "B01 AC06"}),
+                Span.at(15, 25, "Problem", id="x9", score=0.5, attributes={"assertion": "present", "label": "a"}),
+                Span.at(15, 20, "Site", id="T3"),
+            ),
+            (Relation("TrAP", "T1", "x9", "R1"), Relation("of", "x9", "T3", "R2")),
+            ("D:r07", "x y"),
+            1.5,
+            {"patient": "7"},
+            {"D:r07": 0.9, "x y": 0.6},
+        ),
+        Document("n-2", "No fever", (Span.at(3, 8, "Problem", id="T1"),)),
+        Document("n-3", "Nothing"),
+    ],
     "meddocan_xml": [Document("a", "\ufeffAna", (Span.at(1, 4, "NOMBRE", id="T1", attributes={"element": "NAME"}),))],
     "mednli": [TextPair("p1", "He rests.", "He runs.", labels=("contradiction",))],
     "medrqe": [TextPair("1", "Why & how?", "How?", labels=("true",), meta={"type": "x"})],

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from browsers import opened
 
 from osler.report.page import ListedRecord, Page
 from osler.report.plots import Bar, bars_with_intervals, curves
@@ -28,19 +27,6 @@ NOTE = Document(
     ),
     (Relation("DDI-effect", "T2", "T3"),),
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("Chromium is not installed: the browser tests need it (Debian package chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")
@@ -119,17 +105,6 @@ def test_wide_tables_scroll_beside_their_first_column_and_plots_fit(browser: Any
     assert first.bounding_box()["x"] == before
     assert tab.locator("caption span").bounding_box()["x"] >= 0
     tab.context.close()
-
-
-def opened(browser: Any, address: str, **settings: Any) -> tuple[Any, list[str]]:
-    context = browser.new_context(**settings)
-    tab = context.new_page()
-    events: list[str] = []
-    tab.on("console", lambda message: events.append(message.text))
-    tab.on("pageerror", lambda error: events.append(str(error)))
-    tab.on("request", lambda request: events.append(request.url))
-    tab.goto(address)
-    return tab, events
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -26,6 +26,7 @@ COMMANDS = {
     "study": "Many models, tasks and seeds to one table.",
     "annotate": "Annotate raw text with every head of a bundle.",
     "serve": "Serve a bundle over HTTP.",
+    "corrections": "Tasks from notes that people corrected on the page of osler serve.",
     "deid": "De-identify notes: masks, tags or surrogates, and how well that works.",
     "similar": "Say how similar the two texts of each pair are.",
     "infer": "Say what the second text of each pair is, given the first.",
@@ -163,6 +164,11 @@ EXAMPLES = {
     "serve": (
         "osler serve --bundle bundle",
         "osler serve --bundle bundle --host 0.0.0.0 --token-file token.txt",
+        "osler serve --bundle bundle --corrections corrections",
+    ),
+    "corrections": (
+        "osler corrections corrections --out corrected --dry-run",
+        "osler corrections corrections --annotator ana --out corrected",
     ),
     "convert": (
         "osler convert notes/ --from brat --to conll --out notes.conll",

@@ -29,10 +29,13 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A web server whose pages may use the service. Repeat for several.")
     ] = None,
+    corrections: Annotated[
+        Path | None, typer.Option(help="A folder for notes corrected on the page; see osler corrections.")
+    ] = None,
     sets: SetOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Serve a bundle over HTTP: annotation, similarity, labels, health and metrics.
+    """Serve a bundle over HTTP: a page to annotate and correct notes, and the same for programs.
 
     Prints the address when it takes requests. SIGTERM or Ctrl-C stops it after the requests in progress.
     """
@@ -48,6 +51,7 @@ def serve(
         "device": device,
         "allow_host": allow_host or None,
         "allow_origin": allow_origin or None,
+        "corrections": corrections,
     }
     flags = {key: f"--{key.replace('_', '-')}" for key in options}
     recipe = load_recipe(ServeRecipe, None, sets or (), options, flags)

@@ -181,4 +181,14 @@ def json_line(record: Record) -> str:
     return json.dumps(as_json(record), ensure_ascii=False, allow_nan=False)
 
 
+def read_line(line: str, *, where: str) -> Record:
+    """The record of a line that `json_line` made."""
+    return FORMAT._record(parse_json(line, where=where), 1, where, Problems())
+
+
+def from_json(data: Mapping[str, Any], *, where: str) -> Record:
+    """The record of a plain object such as `as_json` makes."""
+    return FORMAT._record(dict(data), 1, where, Problems())
+
+
 FORMAT = Jsonl("jsonl", "osler records, one JSON object per line (lossless)", (".jsonl", ".ndjson"))

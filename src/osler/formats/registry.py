@@ -32,6 +32,7 @@ FORMATS = Registry(
         "i2b2_2012": "osler.formats.i2b2_xml:I2B2_2012",
         "i2b2_2014": "osler.formats.i2b2_xml:I2B2_2014",
         "jsonl": "osler.formats.jsonl:FORMAT",
+        "label_studio": "osler.formats.label_studio:FORMAT",
         "meddocan_xml": "osler.formats.i2b2_xml:MEDDOCAN",
         "mednli": "osler.formats.mednli:FORMAT",
         "medrqe": "osler.formats.medrqe:FORMAT",

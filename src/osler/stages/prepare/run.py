@@ -46,7 +46,7 @@ def _prepare(recipe: PrepareRecipe, given: Source | None, out: Path, *, anywhere
         parents = {"card": hashlib.sha256(described.encode()).hexdigest(), "files": source.digest}
 
         def build(work: Workspace) -> None:
-            _write(card, source, work, recipe.source)
+            write_task(card, source, work, recipe.source)
 
         return produce(out, kind="task", recipe=recipe, parents=parents, build=build, force=force)
 
@@ -67,7 +67,8 @@ def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
     return card
 
 
-def _write(card: TaskCard, source: TaskSource, work: Workspace, given: Path | None) -> None:
+def write_task(card: TaskCard, source: TaskSource, work: Workspace, given: Path | None) -> None:
+    """Write the files of a task, and count what they hold."""
     narrow = Narrow(card)
     counts: dict[str, RecordCounts] = defaultdict(partial(RecordCounts, card.kind))
     offsets = OffsetCounts()

@@ -18,6 +18,7 @@ from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.errors import OslerError, nearest
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.page.routes import PAGE_FIELDS, add_page
 from osler.stages.serve.server import schemas
 from osler.stages.serve.server.batcher import CancelledRequestError
 from osler.stages.serve.server.guard import Guard, RefusedError
@@ -36,7 +37,8 @@ _DESCRIPTION = """Entities, relations and labels in biomedical and clinical text
 
 Every offset counts **Unicode code points** of the text as it was sent, from 0, the end not included: in Python
 `text[start:end]`, in JavaScript `[...text].slice(start, end).join("")`. An answer has the bytes that `osler annotate` prints for
-the same text, whatever other requests were computed with it. Nothing that is sent is stored or logged."""
+the same text, whatever other requests were computed with it. Nothing that is sent is logged, and nothing is stored but what
+`/v1/corrections` is sent, where the service offers it."""
 
 
 def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable[str] = ()) -> FastAPI:
@@ -79,6 +81,7 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
     _add_errors(app)
     _add_annotation(app, service)
     _add_information(app, service)
+    add_page(app, service, _problems)
     _describe(app, engine.bundle.spec)
     return app
 
@@ -134,7 +137,7 @@ _FIELDS = {
     name
     for kind in (schemas.RequestOptions, schemas.OneNote, schemas.ManyNotes, schemas.OnePair, schemas.ManyPairs)
     for name in kind.model_fields
-}
+} | PAGE_FIELDS
 
 
 def _mistake(error: dict[str, Any]) -> schemas.RequestMistake:
@@ -165,6 +168,7 @@ _MEANING = {
     401: "The token is missing or wrong.",
     403: "The request comes from a web page of another server.",
     408: "The request took too long to arrive.",
+    409: "The bundle is not the one that the request is about.",
     413: "The request, a text or the number of documents is too large.",
     421: "The Host header names another service.",
     422: "A field is missing or wrong, a text holds a NUL character, or no head of the bundle fits.",

@@ -36,6 +36,7 @@ def plan(recipe: ServeRecipe) -> list[str]:
         f"serve {recipe.bundle} on {recipe.host}, port {recipe.port or 'chosen by the system'} ({who})",
         f"heads: {', '.join(spec.heads)}",
         "every request needs the token" if tokens else "no token is needed",
+        *([f"notes corrected on the page go to {recipe.corrections}"] if recipe.corrections else []),
     ]
 
 

@@ -32,6 +32,8 @@ class ServeRecipe(Recipe):
     """Names by which clients may call the service (the Host header). On this machine alone, localhost is always allowed."""
     allow_origin: tuple[str, ...] = ()
     """Web pages of other servers that may use the service (CORS), such as https://ward.example.org."""
+    corrections: Path | None = None
+    """A folder for the notes that are corrected on the page; without it, the page offers no corrections."""
     batch_tokens: int | None = Field(None, ge=16)
     """Tokens computed in one pass; by default 2,048 on a CPU and 32,768 on a GPU."""
     wait_ms: float = Field(4.0, ge=0.0, le=1000.0)
