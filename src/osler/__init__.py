@@ -41,9 +41,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Annotator", "Document", "OslerError", "Relation", "Span", "TextPair", "__version__", "annotate",
-    "convert", "convert_model", "corpus", "corrections", "deid", "deid_evaluate", "distill", "evaluate", "export", "finetune", "infer", "load",
-    "pretrain", "similar", "study", "study_pairwise", "tasks_check", "tasks_info", "tasks_list", "tasks_new",
-    "tasks_prepare", "tasks_synthesize", "vocab", "vocab_compare",
+    "convert", "convert_model", "corpus", "corrections", "deid", "deid_evaluate", "distill", "evaluate", "export",
+    "finetune", "infer", "load", "pretrain", "similar", "study", "study_pairwise", "tasks_check", "tasks_info",
+    "tasks_list", "tasks_new", "tasks_prepare", "tasks_synthesize", "vocab", "vocab_compare",
 ]  # fmt: skip
 
 _ELSEWHERE = {

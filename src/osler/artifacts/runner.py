@@ -43,6 +43,11 @@ class TorchRunner:
 
     model: MultiHeadModel
 
+    @property
+    def device(self) -> str:
+        """cpu or cuda."""
+        return next(self.model.parameters()).device.type
+
     def outputs(
         self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
     ) -> dict[str, list[np.ndarray]]:

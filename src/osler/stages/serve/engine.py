@@ -10,7 +10,7 @@ from pathlib import Path
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import LanguageMismatch, RecordKind
-from osler.artifacts.runner import SteadyRunner
+from osler.artifacts.runner import SteadyRunner, TorchRunner
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.demands import Demands
@@ -31,8 +31,14 @@ class AnnotationEngine:
 
     @classmethod
     def load(cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto") -> AnnotationEngine:
-        """Load a bundle so that what it finds in a record does not depend, to the last bit, on the records beside it."""
+        """Load a bundle. On a CPU, what it finds in a record does not depend, to the last bit, on the records beside it.
+
+        On a GPU it may in the last digits of a score: matrix products there change with the size of a batch, and one text at a
+        time would leave the GPU idle.
+        """
         loaded = Bundle.load(bundle, device)
+        if isinstance(loaded.runner, TorchRunner) and loaded.runner.device != "cpu":
+            return cls(loaded, options)
         return cls(replace(loaded, runner=SteadyRunner(loaded.runner, lambda: _probe(loaded))), options)
 
     def annotate(self, records: Sequence[Record]) -> list[Record]:
