@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from osler.core.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from osler.api import (
         annotate,
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from osler.core.errors import OslerError
     from osler.stages.serve.annotator import Annotator
     from osler.text.document import Document, Relation, Span, TextPair
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Annotator", "Document", "OslerError", "Relation", "Span", "TextPair", "__version__", "annotate",

@@ -107,7 +107,7 @@ def _in_python(error: OslerError) -> OslerError:
 
 @_public
 def load(
-    bundle: AnyPath,
+    bundle: AnyPath | None = None,
     *,
     device: str = "auto",
     heads: Sequence[str] = (),
@@ -117,7 +117,9 @@ def load(
     target_recall: float | None = None,
     attributes: str = "both",
 ) -> Annotator:
-    """Load a bundle for annotation: a folder, or a hub id where there is a network.
+    """Load a bundle for annotation: a folder, the name of an installed model, or a hub id where there is a network.
+
+    Without a bundle, the only installed model is used.
 
     `heads` and `language` choose among the heads. By default all of them are used. `min_score`, and `thresholds` by label, leave
     out entities and relations with a lower score. `target_recall` finds more, so that it was reached on dev; the `costs` of
@@ -126,12 +128,14 @@ def load(
     "head", by "both" or not ("off").
     """
     from osler.artifacts.bundle import Bundle
+    from osler.core.models import default_model, find_model
     from osler.stages.serve.annotator import Annotator
     from osler.stages.serve.config import AnnotateOptions
 
     asked = {"min_score": min_score, "thresholds": thresholds, "target_recall": target_recall, "attributes": attributes}
     options = _resolve(AnnotateOptions, None, asked)
-    return Annotator(Bundle.load(bundle, device=device), heads, language, options)
+    folder = default_model() if bundle is None else find_model(str(bundle)) or bundle
+    return Annotator(Bundle.load(folder, device=device), heads, language, options)
 
 
 @_public

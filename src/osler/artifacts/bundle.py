@@ -75,7 +75,7 @@ class Bundle:
         if OnnxRunner.is_in(Path(folder)):
             check_cpu(device)
             spec = BundleSpec.load(folder)
-            return cls(OnnxRunner.open(Path(folder)), Tokenizer.open(folder), spec)
+            return cls(OnnxRunner.open(Path(folder)), Tokenizer.open(folder), spec, BundleCalibration.load(folder))
         if not available("torch") and Path(folder).is_dir():
             BundleSpec.load(folder)  # what is no bundle is told before a package is missed
         require("torch", "train")

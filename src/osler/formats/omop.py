@@ -22,9 +22,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from osler import __version__
 from osler.core.errors import RecipeError
 from osler.core.parsing import to_int
+from osler.core.version import VERSION
 from osler.formats.assertion import assertions
 from osler.formats.base import OutputFormat
 from osler.formats.output import ATTRIBUTES, FILLED, SCORES, SPANS, OutputFolder, documents, output_file
@@ -172,7 +172,7 @@ def _mention(
         "lexical_variant": _cut(span.text_in(document.text), _SHORT, losses),
         "note_nlp_concept_id": 0,
         "note_nlp_source_concept_id": 0,
-        "nlp_system": f"osler {__version__}",
+        "nlp_system": f"osler {VERSION}",
         "nlp_date": day,
         "nlp_datetime": f"{day} 00:00:00",
         "term_exists": "N" if said & {"negated", "hypothetical", "other"} else "Y",

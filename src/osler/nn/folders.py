@@ -16,13 +16,15 @@ from safetensors import SafetensorError
 
 from osler.core.errors import ArtifactError, InputError, writing
 from osler.core.files import unconverted
+from osler.core.models import find_model
 from osler.core.seeding import derive
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 
 def resolve(source: str | Path) -> Path:
-    """Local folder of a model: the folder itself, or the copy of a hub model in the local cache, downloaded if needed."""
+    """Local folder of a model: the folder itself, that of an installed model, or the copy of a hub model in the local cache,
+    downloaded if needed."""
     path = Path(source).expanduser()
     if path.is_dir():
         return check(path)
@@ -31,6 +33,8 @@ def resolve(source: str | Path) -> Path:
             "a model is a folder, this is a file", where=path, fix="Give the folder that holds config.json"
         )
     name = str(source)
+    if (installed := find_model(name)) is not None:
+        return check(installed)
     if isinstance(source, Path) or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError("no such folder", where=path, fix="Give a model folder, or a hub name such as owner/model")
     from huggingface_hub import snapshot_download

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 
 from osler.core.config import Recipe, assignments, runtime
+from osler.core.models import BundleFolder
 
 
 class EvaluateRecipe(Recipe):
@@ -15,8 +16,8 @@ class EvaluateRecipe(Recipe):
 
     later: ClassVar = ("label_map", "seen")
 
-    bundle: Path = runtime()
-    """A bundle folder."""
+    bundle: BundleFolder = runtime()
+    """A bundle folder, or the name of an installed model."""
     task: Path = runtime()
     """A task folder."""
     head: str | None = None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from osler.core.config import Recipe, assignments, runtime
+from osler.core.models import BundleFolder
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -72,8 +73,8 @@ class NoteInputs(Recipe):
 class AnnotateRecipe(NoteInputs, AnnotateOptions):
     """Annotate files with a bundle."""
 
-    bundle: Path = runtime()
-    """A bundle folder."""
+    bundle: BundleFolder = runtime(None, validate_default=True)
+    """A bundle folder, or the name of an installed model; by default the only installed model."""
     to: AnnotationFormat = "jsonl"
     """What to write: jsonl, brat, bioc, pubtator, csv, parquet, fhir, omop or html."""
     write: dict[str, Any] = Field(default_factory=dict)

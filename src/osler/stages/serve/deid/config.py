@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from osler.core.config import runtime
+from osler.core.models import NamedBundle
 from osler.stages.serve.config import AnnotateOptions, AnnotateRecipe
 from osler.stages.serve.deid.kinds import Scope
 
@@ -40,8 +41,8 @@ class DeidRecipe(DeidOptions):
 
     files: tuple[Path, ...] = runtime(min_length=1)
     """Text files (one note each), JSON Lines, CSV or TSV files (one note per line), or folders of them."""
-    bundle: Path | None = runtime(None)
-    """A bundle with a head for de-identification; without one only rules are used."""
+    bundle: NamedBundle = runtime(None)
+    """A bundle with a head for de-identification, or the name of an installed model; without one only rules are used."""
     to: Literal["same", "text", "jsonl", "csv"] = "same"
     """How notes are written: as text files, JSON Lines or CSV; by default as they were given."""
     patient_column: str | None = None
@@ -89,8 +90,8 @@ class DeidEvaluateRecipe(DeidOptions):
 
     task: Path = runtime()
     """A task folder with gold PHI."""
-    bundle: Path | None = runtime(None)
-    """A bundle with a head for de-identification; without one only rules are measured."""
+    bundle: NamedBundle = runtime(None)
+    """A bundle with a head for de-identification, or the name of an installed model; without one only rules are measured."""
     split: str = "test"
     """The split to score; test by default."""
     scope: Scope = "everything"

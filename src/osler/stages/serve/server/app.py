@@ -13,9 +13,9 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-import osler
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.errors import OslerError, nearest
+from osler.core.version import VERSION
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.page.routes import PAGE_FIELDS, add_page
@@ -55,7 +55,7 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
 
     app = FastAPI(
         title="osler",
-        version=osler.__version__,
+        version=VERSION,
         summary="Annotate biomedical and clinical text",
         description=_DESCRIPTION,
         docs_url=None,  # both load their scripts from other servers
@@ -331,7 +331,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
     async def card() -> schemas.BundleCard:
         """The bundle that answers: its name, its digest, its heads and its model card."""
         return schemas.BundleCard(
-            **service.about, version=osler.__version__, heads=list(bundle.spec.heads), max_length=bundle.spec.max_length
+            **service.about, version=VERSION, heads=list(bundle.spec.heads), max_length=bundle.spec.max_length
         )
 
     @app.get("/healthz", summary="Whether the service lives", tags=["operation"])

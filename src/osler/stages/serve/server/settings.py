@@ -11,6 +11,7 @@ from pydantic import Field
 
 from osler.core.config import Recipe, runtime
 from osler.core.errors import InputError, RecipeError
+from osler.core.models import BundleFolder
 
 TOKEN_VARIABLE = "OSLER_TOKEN"
 _MIN_TOKEN = 16
@@ -19,8 +20,8 @@ _MIN_TOKEN = 16
 class ServeRecipe(Recipe):
     """Serve a bundle over HTTP."""
 
-    bundle: Path = runtime()
-    """A bundle folder."""
+    bundle: BundleFolder = runtime(None, validate_default=True)
+    """A bundle folder, or the name of an installed model; by default the only installed model."""
     host: str = runtime("127.0.0.1")
     """The address to listen on. Beyond this machine, a token is required."""
     port: int = Field(8000, ge=0, le=65_535)
