@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from osler.artifacts.runner import Advance
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.files import write_json
+from osler.nn.shared_weights import SharedWeight, read_shared, shared_files
 from osler.tasks.instances.base import Instance
 
 _GRAPH, _DETAILS = "model.onnx", "onnx.json"
@@ -44,6 +45,8 @@ class GraphDetails:
     marks: int
     """Columns of the input `marks` [batch, marks], which marker heads read; 0 if there is none."""
     heads: Mapping[str, GraphHead]
+    shared: Mapping[str, SharedWeight] = field(default_factory=dict)
+    """Integers that are made from the bundle's weights when the graph is opened."""
 
     @staticmethod
     def output(head: str) -> str:
@@ -75,12 +78,15 @@ class OnnxRunner:
     @staticmethod
     def files(folder: Path) -> list[Path]:
         """Files that decide what the heads put out."""
-        return [folder / _GRAPH, folder / _DETAILS]
+        shared = shared_files(folder) if _read_details(folder / _DETAILS).shared else []
+        return [folder / _GRAPH, folder / _DETAILS, *shared]
 
     @classmethod
     def open(cls, folder: Path, threads: int | None = None) -> OnnxRunner:
         """Load the graph of a folder; by default with as many threads as this process may use cores."""
-        return cls(_read_details(folder / _DETAILS), open_session(folder / _GRAPH, threads))
+        details = _read_details(folder / _DETAILS)
+        values = read_shared(folder, details.shared) if details.shared else {}
+        return cls(details, open_session(folder / _GRAPH, threads, values))
 
     def outputs(
         self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
@@ -123,8 +129,8 @@ class OnnxRunner:
         return inputs
 
 
-def open_session(graph: Path, threads: int | None = None) -> Any:
-    """Load a graph into onnxruntime."""
+def open_session(graph: Path, threads: int | None = None, values: Mapping[str, np.ndarray] | None = None) -> Any:
+    """Load a graph into onnxruntime; `values` are tensors that it names without data."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -135,6 +141,9 @@ def open_session(graph: Path, threads: int | None = None) -> Any:
     # Memory is planned for each shape of batch, and there are many: without it a quarter less was used, as fast.
     options.enable_mem_pattern = False
     options.log_severity_level = 3
+    if values:
+        tensors = [onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value)) for value in values.values()]
+        options.add_external_initializers(list(values), tensors)
     try:
         return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no common class of errors
@@ -179,6 +188,7 @@ def _read_details(path: Path) -> GraphDetails:
             raise ArtifactError(
                 f"the graph has format {version}, this osler reads up to {_FORMAT}", where=path, fix="Upgrade osler"
             )
-        return GraphDetails(heads=heads, **values)
+        shared = {name: SharedWeight(**source) for name, source in values.pop("shared", {}).items()}
+        return GraphDetails(heads=heads, shared=shared, **values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError("damaged", where=path, fix="Export the bundle again") from error

@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False)
     ExportRecipe,
     out="runs/export",
     argument="bundle",
-    options={"to": "", "head": "", "tasks": "--task", "max_loss": ""},
+    options={"to": "", "head": "", "tasks": "--task", "weights": "", "max_loss": ""},
 )
 def export(call: Invocation) -> None:
     """Export a bundle: one head as a stock Hugging Face model, or all heads as one ONNX graph that runs without torch."""

@@ -7,9 +7,12 @@ any batch, and the error was 18 times smaller on an encoder with random weights 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from osler.nn.shared_weights import SharedWeight, make_integers
 
 _LEVELS = 127
 """Activations go from -127 to 127, stored as 1 to 255."""
@@ -33,6 +36,40 @@ def quantise(graph: bytes) -> bytes:
     rewriting.finish()
     made: bytes = model.SerializeToString()
     return made
+
+
+def share(
+    graph: bytes, weights: Mapping[str, np.ndarray]
+) -> tuple[bytes, dict[str, SharedWeight], dict[str, np.ndarray]]:
+    """Take the integers that these weights give out of a quantised graph: the graph, where they come from, and their scales."""
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load_from_string(graph)
+    stored = {item.name: item for item in model.graph.initializer}
+    shared: dict[str, SharedWeight] = {}
+    scales: dict[str, np.ndarray] = {}
+    for name in [name for name in stored if name.endswith(".int8")]:
+        scale = name.removesuffix(".int8") + ".scale"
+        integers, steps = numpy_helper.to_array(stored[name]), numpy_helper.to_array(stored[scale])
+        levels = _LEVELS if steps.ndim == 2 else _WEIGHT_LEVELS
+        for tensor, weight in weights.items():
+            for transposed in (False, True):
+                values = weight.T if transposed else weight
+                if (
+                    name not in shared
+                    and values.shape == integers.shape
+                    and np.array_equal(make_integers(values, steps, levels), integers)
+                ):
+                    shared[name] = SharedWeight(tensor, transposed, levels)
+        if name in shared:
+            scales[scale] = steps
+            for item in (stored[name], stored[scale]):
+                item.ClearField("raw_data")
+                item.data_location = onnx.TensorProto.EXTERNAL
+                item.external_data.add(key="location", value="shared")
+    made: bytes = model.SerializeToString()
+    return made, shared, scales
 
 
 class _Rewriting:

@@ -111,5 +111,7 @@ class ExportRecipe(Recipe):
     """The target: hf (one head as a stock Hugging Face model), onnx or onnx-int8 (a bundle that runs without torch), or spacy."""
     tasks: tuple[Path, ...] = runtime(())
     """Task folders. Bundle and export are scored on their dev splits."""
+    weights: bool = False
+    """With onnx-int8: keep the weights too, in bfloat16, so that the bundle can be trained on. The graph takes its integers from them."""
     max_loss: float = runtime(0.5, ge=0.0)
     """Points that the score of a task may change on dev; the export is refused beyond that."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleSpec
@@ -15,8 +17,12 @@ from osler.core.console import console
 from osler.core.errors import RecipeError
 from osler.core.extras import require
 from osler.core.files import write_atomic
+from osler.nn.shared_weights import SharedWeight, write_scales
 from osler.stages.serve.config import ExportRecipe
 from osler.stages.serve.verify import Agreement, DevScore, agreement, dev_score, open_tasks
+
+if TYPE_CHECKING:
+    from osler.nn.multihead import MultiHeadModel
 
 _TOLERANCE = 1e-4
 _MEGABYTE = 1e6
@@ -44,7 +50,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
         from osler.nn.onnx_graph import marks_of, to_onnx
 
         bundle = Bundle.load(recipe.bundle, "cpu")
-        model = bundle.model
+        model = _with_weights(bundle.model, work.path) if recipe.weights else bundle.model
         heads = {}
         for name in spec.heads:
             steps = model.head(name).steps()
@@ -55,6 +61,13 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
             from osler.nn.onnx_int8 import quantise
 
             graph = quantise(graph)
+        shared: dict[str, SharedWeight] = {}
+        if recipe.weights:
+            from osler.nn.onnx_int8 import share
+
+            base = model.encoder.model.base_model.state_dict()
+            graph, shared, scales = share(graph, {name: tensor.numpy() for name, tensor in base.items()})
+            write_scales(work.path, scales)
         details = GraphDetails(
             precision="int8" if recipe.to == "onnx-int8" else "fp32",
             pad_id=model.encoder.config.pad_token_id or 0,
@@ -62,10 +75,12 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
             token_types="token_type_ids" in _inputs(graph),
             marks=marks_of(model),
             heads=heads,
+            shared=shared,
         )
         write_atomic(OnnxRunner.graph(work.path), graph)
         OnnxRunner.write(work.path, details)
         spec.save(work.path)
+        bundle.calibration.save(work.path)
         Tokenizer.open(recipe.bundle).copy_to(work.path)
         export = Bundle.load(work.path)
         found = agreement(bundle, export)
@@ -79,6 +94,17 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
     return produce(out, kind="bundle", recipe=recipe, parents=parents, build=build, force=force)
 
 
+def _with_weights(model: MultiHeadModel, folder: Path) -> MultiHeadModel:
+    """Write encoder and heads, the encoder in bfloat16, and return the model with these rounded weights."""
+    import torch
+
+    rounded = copy.deepcopy(model)
+    rounded.encoder.to(torch.bfloat16)
+    rounded.save(folder)
+    rounded.encoder.float()
+    return rounded
+
+
 def _open(recipe: ExportRecipe) -> tuple[Artifact, BundleSpec, list[TaskFolder]]:
     """What a recipe names, opened and checked."""
     artifact = Artifact.open(recipe.bundle, kind="bundle")
@@ -87,6 +113,8 @@ def _open(recipe: ExportRecipe) -> tuple[Artifact, BundleSpec, list[TaskFolder]]
         raise RecipeError(
             "this bundle is an export already", where=recipe.bundle, fix="Give the bundle that it was exported from"
         )
+    if recipe.weights and recipe.to != "onnx-int8":
+        raise RecipeError("weights = true is for onnx-int8", fix="Set it to false, or export to onnx-int8")
     if recipe.head is not None:
         raise RecipeError(
             "an ONNX export holds every head", fix="Leave --head out; osler annotate --head chooses later"
