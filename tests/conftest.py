@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -49,6 +50,16 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip("the public corpora are not here; set OSLER_DATA to their folder")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _same_logs() -> Iterator[None]:
+    """A command sets the level of the log for its process; the next test must not depend on it."""
+    logger = logging.getLogger("osler")
+    level, handlers = logger.level, list(logger.handlers)
+    yield
+    logger.setLevel(level)
+    logger.handlers[:] = handlers
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from osler.cli.main import app
 from osler.core.config import Recipe, load_recipe, shipped_recipe, validate
 from osler.core.errors import RecipeError
 from osler.stages.corpus.config import CorpusRecipe
+from osler.stages.serve.server.settings import ServeRecipe
 from osler.stages.study.recipe import StudyRecipe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -118,6 +119,13 @@ def check_commands(block: Block) -> None:
             sets = values.get("sets") or ()
             check_settings(
                 block, arguments, {"kind": StudyRecipe, "recipe": values["recipe"], "sets": sets, "options": {}}
+            )
+        elif context.info_name == "serve":  # makes nothing, so it has no --out and no --recipe
+            options = {key: value for key, value in values.items() if key in ServeRecipe.model_fields and value != []}
+            check_settings(
+                block,
+                arguments,
+                {"kind": ServeRecipe, "recipe": None, "sets": values["sets"] or (), "options": options},
             )
         elif {"sets", "dry_run"} <= values.keys():  # a command that is made from a recipe
             with pytest.raises(Called) as call:

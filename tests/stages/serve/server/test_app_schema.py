@@ -14,11 +14,12 @@ from osler.stages.serve.server.settings import ServeRecipe
 
 LOCAL = {"host": "localhost"}
 PATHS = ["/v1/annotate", "/v1/similarity", "/v1/infer", "/v1/labels", "/v1/card", "/healthz", "/readyz", "/metrics"]
+PATHS += ["/v1/page", "/v1/convert", "/v1/corrections"]
 
 
 @pytest.fixture(scope="module")
-def schema(engine, bundle):
-    app = create_app(engine, ServeRecipe(bundle=bundle))
+def schema(engine, bundle, tmp_path_factory):
+    app = create_app(engine, ServeRecipe(bundle=bundle, corrections=tmp_path_factory.mktemp("corrections")))
 
     async def started(scope, receive, send):
         """The application without its end: Schemathesis starts and stops it for every request."""
