@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from osler.artifacts.runner import Advance, Runner
 from osler.tasks.instances.base import Instance
+
+T = TypeVar("T")
 
 
 class CancelledRequestError(Exception):
@@ -109,6 +112,7 @@ class MicroBatcher:
         self._observe, self._clock = observe or (lambda _: None), clock
         self._changed = threading.Condition()
         self._jobs: list[_Job] = []
+        self._tasks: deque[Callable[[], None]] = deque()
         self._open = 0
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="osler-batcher", daemon=True)
@@ -143,13 +147,16 @@ class MicroBatcher:
         results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}
         if not instances:
             return results
+        own = threading.current_thread() is self._thread
         before = [0, *accumulate(instance.length for instance in instances)]
         job = _Job(instances, tuple(heads), _TICKET.get(), results, before)
         with self._changed:
-            if self._closed:
+            if self._closed and not own:
                 raise RuntimeError("the batcher is closed")
             self._jobs.append(job)
             self._changed.notify_all()
+        while own and not job.done.is_set():
+            self._next_pass()
         job.done.wait()
         if job.error is not None:
             raise job.error
@@ -174,16 +181,46 @@ class MicroBatcher:
         with self._changed:
             self._changed.notify_all()
 
+    def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Do some work in the thread that computes.
+
+        For a request that is alone: handing its windows to another thread and waiting for it would take longer than need be. Windows
+        of requests that come in the meantime are computed with its own.
+        """
+        future: Future[T] = Future()
+
+        def task() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work(*arguments))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the batcher is closed")
+            self._tasks.append(task)
+            self._changed.notify_all()
+        return future
+
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or self._closed)
-                if not self._jobs:
+                self._changed.wait_for(lambda: self._jobs or self._tasks or self._closed)
+                if not self._jobs and not self._tasks:
                     return
-                self._gather()
-                parts = self._take()
-            if parts:
-                self._compute(parts)
+                task = self._tasks.popleft() if self._tasks else None
+            if task:
+                task()
+            else:
+                self._next_pass()
+
+    def _next_pass(self) -> None:
+        with self._changed:
+            self._gather()
+            parts = self._take()
+        if parts:
+            self._compute(parts)
 
     def _gather(self) -> None:
         """Wait a moment for company, but only while a request is being prepared: one that is alone never waits."""

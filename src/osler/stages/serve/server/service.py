@@ -109,8 +109,9 @@ class AnnotationService:
             if self._admitted >= self.settings.queue:
                 raise BusyError(self._retry_after())
             self._admitted += 1
+            alone = self._admitted == 1
         ticket = Ticket()
-        pool = self._long if size > _LONG else self._short
+        pool = self._long if size > _LONG else self._batcher if alone else self._short
         submitted = pool.submit(self._work, work, ticket)
         submitted.add_done_callback(self._released)  # of the thread: the work may go on after nobody waits for it
         running = asyncio.wrap_future(submitted)
