@@ -109,9 +109,10 @@ def facets(record: Record) -> dict[str, Any]:
         "text": record.text,
         "spans": Counter(keys.values()),
         "relations": Counter(key for key, _ in linked),
-        # CUI-less is how ShARe writes that a mention has no concept.
+        # CUI-less is how ShARe writes that a mention has no concept. The readers of i2b2's XML add the name of the element.
         "attributes": Counter(
-            (key, *sorted(i for i in t.attributes.items() if i[1] != "CUI-less")) for key, t in things
+            (key, *sorted(i for i in t.attributes.items() if i[1] != "CUI-less" and i[0] != "element"))
+            for key, t in things
         ),
         "scores": Counter((key, thing.score) for key, thing in things),
     }

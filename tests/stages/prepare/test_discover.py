@@ -104,6 +104,22 @@ def test_another_kind_can_be_chosen_if_the_data_serves_it(tmp_path: Path) -> Non
     assert "relation, tagging" in str(error)
 
 
+def test_attributes_that_could_be_predicted_become_labels(tmp_path: Path) -> None:
+    made = []
+    for number, note in enumerate(notes(0, 30)):
+        more = (
+            {"Negated": "yes"} if number % 2 else {"certainty": "low", "remark": f"seen-{number}", "text": "two words"}
+        )
+        made.append(note.with_(spans=(Span.at(0, 3, "X", id="T1", attributes=more),), relations=()))
+    source = written("jsonl", made, tmp_path / "all.jsonl")
+    card = tmp_path / "card.toml"
+    assert osler("new", "mine", "--from", source, "--kind", "attributes", "--out", card).exit_code == 0
+    # Remarks, which differ from mention to mention and may quote a patient, are not on the card.
+    assert load_card(str(card)).labels == ("Negated", "certainty=low")
+    assert "seen" not in card.read_text()
+    assert osler("prepare", card, "--from", source, "--out", tmp_path / "task").exit_code == 0
+
+
 def test_without_splits_dev_and_test_are_carved_out_and_share_nothing(tmp_path: Path) -> None:
     source = written("bioc", notes(0, 20), tmp_path / "all.bioc.xml")
     card, done = card_of(source, tmp_path)
