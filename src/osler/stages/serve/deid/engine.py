@@ -18,7 +18,7 @@ from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.deid.config import DeidOptions
 from osler.stages.serve.deid.dates import WrittenDate, latest_year, parse_date, tells_old_age
-from osler.stages.serve.deid.kinds import Finding, category_title, is_removed, kind_of, phi_map, united
+from osler.stages.serve.deid.kinds import PhiFinding, category_title, is_removed, kind_of, phi_map, united
 from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
 from osler.stages.serve.deid.surrogates import Keyed, Surrogates
 from osler.tasks.card import Kind
@@ -47,7 +47,7 @@ class DeidNote:
 
     text: str
     offsets: OffsetMap
-    findings: tuple[Finding, ...]
+    findings: tuple[PhiFinding, ...]
     """What was replaced, by places in the original text."""
     language: str
 
@@ -93,6 +93,8 @@ class DeidEngine:
     def __init__(self, options: DeidOptions, bundle: Path | str | None = None, device: str = "auto") -> None:
         self.options = options
         self._bundle: Any = None
+        self._engines: dict[tuple[str, ...], Any] = {}
+        """By the heads they use, which depend on the language of a note."""
         self.heads: PhiHeads | None = None
         if bundle is not None:
             self.heads = PhiHeads.of(BundleSpec.load(bundle), options.heads, bundle)
@@ -129,10 +131,10 @@ class DeidEngine:
         listed = ", ".join(self.heads.languages)
         return f"heads {listed}" + (" united with rules" if self.options.rules else " without rules")
 
-    def find(self, notes: Sequence[Document]) -> list[list[Finding] | Failure]:
+    def find(self, notes: Sequence[Document]) -> list[list[PhiFinding] | Failure]:
         """What is to be replaced in each note, disjoint and in text order, or why that cannot be said."""
         languages = [self.language_of(note.text) for note in notes]
-        found: list[list[Finding] | Failure] = []
+        found: list[list[PhiFinding] | Failure] = []
         for known, group in groupby(zip(notes, languages, strict=True), key=lambda pair: pair[1]):
             several = [note for note, _ in group]
             if isinstance(known, Failure):
@@ -154,7 +156,7 @@ class DeidEngine:
             return Failure("its language is not known", "Say which it is with --language, or leave the note out")
         return None
 
-    def deidentify(self, note: Document, findings: Sequence[Finding], keyed: Keyed) -> DeidNote:
+    def deidentify(self, note: Document, findings: Sequence[PhiFinding], keyed: Keyed) -> DeidNote:
         """Replace what was found in a note."""
         known = self.language_of(note.text)
         guess = LanguageGuess()
@@ -171,8 +173,8 @@ class DeidEngine:
         [found] = self.find([note])
         return found if isinstance(found, Failure) else self.deidentify(note, found, keyed)
 
-    def _find(self, notes: Sequence[Document], language: str | None) -> list[list[Finding] | Failure]:
-        spans: Sequence[list[Finding] | Failure] = [[] for _ in notes]
+    def _find(self, notes: Sequence[Document], language: str | None) -> list[list[PhiFinding] | Failure]:
+        spans: Sequence[list[PhiFinding] | Failure] = [[] for _ in notes]
         if self.heads is not None:
             heads = self.heads.reading(language)
             if not heads:
@@ -187,7 +189,7 @@ class DeidEngine:
             for note, found in zip(notes, spans, strict=True)
         ]
 
-    def _united(self, text: str, found: list[Finding], language: str | None) -> list[Finding]:
+    def _united(self, text: str, found: list[PhiFinding], language: str | None) -> list[PhiFinding]:
         if self.options.rules:
             found = [*found, *rules_for(LANGUAGES if language is None else (language,)).find(text)]
         # What stays is left out before passages are united: an age of 40 must not take a date beside it along.
@@ -196,7 +198,7 @@ class DeidEngine:
 
     def _model(
         self, notes: Sequence[Document], names: tuple[str, ...], heads: PhiHeads
-    ) -> list[list[Finding] | Failure]:
+    ) -> list[list[PhiFinding] | Failure]:
         options = self.options.annotation(names)
         maps = {name: heads.maps[name] for name in names}
         try:
@@ -212,10 +214,12 @@ class DeidEngine:
     def _annotated(self, notes: Sequence[Document], options: AnnotateOptions) -> list[Document]:
         from osler.stages.serve.engine import AnnotationEngine
 
-        made = AnnotationEngine(self._bundle, options).annotate([Document(note.id, note.text) for note in notes])
+        if options.heads not in self._engines:
+            self._engines[options.heads] = AnnotationEngine(self._bundle, options)
+        made = self._engines[options.heads].annotate([Document(note.id, note.text) for note in notes])
         return [document for document in made if isinstance(document, Document)]
 
-    def _replacements(self, text: str, findings: Sequence[Finding], language: str, keyed: Keyed) -> Iterator[str]:
+    def _replacements(self, text: str, findings: Sequence[PhiFinding], language: str, keyed: Keyed) -> Iterator[str]:
         dates = [parse_date(text[f.start : f.end], language) if f.kind == "DATE" else None for f in findings]
         latest = latest_year(dates)
         surrogates = Surrogates(keyed, language)
@@ -239,10 +243,10 @@ class DeidEngine:
         return written.text if written.month is None else str(written.year)
 
 
-def _findings(document: Document, maps: Mapping[str, str | None]) -> list[Finding]:
+def _findings(document: Document, maps: Mapping[str, str | None]) -> list[PhiFinding]:
     names = set(maps.values())
     phi = names.pop() if len(names) == 1 else None
     by = ", ".join(maps)
     return [
-        Finding(start, end, kind_of(span.label, phi), by) for span in document.spans for start, end in span.fragments
+        PhiFinding(start, end, kind_of(span.label, phi), by) for span in document.spans for start, end in span.fragments
     ]
