@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +92,7 @@ class DeidEngine:
 
     def __init__(self, options: DeidOptions, bundle: Path | str | None = None, device: str = "auto") -> None:
         self.options = options
-        self._bundle: Any = None
+        self._loaded: Any = None
         self._engines: dict[tuple[str, ...], Any] = {}
         """By the heads they use, which depend on the language of a note."""
         self.heads: PhiHeads | None = None
@@ -114,11 +114,23 @@ class DeidEngine:
 
     def load(self) -> DeidEngine:
         """Load the bundle now; otherwise it is loaded when the first note needs it."""
-        if self._where is not None and self._bundle is None:
-            from osler.artifacts.bundle import Bundle
+        if self._where is not None and self._loaded is None:
+            # Here, so that rules alone need no numpy of a model and start at once.
+            from osler.stages.serve.engine import AnnotationEngine
 
-            self._bundle = Bundle.load(self._where, self._device)
+            self._loaded = AnnotationEngine.load(self._where, self.options.annotation(()), self._device)
         return self
+
+    def costs(self) -> list[str]:
+        """What a target recall or a threshold costs on dev, in lines to print before the run."""
+        if self.heads is None or self._where is None:
+            return []
+        from osler.artifacts.calibration import BundleCalibration
+        from osler.stages.serve.demands import Demands
+
+        heads = self.heads.reading(self.options.language)
+        calibration = BundleCalibration.load(self._where)
+        return Demands(BundleSpec.load(self._where), calibration, self.options.annotation(heads)).costs(heads)
 
     @property
     def covers(self) -> str:
@@ -212,10 +224,8 @@ class DeidEngine:
         return [Failure("the model could not read it", "Look at the note: it may not be text")]
 
     def _annotated(self, notes: Sequence[Document], options: AnnotateOptions) -> list[Document]:
-        from osler.stages.serve.engine import AnnotationEngine
-
         if options.heads not in self._engines:
-            self._engines[options.heads] = AnnotationEngine(self._bundle, options)
+            self._engines[options.heads] = replace(self._loaded, options=options)
         made = self._engines[options.heads].annotate([Document(note.id, note.text) for note in notes])
         return [document for document in made if isinstance(document, Document)]
 
@@ -244,9 +254,10 @@ class DeidEngine:
 
 
 def _findings(document: Document, maps: Mapping[str, str | None]) -> list[PhiFinding]:
-    names = set(maps.values())
-    phi = names.pop() if len(names) == 1 else None
-    by = ", ".join(maps)
-    return [
-        PhiFinding(start, end, kind_of(span.label, phi), by) for span in document.spans for start, end in span.fragments
-    ]
+    """The mentions of a document; `maps` has the label map of every head."""
+    found = []
+    for span in document.spans:
+        head = span.attributes.get("head", next(iter(maps)))
+        kind = kind_of(span.label, maps.get(head))
+        found += [PhiFinding(start, end, kind, head) for start, end in span.fragments]
+    return found

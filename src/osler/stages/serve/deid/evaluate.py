@@ -48,6 +48,7 @@ def plan(recipe: DeidEvaluateRecipe, out: Path) -> list[str]:
         f"de-identify the {recipe.split} split of {task.card.name} by {engine.covers}",
         f"score it with scope {recipe.scope}",
     ]
+    lines += engine.costs()
     if recipe.planted:
         lines.append(f"plant {recipe.planted} names of each origin and gender into sentences")
     return [*lines, f"write metrics and a card to {out}"]

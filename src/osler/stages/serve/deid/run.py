@@ -55,7 +55,7 @@ class _Numbered(NamedTuple):
 
 def plan(recipe: DeidRecipe, out: Path) -> list[str]:
     """Describe what `run` will do, or raise what it would raise."""
-    notes = Notes(recipe.inputs())
+    notes = Notes(recipe)
     engine = DeidEngine(recipe, recipe.bundle)
     _check(recipe, out)
     lines = [f"de-identify {len(notes.files):,} {'file' if len(notes.files) == 1 else 'files'} by {engine.covers}"]
@@ -67,6 +67,7 @@ def plan(recipe: DeidRecipe, out: Path) -> list[str]:
     )
     style = {"mask": "***", "tag": "its kind, such as [NAME]", "surrogate": "a surrogate"}[recipe.style]
     lines.append(f"write {style} in place of what is found; dates: {dates}; scope: {recipe.scope}")
+    lines += engine.costs()
     if recipe.style == "surrogate" or recipe.dates == "shift":
         lines.append(_about_key(recipe))
     private = [name for name, asked in ((MAPPING, recipe.write_mapping), (REVIEW, recipe.review)) if asked]
@@ -77,7 +78,7 @@ def plan(recipe: DeidRecipe, out: Path) -> list[str]:
 
 def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make a folder of de-identified notes."""
-    notes = Notes(recipe.inputs())
+    notes = Notes(recipe)
     engine = DeidEngine(recipe, recipe.bundle, recipe.device)
     _check(recipe, out)
     key = _read_key(recipe)
@@ -88,9 +89,6 @@ def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
         parents["key"] = _fingerprint(key) if key else "random"
     if recipe.style == "surrogate":
         parents["faker"] = check_faker()
-    if recipe.keep_names or recipe.patient_pattern:
-        names = "\n".join(file.name for file in notes.files)
-        parents["names"] = hashlib.sha256(names.encode()).hexdigest()
 
     def build(work: Workspace) -> None:
         # A random key is kept until the notes are complete: a resumed run must not mix surrogates of two keys.
