@@ -147,14 +147,14 @@ EXAMPLES = {
         "osler export bundle --to onnx-int8 --task tasks/clinic-phi-en --out light",
     ),
     "deid": (
-        "osler deid notes/ --out deidentified",
-        "osler deid notes/ --bundle bundle --style surrogate --dates shift --key-file key --out deidentified",
+        "osler deid notes/ --out new",
+        "osler deid notes/ --bundle bundle --style surrogate --dates shift --out new",
         "osler deid evaluate --task tasks/phi --out scores",
     ),
     "deid notes": (
-        "osler deid notes/ --out deidentified",
-        "osler deid notes/ --bundle bundle --style surrogate --dates shift --key-file key --out deidentified",
-        "osler deid notes.csv --text-column note --patient-column patient --review --out deidentified",
+        "osler deid notes/ --out new",
+        "osler deid notes/ --bundle bundle --style surrogate --dates shift --out new",
+        "osler deid notes.csv --patient-column patient --key-file key --out new",
         "osler deid evaluate --task tasks/phi --out scores",
     ),
     "deid evaluate": (

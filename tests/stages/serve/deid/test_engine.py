@@ -137,19 +137,17 @@ def bundle_factory(bundle: Path) -> Any:
     """Engines whose bundle finds given spans."""
 
     class Reader:
+        """Stands for the loaded bundle, with other options too."""
+
         def __init__(self, spans: tuple[Span, ...]) -> None:
             self.spans = spans
-            self.spec = Bundle.load(bundle, "cpu").spec if not cache else cache[0]
-            cache.append(self.spec)
 
-        def annotate(self, documents: list[Document], heads: Any) -> list[Document]:
+        def annotate(self, documents: list[Document]) -> list[Document]:
             return [document.with_(spans=self.spans) for document in documents]
-
-    cache: list[Any] = []
 
     def make(spans: tuple[Span, ...]) -> DeidEngine:
         engine = DeidEngine(DeidOptions(language="en"), bundle)
-        engine._bundle = Reader(spans)
+        engine._loaded = engine._engines[("deid",)] = Reader(spans)
         return engine
 
     return make

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from osler.metrics.deid import MAPS, categories, phi_labels
-from osler.stages.serve.deid.kinds import Finding, category_title, is_removed, kind_of, kinds, phi_map, united
+from osler.stages.serve.deid.kinds import PhiFinding, category_title, is_removed, kind_of, kinds, phi_map, united
 from osler.tasks.catalogue import load_card
 
 
@@ -55,20 +57,25 @@ FINDINGS = st.lists(
         st.integers(1, 9),
         st.sampled_from(["NAME", "DATE", "ID"]),
         st.sampled_from(["rule", "head"]),
-    ).map(lambda item: Finding(item[0], item[0] + item[1], item[2], item[3]))
+    ).map(lambda item: PhiFinding(item[0], item[0] + item[1], item[2], item[3]))
 )
 
 
 @given(FINDINGS)
-def test_the_union_covers_every_character_of_both_and_no_other(findings: list[Finding]) -> None:
+def test_the_union_covers_every_character_of_both_and_no_other(findings: list[PhiFinding]) -> None:
     made = united(findings)
     covered = {place for finding in made for place in range(finding.start, finding.end)}
     assert covered == {place for finding in findings for place in range(finding.start, finding.end)}
-    assert all(one.end <= other.start for one, other in zip(made, made[1:], strict=False))
+    assert all(one.end <= other.start for one, other in pairwise(made))
 
 
 def test_the_longest_finding_names_the_union() -> None:
     made = united(
-        [Finding(0, 4, "CITY"), Finding(2, 12, "NAME", "head"), Finding(20, 22, "ID"), Finding(20, 22, "SSN", "head")]
+        [
+            PhiFinding(0, 4, "CITY"),
+            PhiFinding(2, 12, "NAME", "head"),
+            PhiFinding(20, 22, "ID"),
+            PhiFinding(20, 22, "SSN", "head"),
+        ]
     )
-    assert made == [Finding(0, 12, "NAME", "head"), Finding(20, 22, "SSN", "head")]
+    assert made == [PhiFinding(0, 12, "NAME", "head"), PhiFinding(20, 22, "SSN", "head")]

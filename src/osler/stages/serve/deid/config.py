@@ -9,7 +9,7 @@ from pydantic import Field
 
 from osler.core.config import runtime
 from osler.core.models import NamedBundle
-from osler.stages.serve.config import AnnotateOptions, AnnotateRecipe
+from osler.stages.serve.config import AnnotateOptions, NoteInputs
 from osler.stages.serve.deid.kinds import Scope
 
 Style = Literal["mask", "tag", "surrogate"]
@@ -33,14 +33,12 @@ class DeidOptions(AnnotateOptions):
     def annotation(self, heads: tuple[str, ...]) -> AnnotateOptions:
         """What is asked of a bundle."""
         values = {name: getattr(self, name) for name in AnnotateOptions.model_fields}
-        return AnnotateOptions(**{**values, "heads": heads, "language": None})
+        return AnnotateOptions(**{**values, "heads": heads, "language": None, "attributes": "off"})
 
 
-class DeidRecipe(DeidOptions):
+class DeidRecipe(NoteInputs, DeidOptions):
     """De-identify files. Paths are not written into the result, because file names may hold names of patients."""
 
-    files: tuple[Path, ...] = runtime(min_length=1)
-    """Text files (one note each), JSON Lines, CSV or TSV files (one note per line), or folders of them."""
     bundle: NamedBundle = runtime(None)
     """A bundle with a head for de-identification, or the name of an installed model; without one only rules are used."""
     to: Literal["same", "text", "jsonl", "csv"] = "same"
@@ -61,24 +59,10 @@ class DeidRecipe(DeidOptions):
     """The secret that surrogates and date shifts depend on; it is made if the file does not exist. By default every run has
     a random one, which is not kept."""
     text_columns: tuple[str, ...] = runtime((), max_length=1)
-    """The column or key that holds the text. By default text, note, sentence or document."""
-    id_column: str | None = runtime(None)
-    """The column or key that holds the id of a note."""
-    encoding: str | None = runtime(None)
-    """How to read files that are not UTF-8, for example latin-1. By default they are skipped."""
+    """The column of a table, or key of JSON Lines, that holds the text. By default text, note, sentence or document."""
     batch: int = runtime(32, ge=1)
     """Notes per batch."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
-
-    def inputs(self) -> AnnotateRecipe:
-        """The notes, as the annotation of files reads them."""
-        return AnnotateRecipe(
-            files=self.files,
-            bundle=self.bundle or Path(),
-            text_columns=self.text_columns,
-            id_column=self.id_column,
-            encoding=self.encoding,
-        )
 
     def resolved(self) -> dict[str, Any]:
         """Every value without the paths of the notes and of the key."""

@@ -205,9 +205,9 @@ def _with_name(
     short = [number for number in numbers if len(number[0]) < 3]
     if len(years) > 1 or len(years) + len(short) != len(numbers) or len(short) > 2:
         return None
-    values += [("year", int(year), *place) for year, *place in years]
+    values += [("year", int(year), first, last) for year, first, last in years]
     if years and len(short) < 2:
-        values += [("day", int(day), *place) for day, *place in short]
+        values += [("day", int(day), first, last) for day, first, last in short]
     elif not years and len(short) == 2:  # 3-MAY-17
         values += [("day", int(short[0][0]), *short[0][1:]), ("year", _full_year(int(short[1][0])), *short[1][1:])]
     elif not years and short:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.deid.config import DeidOptions
 from osler.stages.serve.deid.dates import WrittenDate, latest_year, parse_date, tells_old_age
-from osler.stages.serve.deid.kinds import Finding, category_title, is_removed, kind_of, phi_map, united
+from osler.stages.serve.deid.kinds import PhiFinding, category_title, is_removed, kind_of, phi_map, united
 from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
 from osler.stages.serve.deid.surrogates import Keyed, Surrogates
 from osler.tasks.card import Kind
@@ -47,7 +47,7 @@ class DeidNote:
 
     text: str
     offsets: OffsetMap
-    findings: tuple[Finding, ...]
+    findings: tuple[PhiFinding, ...]
     """What was replaced, by places in the original text."""
     language: str
 
@@ -92,7 +92,9 @@ class DeidEngine:
 
     def __init__(self, options: DeidOptions, bundle: Path | str | None = None, device: str = "auto") -> None:
         self.options = options
-        self._bundle: Any = None
+        self._loaded: Any = None
+        self._engines: dict[tuple[str, ...], Any] = {}
+        """By the heads they use, which depend on the language of a note."""
         self.heads: PhiHeads | None = None
         if bundle is not None:
             self.heads = PhiHeads.of(BundleSpec.load(bundle), options.heads, bundle)
@@ -112,11 +114,23 @@ class DeidEngine:
 
     def load(self) -> DeidEngine:
         """Load the bundle now; otherwise it is loaded when the first note needs it."""
-        if self._where is not None and self._bundle is None:
-            from osler.artifacts.bundle import Bundle
+        if self._where is not None and self._loaded is None:
+            # Here, so that rules alone need no numpy of a model and start at once.
+            from osler.stages.serve.engine import AnnotationEngine
 
-            self._bundle = Bundle.load(self._where, self._device)
+            self._loaded = AnnotationEngine.load(self._where, self.options.annotation(()), self._device)
         return self
+
+    def costs(self) -> list[str]:
+        """What a target recall or a threshold costs on dev, in lines to print before the run."""
+        if self.heads is None or self._where is None:
+            return []
+        from osler.artifacts.calibration import BundleCalibration
+        from osler.stages.serve.demands import Demands
+
+        heads = self.heads.reading(self.options.language)
+        calibration = BundleCalibration.load(self._where)
+        return Demands(BundleSpec.load(self._where), calibration, self.options.annotation(heads)).costs(heads)
 
     @property
     def covers(self) -> str:
@@ -129,10 +143,10 @@ class DeidEngine:
         listed = ", ".join(self.heads.languages)
         return f"heads {listed}" + (" united with rules" if self.options.rules else " without rules")
 
-    def find(self, notes: Sequence[Document]) -> list[list[Finding] | Failure]:
+    def find(self, notes: Sequence[Document]) -> list[list[PhiFinding] | Failure]:
         """What is to be replaced in each note, disjoint and in text order, or why that cannot be said."""
         languages = [self.language_of(note.text) for note in notes]
-        found: list[list[Finding] | Failure] = []
+        found: list[list[PhiFinding] | Failure] = []
         for known, group in groupby(zip(notes, languages, strict=True), key=lambda pair: pair[1]):
             several = [note for note, _ in group]
             if isinstance(known, Failure):
@@ -154,7 +168,7 @@ class DeidEngine:
             return Failure("its language is not known", "Say which it is with --language, or leave the note out")
         return None
 
-    def deidentify(self, note: Document, findings: Sequence[Finding], keyed: Keyed) -> DeidNote:
+    def deidentify(self, note: Document, findings: Sequence[PhiFinding], keyed: Keyed) -> DeidNote:
         """Replace what was found in a note."""
         known = self.language_of(note.text)
         guess = LanguageGuess()
@@ -171,8 +185,8 @@ class DeidEngine:
         [found] = self.find([note])
         return found if isinstance(found, Failure) else self.deidentify(note, found, keyed)
 
-    def _find(self, notes: Sequence[Document], language: str | None) -> list[list[Finding] | Failure]:
-        spans: Sequence[list[Finding] | Failure] = [[] for _ in notes]
+    def _find(self, notes: Sequence[Document], language: str | None) -> list[list[PhiFinding] | Failure]:
+        spans: Sequence[list[PhiFinding] | Failure] = [[] for _ in notes]
         if self.heads is not None:
             heads = self.heads.reading(language)
             if not heads:
@@ -187,7 +201,7 @@ class DeidEngine:
             for note, found in zip(notes, spans, strict=True)
         ]
 
-    def _united(self, text: str, found: list[Finding], language: str | None) -> list[Finding]:
+    def _united(self, text: str, found: list[PhiFinding], language: str | None) -> list[PhiFinding]:
         if self.options.rules:
             found = [*found, *rules_for(LANGUAGES if language is None else (language,)).find(text)]
         # What stays is left out before passages are united: an age of 40 must not take a date beside it along.
@@ -196,7 +210,7 @@ class DeidEngine:
 
     def _model(
         self, notes: Sequence[Document], names: tuple[str, ...], heads: PhiHeads
-    ) -> list[list[Finding] | Failure]:
+    ) -> list[list[PhiFinding] | Failure]:
         options = self.options.annotation(names)
         maps = {name: heads.maps[name] for name in names}
         try:
@@ -210,12 +224,12 @@ class DeidEngine:
         return [Failure("the model could not read it", "Look at the note: it may not be text")]
 
     def _annotated(self, notes: Sequence[Document], options: AnnotateOptions) -> list[Document]:
-        from osler.stages.serve.engine import AnnotationEngine
-
-        made = AnnotationEngine(self._bundle, options).annotate([Document(note.id, note.text) for note in notes])
+        if options.heads not in self._engines:
+            self._engines[options.heads] = replace(self._loaded, options=options)
+        made = self._engines[options.heads].annotate([Document(note.id, note.text) for note in notes])
         return [document for document in made if isinstance(document, Document)]
 
-    def _replacements(self, text: str, findings: Sequence[Finding], language: str, keyed: Keyed) -> Iterator[str]:
+    def _replacements(self, text: str, findings: Sequence[PhiFinding], language: str, keyed: Keyed) -> Iterator[str]:
         dates = [parse_date(text[f.start : f.end], language) if f.kind == "DATE" else None for f in findings]
         latest = latest_year(dates)
         surrogates = Surrogates(keyed, language)
@@ -239,10 +253,11 @@ class DeidEngine:
         return written.text if written.month is None else str(written.year)
 
 
-def _findings(document: Document, maps: Mapping[str, str | None]) -> list[Finding]:
-    names = set(maps.values())
-    phi = names.pop() if len(names) == 1 else None
-    by = ", ".join(maps)
-    return [
-        Finding(start, end, kind_of(span.label, phi), by) for span in document.spans for start, end in span.fragments
-    ]
+def _findings(document: Document, maps: Mapping[str, str | None]) -> list[PhiFinding]:
+    """The mentions of a document; `maps` has the label map of every head."""
+    found = []
+    for span in document.spans:
+        head = span.attributes.get("head", next(iter(maps)))
+        kind = kind_of(span.label, maps.get(head))
+        found += [PhiFinding(start, end, kind, head) for start, end in span.fragments]
+    return found

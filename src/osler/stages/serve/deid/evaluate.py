@@ -16,8 +16,8 @@ from osler.core.files import fingerprint, write_atomic, write_json
 from osler.metrics.deid import Coverage, DeidScores, PhiLabels, phi_labels, score_deid
 from osler.stages.serve.deid.config import DeidEvaluateRecipe
 from osler.stages.serve.deid.engine import DeidEngine, Failure
-from osler.stages.serve.deid.kinds import DATA, Finding, is_removed, kind_of, phi_map
-from osler.stages.serve.deid.run import rules_digest
+from osler.stages.serve.deid.kinds import DATA, PhiFinding, is_removed, kind_of, phi_map
+from osler.stages.serve.deid.rules import rules_digest
 from osler.text.document import Document, Span
 from osler.text.words import words
 
@@ -48,6 +48,7 @@ def plan(recipe: DeidEvaluateRecipe, out: Path) -> list[str]:
         f"de-identify the {recipe.split} split of {task.card.name} by {engine.covers}",
         f"score it with scope {recipe.scope}",
     ]
+    lines += engine.costs()
     if recipe.planted:
         lines.append(f"plant {recipe.planted} names of each origin and gender into sentences")
     return [*lines, f"write metrics and a card to {out}"]
@@ -105,8 +106,8 @@ def _open(recipe: DeidEvaluateRecipe) -> tuple[Any, DeidEngine, str]:
     return task, DeidEngine(recipe.changed(language=language), recipe.bundle, recipe.device), language
 
 
-def _found(engine: DeidEngine, notes: Sequence[Document], batch: int) -> list[list[Finding] | Failure]:
-    found: list[list[Finding] | Failure] = []
+def _found(engine: DeidEngine, notes: Sequence[Document], batch: int) -> list[list[PhiFinding] | Failure]:
+    found: list[list[PhiFinding] | Failure] = []
     with progress("de-identify", len(notes)) as bar:
         for start in range(0, len(notes), batch):
             found += engine.find(notes[start : start + batch])
@@ -116,7 +117,7 @@ def _found(engine: DeidEngine, notes: Sequence[Document], batch: int) -> list[li
 
 def _scores(
     gold: Sequence[Document],
-    found: Sequence[list[Finding] | Failure],
+    found: Sequence[list[PhiFinding] | Failure],
     labels: str,
     phi: PhiLabels,
     terms: frozenset[str],
@@ -257,7 +258,7 @@ def _sentences(
             yield Document("planted", text), (start, start + len(name))
 
 
-def _covers(found: list[Finding] | Failure, place: tuple[int, int]) -> bool:
+def _covers(found: list[PhiFinding] | Failure, place: tuple[int, int]) -> bool:
     if isinstance(found, Failure):
         return True  # the sentence would not be written
     return any(finding.start <= place[0] and place[1] <= finding.end for finding in found)

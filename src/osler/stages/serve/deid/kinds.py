@@ -20,7 +20,7 @@ OLDEST = 89
 _NUMBER = re.compile(r"\d+")
 
 
-class Finding(NamedTuple):
+class PhiFinding(NamedTuple):
     """A passage to be replaced: its characters, its kind, and what found it."""
 
     start: int
@@ -65,7 +65,7 @@ def is_removed(kind: str, text: str, scope: Scope) -> bool:
         # An age in words, or anything else without a number, cannot be checked: it goes.
         numbers = [int(number) for number in _NUMBER.findall(text)]
         return not numbers or max(numbers) > OLDEST
-    return _tables()["kinds"][kind].get("beyond") != "everything"
+    return bool(_tables()["kinds"][kind].get("beyond") != "everything")
 
 
 def phi_map(card: TaskCard) -> str | None:
@@ -84,12 +84,12 @@ def _all_labels(name: str) -> frozenset[str]:
     return frozenset({*known.safe_harbor, *known.beyond})
 
 
-def united(findings: Iterable[Finding]) -> list[Finding]:
+def united(findings: Iterable[PhiFinding]) -> list[PhiFinding]:
     """Disjoint passages in text order that cover every character of every finding.
 
     Those that overlap become one. It has the kind of the longest of them; of two with the same length, of the first found by a head.
     """
-    pieces: list[list[Finding]] = []
+    pieces: list[list[PhiFinding]] = []
     end = -1
     for finding in sorted(findings, key=lambda finding: (finding.start, -finding.end)):
         if finding.start < end:
@@ -100,6 +100,6 @@ def united(findings: Iterable[Finding]) -> list[Finding]:
     return [_one(group) for group in pieces]
 
 
-def _one(group: Sequence[Finding]) -> Finding:
+def _one(group: Sequence[PhiFinding]) -> PhiFinding:
     best = min(group, key=lambda finding: (finding.start - finding.end, finding.by == "rule", finding.start))
-    return Finding(group[0].start, max(finding.end for finding in group), best.kind, best.by)
+    return PhiFinding(group[0].start, max(finding.end for finding in group), best.kind, best.by)

@@ -6,6 +6,7 @@ a label, a relative or a frequent given name before it, and places that no list 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from osler.stages.serve.deid.checksums import CHECKS
-from osler.stages.serve.deid.kinds import DATA, Finding
+from osler.stages.serve.deid.kinds import DATA, PhiFinding
 
 LANGUAGES = ("en", "es", "fr")
 """Languages with rules of their own."""
@@ -29,7 +30,7 @@ _ARTICLES = frozenset(("el", "al", "la", "le", "los", "las", "les", "des"))
 
 
 @dataclass(frozen=True)
-class Rule:
+class PhiRule:
     """One pattern; its named groups are what it finds."""
 
     name: str
@@ -39,7 +40,7 @@ class Rule:
     eponyms: bool
     """Whether a name that is also an eponym counts: Dr. Bell does, a word of that name in running text does not."""
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[PhiFinding]:
         for match in self.pattern.finditer(text):
             for group, value in match.groupdict().items():
                 if value is None or (self.check is not None and not self.check(value)):
@@ -48,7 +49,7 @@ class Rule:
                 start, end = match.span(group)
                 yield from _in_block(text, start, end) if self.block else self._trimmed(text, start, end, kind)
 
-    def _trimmed(self, text: str, start: int, end: int, kind: str) -> Iterator[Finding]:
+    def _trimmed(self, text: str, start: int, end: int, kind: str) -> Iterator[PhiFinding]:
         """A finding without the space and punctuation around it; a name also without words that are no part of one."""
         while start < end and (text[start].isspace() or text[start] in ".,;:"):
             start += 1
@@ -59,10 +60,10 @@ class Rule:
         if kind == "NAME":
             start, end = _name_in(text, start, end, eponyms=self.eponyms)
         if start < end:
-            yield Finding(start, end, kind)
+            yield PhiFinding(start, end, kind)
 
 
-class Rules:
+class PhiRules:
     """The common rules and those of some languages."""
 
     def __init__(self, languages: Sequence[str]) -> None:
@@ -70,18 +71,18 @@ class Rules:
         files = [_read("common")] + [_read(language) for language in self.languages]
         self._rules = [rule for number in range(len(files)) for rule in _compile(files, number, self.languages)]
 
-    def find(self, text: str) -> list[Finding]:
+    def find(self, text: str) -> list[PhiFinding]:
         """Everything the rules find; passages may overlap."""
         return [finding for rule in self._rules for finding in rule.find(text)]
 
 
 @cache
-def rules_for(languages: tuple[str, ...]) -> Rules:
+def rules_for(languages: tuple[str, ...]) -> PhiRules:
     """The rules of some languages, compiled once."""
-    return Rules(languages)
+    return PhiRules(languages)
 
 
-def repeated_names(text: str, findings: Iterable[Finding]) -> list[Finding]:
+def repeated_names(text: str, findings: Iterable[PhiFinding]) -> list[PhiFinding]:
     """Further places where a word of a name that was found stands, written with a capital: a surname alone, a name in a heading."""
     places = [finding for finding in findings if finding.kind == "NAME"]
     words = {word for finding in places for word in _WORD.findall(text[finding.start : finding.end])}
@@ -90,7 +91,13 @@ def repeated_names(text: str, findings: Iterable[Finding]) -> list[Finding]:
         return []
     forms = sorted({form for word in words for form in (word, word.upper(), word.capitalize())}, key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, forms))})(?![\w-])")
-    return [Finding(*match.span(), "NAME") for match in pattern.finditer(text)]
+    return [PhiFinding(*match.span(), "NAME") for match in pattern.finditer(text)]
+
+
+def rules_digest() -> str:
+    """Hash of the rules, lists and label maps: another version of them finds something else."""
+    files = sorted((item.name, item.read_bytes()) for item in DATA.iterdir())
+    return hashlib.sha256(b"\0".join(content for _, content in files)).hexdigest()
 
 
 @cache
@@ -123,19 +130,19 @@ def _name_in(text: str, start: int, end: int, *, eponyms: bool) -> tuple[int, in
     return kept[0][0], stop + initial
 
 
-def _in_block(text: str, start: int, end: int) -> Iterator[Finding]:
+def _in_block(text: str, start: int, end: int) -> Iterator[PhiFinding]:
     """In the contact details of a letter, every capitalised word and every number that is not known to be something else."""
     stop = _BLOCK_END.search(text, start, end)
     end = stop.start() if stop else end
     for match in _WORD.finditer(text, start, end):
         word = match.group()
         if word[0].isupper() and word not in _stop() and not word.lower().endswith(("logía", "iatría", "ología")):
-            yield Finding(*match.span(), "LOCATION")
+            yield PhiFinding(*match.span(), "LOCATION")
     for match in _BLOCK_PIECE.finditer(text, start, end):
-        yield Finding(*match.span(), "LOCATION")
+        yield PhiFinding(*match.span(), "LOCATION")
 
 
-def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequence[str]) -> Iterator[Rule]:
+def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequence[str]) -> Iterator[PhiRule]:
     """The rules of one file; its fragments and lists come before the common ones."""
     parts = {"U": _letters(str.isupper), "L": _letters(str.islower)}
     for file in (files[0], files[number]):
@@ -157,7 +164,7 @@ def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequenc
     for rule in files[number].get("rules", ()):
         check = CHECKS[rule["check"]] if "check" in rule else None
         pattern = re.compile(fill(rule["pattern"]), re.MULTILINE)
-        yield Rule(rule["name"], pattern, check, rule.get("block", False), rule.get("eponyms", True))
+        yield PhiRule(rule["name"], pattern, check, rule.get("block", False), rule.get("eponyms", True))
 
 
 @cache

@@ -27,7 +27,8 @@ from osler.core.extras import require
 from osler.core.files import open_private, remove_tree, write_json
 from osler.stages.serve.deid.config import DeidRecipe
 from osler.stages.serve.deid.engine import DeidEngine, DeidNote, Failure
-from osler.stages.serve.deid.kinds import DATA, Finding, category_title
+from osler.stages.serve.deid.kinds import PhiFinding, category_title
+from osler.stages.serve.deid.rules import rules_digest
 from osler.stages.serve.deid.surrogates import Keyed, check_faker
 from osler.stages.serve.inputs import Notes
 from osler.text.document import Document, Record
@@ -54,7 +55,7 @@ class _Numbered(NamedTuple):
 
 def plan(recipe: DeidRecipe, out: Path) -> list[str]:
     """Describe what `run` will do, or raise what it would raise."""
-    notes = Notes(recipe.inputs())
+    notes = Notes(recipe)
     engine = DeidEngine(recipe, recipe.bundle)
     _check(recipe, out)
     lines = [f"de-identify {len(notes.files):,} {'file' if len(notes.files) == 1 else 'files'} by {engine.covers}"]
@@ -66,6 +67,7 @@ def plan(recipe: DeidRecipe, out: Path) -> list[str]:
     )
     style = {"mask": "***", "tag": "its kind, such as [NAME]", "surrogate": "a surrogate"}[recipe.style]
     lines.append(f"write {style} in place of what is found; dates: {dates}; scope: {recipe.scope}")
+    lines += engine.costs()
     if recipe.style == "surrogate" or recipe.dates == "shift":
         lines.append(_about_key(recipe))
     private = [name for name, asked in ((MAPPING, recipe.write_mapping), (REVIEW, recipe.review)) if asked]
@@ -76,7 +78,7 @@ def plan(recipe: DeidRecipe, out: Path) -> list[str]:
 
 def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
     """Make a folder of de-identified notes."""
-    notes = Notes(recipe.inputs())
+    notes = Notes(recipe)
     engine = DeidEngine(recipe, recipe.bundle, recipe.device)
     _check(recipe, out)
     key = _read_key(recipe)
@@ -87,9 +89,6 @@ def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
         parents["key"] = _fingerprint(key) if key else "random"
     if recipe.style == "surrogate":
         parents["faker"] = check_faker()
-    if recipe.keep_names or recipe.patient_pattern:
-        names = "\n".join(file.name for file in notes.files)
-        parents["names"] = hashlib.sha256(names.encode()).hexdigest()
 
     def build(work: Workspace) -> None:
         # A random key is kept until the notes are complete: a resumed run must not mix surrogates of two keys.
@@ -158,7 +157,7 @@ def _build(recipe: DeidRecipe, notes: Notes, engine: DeidEngine, key: bytes, wor
 
 
 def _processed(
-    recipe: DeidRecipe, engine: DeidEngine, key: bytes, item: _Numbered, findings: list[Finding] | Failure
+    recipe: DeidRecipe, engine: DeidEngine, key: bytes, item: _Numbered, findings: list[PhiFinding] | Failure
 ) -> DeidNote | Failure:
     """The new note, or why there is none."""
     if isinstance(item.record, Failure):
@@ -191,7 +190,7 @@ def _patient(recipe: DeidRecipe, note: Document) -> str | Failure:
 
 def _searched(
     recipe: DeidRecipe, notes: Notes, engine: DeidEngine, folder: Path
-) -> Iterator[tuple[list[_Numbered], list[list[Finding] | Failure]]]:
+) -> Iterator[tuple[list[_Numbered], list[list[PhiFinding] | Failure]]]:
     """Batches of notes with what was found in them, by this run or by an interrupted one."""
     folder.mkdir(exist_ok=True)
     numbered = _numbered(notes)
@@ -201,7 +200,10 @@ def _searched(
         number += 1
         if path.is_file():
             rows = json.loads(path.read_text(encoding="utf-8"))
-            yield batch, [Failure(**row) if isinstance(row, dict) else [Finding(*item) for item in row] for row in rows]
+            yield (
+                batch,
+                [Failure(**row) if isinstance(row, dict) else [PhiFinding(*item) for item in row] for row in rows],
+            )
             continue
         documents = [item.record for item in batch if isinstance(item.record, Document)]
         found = iter(engine.find(documents))
@@ -249,7 +251,7 @@ class _Writer(ExitStack):
         name = self._name(item, original)
         row = {"id": name, "text": note.text}
         row |= {column: original.meta[column] for column in self._recipe.keep_columns if column in original.meta}
-        to = self._recipe.to
+        to: str = self._recipe.to
         if to == "same":
             to = "text" if self._text and "file" in original.meta else self._rows
         if to == "text":
@@ -365,9 +367,3 @@ def _random_key(path: Path) -> bytes:
 def _fingerprint(key: bytes) -> str:
     """A hash of the key that tells keys apart and is slow to guess one from."""
     return hashlib.scrypt(key, salt=b"osler deid", n=1 << 14, r=8, p=1, dklen=16).hex()
-
-
-def rules_digest() -> str:
-    """Hash of the rules, lists and label maps: another version of them finds something else."""
-    files = sorted((item.name, item.read_bytes()) for item in DATA.iterdir())
-    return hashlib.sha256(b"\0".join(content for _, content in files)).hexdigest()
