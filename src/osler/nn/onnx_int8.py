@@ -1,8 +1,7 @@
 """Quantise an ONNX graph: weights of matrix products and embeddings as int8, activations row by row while it runs.
 
 onnxruntime's own dynamic quantisation gives all rows of a batch one scale, so a text's result depends on the texts beside it, and one
-large value costs all rows their precision. Here every row (token) has a scale of its own: a text gives the same bits in
-any batch, and the error was 18 times smaller on an encoder with random weights (docs/decisions.md).
+large value costs all rows their precision. Here every row (token) has a scale of its own (docs/decisions.md has the figures).
 """
 
 from __future__ import annotations
@@ -81,9 +80,8 @@ class _Rewriting:
         self.model = model
         self.nodes: list[Any] = []
         self.weights = {item.name: item for item in model.graph.initializer}
-        self.shared = {
-            weight.name: first for weight, first in _equal(self.weights.values())
-        }  # layers that share weights, as in ALBERT, bring a copy each
+        self.shared = _first_of_equal(self.weights.values())
+        self.outputs = {item.name for item in model.graph.output}
         self.quantised: dict[str, Any] = {}
         self.rows: set[str] = set()
         self.array = numpy_helper.to_array
@@ -92,7 +90,9 @@ class _Rewriting:
     def add(self, node: Any) -> None:
         for place, name in enumerate(node.input):
             node.input[place] = self.shared.get(name, name)
-        if node.op_type == "MatMul" and self._is_large(node.input[1]):
+        if node.op_type == "Identity" and node.input[0] in self.weights and node.output[0] not in self.outputs:
+            self.shared[node.output[0]] = node.input[0]
+        elif node.op_type == "MatMul" and self._is_large(node.input[1]):
             self._product(node)
         elif node.op_type == "Gather" and self._is_large(node.input[0]) and _axis(node) == 0:
             self._lookup(node)
@@ -187,11 +187,11 @@ def _axis(node: Any) -> int:
     return next((int(item.i) for item in node.attribute if item.name == "axis"), 0)
 
 
-def _equal(weights: Any) -> list[tuple[Any, str]]:
-    """Each weight, and the name of the first weight with the same content."""
+def _first_of_equal(weights: Any) -> dict[str, str]:
+    """The name of the first weight with the same content: layers that share weights, as in ALBERT, may bring a copy each."""
     first: dict[tuple[Any, ...], str] = {}
-    found = []
-    for weight in weights:
-        content = weight.raw_data or weight.SerializeToString()
-        found.append((weight, first.setdefault((weight.data_type, *weight.dims, content), weight.name)))
-    return found
+    return {
+        weight.name: first.setdefault((weight.data_type, *weight.dims, weight.raw_data), weight.name)
+        for weight in weights
+        if weight.raw_data
+    }

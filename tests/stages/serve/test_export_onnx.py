@@ -156,6 +156,22 @@ main()
     assert json.loads(done.stdout)["spans"]
 
 
+def test_an_int8_export_is_scored_and_says_so_on_its_card(made, tasks, tmp_path, capsys):
+    asked = (tasks["clinic-phi-en"], tasks["clinic-similarity-en"])
+    artifact = run(ExportRecipe(bundle=made, to="onnx-int8", tasks=asked, max_loss=100.0), tmp_path / "light")
+    card = Bundle.read_card(artifact.path)
+    for name in ("clinic-phi-en", "clinic-similarity-en"):
+        [row] = [line for line in card.splitlines() if line.startswith(f"| {name} |")]
+        assert float(row.strip("| ").split(" | ")[-1]) == pytest.approx(artifact.counts[f"change on {name}"], abs=0.01)
+    assert "ONNX graph in int8" in card
+    light = osler.load(artifact.path)
+    assert light.bundle.runner.details.precision == "int8"
+    assert light(TEXTS[0]).spans
+    assert "not scored" not in capsys.readouterr().err
+    run(ExportRecipe(bundle=made, to="onnx-int8"), tmp_path / "unscored")
+    assert "int8 was not scored. Give task folders" in capsys.readouterr().err.replace("\n", " ")
+
+
 @pytest.mark.e2e
 def test_the_base_install_annotates(root, exported, tmp_path):
     python = root / ".venv-base" / "bin" / "python"
