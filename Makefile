@@ -13,15 +13,17 @@ demo: $(VENV)/.installed
 
 test: lint types layers pytest
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt models/osler-compact/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/$(PIP) -e ".[dev]"
+	$(BIN)/$(PIP) --no-deps -e models/osler-compact
 	@touch $@
 
 # The integrator's install, without torch: the tests run the base commands in it.
-$(BASE)/.installed: pyproject.toml constraints.txt
+$(BASE)/.installed: pyproject.toml constraints.txt models/osler-compact/pyproject.toml
 	$(PYTHON) -m venv $(BASE)
 	$(BASE)/bin/$(PIP) -e .
+	$(BASE)/bin/$(PIP) --no-deps -e models/osler-compact
 	@touch $@
 
 lint: $(VENV)/.installed

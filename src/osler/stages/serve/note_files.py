@@ -34,7 +34,7 @@ _IN_MEMORY = 1 << 26
 _BLOCK = 1 << 20
 
 
-class Survey(NamedTuple):
+class ByteSurvey(NamedTuple):
     """What one pass over a file shows."""
 
     digest: bytes
@@ -76,7 +76,7 @@ class NoteFile:
         return self.entry.open()
 
     @cached_property
-    def survey(self) -> Survey:
+    def survey(self) -> ByteSurvey:
         """Read the file once: its hash, its lines, and whether it is UTF-8. Nothing of it is kept."""
         digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
         lines, blank, position, wrong = 0, True, 0, None
@@ -100,7 +100,7 @@ class NoteFile:
         if wrong is None and decoder.getstate()[0]:
             wrong = position - len(decoder.getstate()[0])
         utf16 = first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        return Survey(digest.digest(), lines + (not blank), wrong, utf16)
+        return ByteSurvey(digest.digest(), lines + (not blank), wrong, utf16)
 
     def recoded(self, encoding: str) -> NoteFile:
         """The same file with its text in UTF-8, converted while it is read."""

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
@@ -24,8 +24,10 @@ from osler.report.colours import label_colours
 from osler.stages.serve.corrections import CHANGES, CorrectionLog, check_annotator, check_note
 from osler.stages.serve.server import schemas
 from osler.stages.serve.server.guard import RefusedError
-from osler.stages.serve.server.service import AnnotationService
 from osler.text.document import Document, check_record
+
+if TYPE_CHECKING:
+    from osler.stages.serve.server.service import AnnotationService
 
 _STATIC = Path(__file__).parent / "static"
 _POLICY = (
