@@ -11,9 +11,10 @@ from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.calibration import ALL, BundleCalibration, HeadCalibration, OperatingPoint
 from osler.core.errors import RecipeError
 from osler.stages.serve.annotate import plan
-from osler.stages.serve.config import AnnotateOptions, AnnotateRecipe
+from osler.stages.serve.config import AnnotateOptions, AnnotateRecipe, ExportRecipe
 from osler.stages.serve.demands import Demands
 from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.export import run as export
 from osler.text.document import Document, Relation, Span
 
 HEAD = HeadCalibration(
@@ -106,7 +107,8 @@ def test_wrong_demands_are_refused(given, problem):
 
 
 def test_without_these_options_annotations_of_before_are_recognised():
-    assert AnnotateOptions().identity() == {"heads": [], "language": None, "min_score": 0.0}
+    assert {"thresholds", "target_recall"}.isdisjoint(AnnotateOptions().identity())
+    assert AnnotateOptions(target_recall=0.9).identity()["target_recall"] == 0.9
 
 
 def test_a_target_recall_finds_more_and_the_scores_stay_those_of_the_head(calibrated):
@@ -120,3 +122,15 @@ def test_a_target_recall_finds_more_and_the_scores_stay_those_of_the_head(calibr
     assert sum(s.end - s.start for s in more) > sum(s.end - s.start for s in plain)
     both = {(s.key): s.score for s in plain}
     assert all(both[s.key] == s.score for s in more if s.key in both)
+
+
+def test_an_onnx_export_keeps_the_scores_and_the_demands(calibrated, tmp_path):
+    exported = export(ExportRecipe(bundle=calibrated, to="onnx"), tmp_path / "onnx").path
+    assert BundleCalibration.load(exported) == BundleCalibration.load(calibrated)
+    options = AnnotateOptions(heads=("drugs",), target_recall=0.99)
+    documents = [Document("a", "Aspirin 81 mg daily for chest pain, then warfarin 5 mg.")]
+    one, other = (
+        AnnotationEngine.load(folder, options, "cpu").annotate(documents) for folder in (calibrated, exported)
+    )
+    assert [span.key for span in one[0].spans] == [span.key for span in other[0].spans] != []
+    assert [s.score for s in one[0].spans] == pytest.approx([s.score for s in other[0].spans], abs=1e-4)
