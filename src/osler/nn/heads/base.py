@@ -69,12 +69,14 @@ class SequenceHead(Head):
     def forward(self, hidden: Tensor, batch: Packed) -> Tensor:
         read = self.read(hidden, batch)
         count = len(read)
-        if not torch.is_grad_enabled():
+        # An exported graph would keep the number of rows it was traced with.
+        padded = not torch.is_grad_enabled() and not torch.onnx.is_in_onnx_export()
+        if padded:
             read = pad(read, (0, 0, 0, max(0, least_rows(read.device) - count)))
         if self.layers != "linear":
             read = torch.tanh(self.dense(read if self.layers == "pooler" else self.dropout(read)))
         logits: Tensor = self.out_proj(self.dropout(read))
-        return logits[:count]
+        return logits[:count] if padded else logits
 
     def read(self, hidden: Tensor, batch: Packed) -> Tensor:
         """Hidden states that represent each sequence: those of its first token."""
