@@ -16,6 +16,8 @@ from encoders import preset_encoder
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleHead, BundleSpec
+from osler.artifacts.calibration import BundleCalibration, HeadCalibration
+from osler.artifacts.runner import TorchRunner
 from osler.artifacts.task_folder import TaskFolder, TaskWriter
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.artifact import Artifact, Workspace, produce
@@ -99,7 +101,10 @@ def random_bundle(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     def build(work: Workspace) -> None:
         model = MultiHeadModel(preset_encoder("tiny", vocab_size=400, pad_token_id=1, seed=0, max_length=64))
-        bundle = Bundle.of(model, Tokenizer.open(tokenizer), spec)
+        # As if scores had been fitted on dev.
+        fitted = HeadCalibration(temperature=2.5, slope=1.7, offset=-0.3)
+        calibration = BundleCalibration(heads=dict.fromkeys(("plain", "chain", "topic", "codes"), fitted))
+        bundle = Bundle(TorchRunner(model), Tokenizer.open(tokenizer), spec, calibration)
         torch.manual_seed(0)
         for name, builder in bundle.builders.items():
             more = {"layers": "linear"} if name in TEXT_HEADS else {}
@@ -156,6 +161,7 @@ def test_the_own_pipeline_gives_texts_the_labels_that_osler_gives(random_bundle,
             assert answer[0]["score"] == pytest.approx(record.value, abs=1e-4)
         elif name == "codes":
             assert {entry["label"] for entry in answer if entry["score"] > 0.5} == set(record.labels)
+            assert {entry["label"]: entry["score"] for entry in answer} == pytest.approx(record.scores, abs=1e-4)
         else:
             assert answer[0]["label"] == record.labels[0]
             assert answer[0]["score"] == pytest.approx(record.scores[record.labels[0]], abs=1e-4)
@@ -302,5 +308,5 @@ def test_relation_heads_have_no_stock_pipeline(tmp_path, random_bundle):
         build=lambda work: spec.changed(heads={"links": BundleHead(card=relations, protocol="plain")}).save(work.path),
     )
     assert Artifact.open(copy).manifest.kind == "bundle"
-    with pytest.raises(RecipeError, match="links reads pairs of mentions"):
+    with pytest.raises(RecipeError, match="links is for mentions that other heads find"):
         plan(ExportRecipe(bundle=copy), tmp_path / "hf")

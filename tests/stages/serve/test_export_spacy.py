@@ -16,7 +16,8 @@ from spacy.tokens import Doc, DocBin
 from osler.artifacts.bundle import Bundle
 from osler.core.errors import RecipeError
 from osler.stages.serve import spacy_component
-from osler.stages.serve.config import ExportRecipe
+from osler.stages.serve.config import AnnotateOptions, ExportRecipe
+from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.export import plan, run
 from osler.text.document import Document, Relation, Span
 
@@ -133,6 +134,19 @@ def test_the_component_is_added_to_any_pipeline_and_saved_with_its_bundle(bundle
     assert pickle.loads(pickle.dumps(nlp.get_pipe("osler")))(nlp.make_doc(TEXTS[0]))._.osler == doc._.osler
 
 
+def test_every_option_of_annotation_is_one_of_the_component(bundle):
+    assert {*spacy_component.Language.get_factory_meta("osler").default_config} == {
+        "bundle", "device", *AnnotateOptions.model_fields
+    }  # fmt: skip
+    nlp = spacy.blank("en")
+    options = {"heads": ["drugs"], "language": "en", "thresholds": {"DRUG": 1.0}, "attributes": "rules"}
+    nlp.add_pipe("osler", config={"bundle": str(bundle), **options})
+    doc = nlp("No aspirin 81 mg. " * 5)
+    assert {span.label_ for span in doc.spans["osler"]} == {"DOSE"}
+    [expected] = AnnotationEngine.load(bundle, AnnotateOptions(**options)).annotate([Document("1", doc.text)])
+    assert doc._.osler["spans"] == expected.to_dict()["spans"]
+
+
 def test_one_head_is_exported_if_it_is_named(bundle, tmp_path):
     nlp = spacy.load(run(ExportRecipe(bundle=bundle, to="spacy", head="farmacos"), tmp_path / "nlp").path)
     assert nlp.lang == "es"
@@ -144,6 +158,8 @@ def test_mistakes_are_told(bundle, pair_bundle, tmp_path):
     nlp.add_pipe("osler")
     with pytest.raises(RecipeError, match="has no bundle"):
         nlp("text")
+    with pytest.raises(RecipeError, match="config of osler: 'min_score' must be at most 1"):
+        spacy.blank("en").add_pipe("osler", config={"min_score": 3.0})
     for head in (None, "entailment"):
         with pytest.raises(RecipeError, match=r"compare two texts|pairs of texts"):
             plan(ExportRecipe(bundle=pair_bundle if head is None else bundle, to="spacy", head=head), tmp_path / "x")

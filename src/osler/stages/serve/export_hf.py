@@ -96,9 +96,9 @@ def _head(spec: BundleSpec, recipe: ExportRecipe) -> str:
     """The head to export: the one that is named, or the only one."""
     if recipe.head is not None:
         head = spec.head(recipe.head)
-        if head.card.kind is Kind.RELATION:
+        if head.card.kind in (Kind.RELATION, Kind.ATTRIBUTES):
             raise RecipeError(
-                f"{recipe.head} reads pairs of mentions that osler marks in the text, which no stock pipeline does",
+                f"{recipe.head} is for mentions that other heads find ({head.card.kind}), which no stock pipeline reads",
                 where=recipe.bundle,
                 fix="Annotate with osler, or export the bundle with --to onnx or --to spacy",
             )
@@ -140,6 +140,7 @@ def _settings(bundle: Bundle, name: str) -> dict[str, Any]:
         "max_length": bundle.spec.max_length,
         "overlap": bundle.spec.overlap,
         "segments": getattr(bundle.model.encoder.config, "type_vocab_size", 1) > 1,
+        "confidence": bundle.calibration.confidence(name)._asdict(),
         "sentences": "lines" if builder.card.sentences == "lines" else "split",
     }
     if isinstance(builder, TaggingBuilder):

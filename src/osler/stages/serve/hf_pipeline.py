@@ -28,7 +28,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers.pipelines.base import ChunkPipeline
 
-from osler.tasks.instances.base import softmax
+from osler.tasks.instances.base import Confidence, softmax
 from osler.tasks.instances.tagging import best_paths, marginals
 from osler.text.sentences import SentenceSplitter, SentenceWords
 from osler.text.subwords import SubwordTokenizer
@@ -58,6 +58,7 @@ class HeadReader:
         self.settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         self.tokens = SubwordTokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")))
         self.labels: list[str] = self.settings["outputs"]
+        self.confidence = Confidence(**self.settings["confidence"])
 
     def sentences(self, text: str) -> list[Range]:
         """Sentences as the head was trained on them."""
@@ -168,23 +169,26 @@ class OslerTokenClassification(OslerPipeline):
         for first, last in pairwise([*piece.starts, len(tags)]):
             for start, end, label in chunks(tags[first:last], scheme, repair):
                 begin, stop = piece.words[first + start][0], piece.words[first + end - 1][1]
-                score = sum(scores[first + start : first + end]) / (end - start)
+                score = self.reader.confidence.mention(sum(scores[first + start : first + end]) / (end - start))
                 mention = {"entity_group": label, "score": score, "word": text[begin:stop], "start": begin, "end": stop}
                 mentions.append(mention)
         return mentions
 
     def _paths(self, rows: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Tag of each word, and the probability of every tag."""
-        settings = self.reader.settings
+        """Tag of each word, and the probability of every tag. A temperature changes only the probabilities."""
+        settings, scale = self.reader.settings, self.reader.confidence.temperature
+        tempered = [row / np.float32(scale) for row in rows]
         legal = transitions(self.reader.labels, Scheme(settings["scheme"]))
         rules = (np.array(legal.allowed), np.array(legal.start), np.array(legal.end))
         if settings["transitions"] is not None:
             steps = np.array(settings["transitions"], dtype=np.float32)
-            return np.concatenate(best_paths(rows, *rules, steps)), np.concatenate(marginals(rows, *rules, steps))
-        likely = [softmax(row) if len(row) else row for row in rows]
+            paths, likely = best_paths(rows, *rules, steps), marginals(tempered, *rules, steps / scale)
+            return np.concatenate(paths), np.concatenate(likely)
+        likely = [softmax(row) if len(row) else row for row in tempered]
         if settings["constrained"]:
-            return np.concatenate(best_paths([np.log(row + 1e-12) for row in likely], *rules)), np.concatenate(likely)
-        return np.concatenate([row.argmax(axis=1) for row in likely]), np.concatenate(likely)
+            plain = [np.log(softmax(row) + 1e-12) if len(row) else row for row in rows]
+            return np.concatenate(best_paths(plain, *rules)), np.concatenate(likely)
+        return np.concatenate([row.argmax(axis=1) for row in rows]), np.concatenate(likely)
 
 
 class OslerTextClassification(OslerPipeline):
@@ -221,10 +225,10 @@ class OslerTextClassification(OslerPipeline):
     def postprocess(self, model_outputs: Any, **parameters: Any) -> list[dict[str, Any]]:
         """Pool the windows; every label with its probability."""
         rows = np.stack([output["logits"][0].float().numpy().reshape(-1) for output in model_outputs])
-        problem = self.reader.settings["problem"]
+        problem, scale = self.reader.settings["problem"], self.reader.confidence.temperature
         if problem == "multilabel":
-            scores = 1.0 / (1.0 + np.exp(-rows.max(axis=0)))
+            scores = 1.0 / (1.0 + np.exp(-rows.max(axis=0) / scale))
         else:
-            scores = rows.mean(axis=0) if problem == "regression" else softmax(rows.mean(axis=0))
+            scores = rows.mean(axis=0) if problem == "regression" else softmax(rows.mean(axis=0) / scale)
         order = np.argsort(-scores, kind="stable")
         return [{"label": self.reader.labels[place], "score": float(scores[place])} for place in order]

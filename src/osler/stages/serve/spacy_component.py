@@ -15,8 +15,10 @@ from typing import Any
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
+from osler.core.config import validate
 from osler.core.errors import RecipeError
 from osler.core.files import remove_tree
+from osler.core.models import model_folder
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
 from osler.text.document import Document
@@ -45,7 +47,7 @@ class OslerComponent:
                 raise RecipeError(
                     "the component has no bundle", fix='nlp.add_pipe("osler", config={"bundle": "FOLDER"})'
                 )
-            self._loaded = AnnotationEngine.load(self._bundle, self._options, self._device)
+            self._loaded = AnnotationEngine.load(model_folder(self._bundle), self._options, self._device)
         return self._loaded
 
     def use(self, bundle: str | Path) -> None:
@@ -65,7 +67,7 @@ class OslerComponent:
 
     def to_disk(self, path: str | Path, *, exclude: Sequence[str] = ()) -> None:
         """Write a copy of the bundle, so that the pipeline works where the original is not."""
-        source, target = Path(self._bundle), Path(path) / _BUNDLE
+        source, target = Path(model_folder(self._bundle)), Path(path) / _BUNDLE
         if not source.is_dir():
             raise RecipeError("this bundle is no folder and cannot be copied", where=source, fix="Give a bundle folder")
         if source.resolve() != target.resolve():
@@ -94,13 +96,26 @@ class OslerComponent:
 @Language.factory(
     KEY,
     assigns=["doc.ents", "doc.spans", "doc.cats", "doc._.osler", "doc._.relations", "span._.osler"],
-    default_config={"bundle": "", "heads": [], "language": None, "min_score": 0.0, "device": "auto"},
+    default_config={"bundle": "", "device": "auto", **AnnotateOptions().model_dump(mode="json")},
 )
 def make_component(
-    nlp: Language, name: str, bundle: str, heads: list[str], language: str | None, min_score: float, device: str
+    nlp: Language,
+    name: str,
+    bundle: str,
+    device: str,
+    # Those of AnnotateOptions; spaCy refuses settings that it does not see here.
+    heads: list[str],
+    language: str | None,
+    min_score: float,
+    thresholds: dict[str, float],
+    target_recall: float | None,
+    attributes: str,
 ) -> OslerComponent:
     """Make the component: `nlp.add_pipe("osler", config={"bundle": "FOLDER"})`."""
-    options = AnnotateOptions(heads=tuple(heads), language=language, min_score=min_score)
+    values = {"heads": heads, "language": language, "min_score": min_score, "thresholds": thresholds}
+    options = validate(
+        AnnotateOptions, {**values, "target_recall": target_recall, "attributes": attributes}, where="config of osler"
+    )
     return OslerComponent(name, str(bundle), options, device)
 
 
