@@ -52,6 +52,7 @@ PARTS = {
     "osler.stages.serve.config": "e2e/end_to_end",
     "osler.stages.serve.engine": "annotate",
     "osler.stages.serve.export": "e2e/end_to_end",
+    "osler.stages.serve.server.schemas": "app",
     "osler.stages.study.cells": "results",
     "osler.stages.study.checks": "plan",
     "osler.stages.study.recipe": "plan",

@@ -28,7 +28,7 @@ COMMANDS = {
     "serve": "Serve a bundle over HTTP.",
     "export": "Export one head as a stock Hugging Face model.",
     "convert": "Convert annotations between formats.",
-    "demo": "Run all six stages on embedded synthetic notes.",
+    "demo": "Run all six stages on embedded synthetic notes, and ask the service.",
 }
 """Every command in the order of the flow, with its line in the help; `osler.cli.NAME` holds its `app` (`_` for `-`)."""
 
