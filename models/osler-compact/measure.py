@@ -34,6 +34,7 @@ def dev_sets(bundle: Bundle, tasks: Path) -> dict[str, DevSet]:
 
 
 def main() -> None:
+    """Run every step that is not done yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("heads", type=Path)
     parser.add_argument("--tasks", type=Path, required=True)

@@ -6,10 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+from bundles import make_bundle
 from typer.testing import CliRunner
 
+from osler.cli import demo
 from osler.cli.main import app
 from osler.core.errors import OslerError
+from osler.stages.serve import annotate
+from osler.stages.serve.config import AnnotateRecipe
 
 
 @pytest.mark.parametrize(
@@ -41,3 +45,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_a_place_that_takes_no_folder_is_named() -> None:
     with pytest.raises(OslerError, match=r"/proc/demo/fast: cannot write"):
         CliRunner().invoke(app, ["demo", "--fast", "--out", "/proc/demo"], catch_exceptions=False)
+
+
+def test_the_note_is_annotated_through_the_running_service(tmp_path: Path, tokenizer_folder: Path, monkeypatch) -> None:
+    make_bundle(tmp_path / "bundle", tokenizer_folder, ("drugs", "farmacos"))
+    (tmp_path / "note.txt").write_text("He was given aspirin 81 mg for chest pain.", encoding="utf-8")
+    recipe = AnnotateRecipe(files=(tmp_path / "note.txt",), bundle=tmp_path / "bundle", language="en", device="cpu")
+    annotations = annotate.run(recipe, tmp_path / "annotations")
+    monkeypatch.setenv("OSLER_TOKEN", "correct-horse-battery")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    told = demo.serve(tmp_path, annotations)
+    assert annotations.counts["entities"] > 0
+    assert re.fullmatch(
+        rf"{annotations.counts['entities']} entities from POST /v1/annotate in \d+ ms, as from the command line", told
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,7 @@ def demo(
     force: ForceOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Run all six stages on embedded synthetic notes, and make a report."""
+    """Run all six stages on embedded synthetic notes, make a report, and ask the service."""
     name = "fast" if fast else "full"
     recipe, out = load_recipe(DemoRecipe, shipped_recipe(f"demo/{name}"), sets or ()), out / name
     plan = [
@@ -68,6 +69,7 @@ def demo(
         f"4 finetune  {len(TASKS)} tasks on one encoder, round robin",
         f"5 study     with and without pretraining on {len(STUDY_TASKS)} tasks",
         "6 annotate  a note the models never saw, and the report",
+        "7 serve     the same note, through the service",
         f"everything goes to {out}; finished parts are reused",
     ]
     # A wrong value of any stage is an error now, not minutes later.
@@ -109,11 +111,13 @@ def _run(recipe: DemoRecipe, out: Path) -> None:
         counts = artifact.manifest.counts
         text = summary.format(**counts, dev_percent=100 * (counts.get("dev_mean") or 0))
         seconds = "reused" if artifact.reused else f"{time.monotonic() - stage_began:.0f} s"
-        console().print(f"[bold green]✓[/] {number}/6 {stage.__name__:<9} {text} → {artifact.path.name}/ ({seconds})")
+        console().print(f"[bold green]✓[/] {number}/7 {stage.__name__:<9} {text} → {artifact.path.name}/ ({seconds})")
+    console().print(f"[bold green]✓[/] 7/7 {'serve':<9} {serve(out, made['annotate'])}")
     report = write_report(made, out / "report.html")
     console().print(f"done in {time.monotonic() - began:.0f} s")
     console().print(f"report  [bold]{report}[/]")
     console().print(f"next    osler annotate {out / 'note.txt'} --bundle {out / 'bundle'} --language en")
+    console().print(f"        osler serve --bundle {out / 'bundle'}")
     typer.echo(str(report))
 
 
@@ -215,3 +219,29 @@ def annotate(recipe: DemoRecipe, out: Path) -> Artifact:
     if not path.exists():
         write_atomic(path, next(iter(notes(1, language="en", seed=99, split="test"))).text)
     return run(AnnotateRecipe(files=(path,), bundle=out / "bundle", language="en"), out / "annotations")
+
+
+def serve(out: Path, annotations: Artifact) -> str:
+    """Start the service on a free port of this machine, annotate the note through it, and stop it."""
+    from urllib.request import ProxyHandler, Request, build_opener
+
+    from osler.core.extras import available
+
+    if not (available("fastapi") and available("uvicorn")):
+        return 'left out: it needs pip install "osler[serve]"'
+    from osler.stages.serve.server.run import in_background
+    from osler.stages.serve.server.settings import ServeRecipe
+
+    note = {"id": "note", "text": (out / "note.txt").read_text(encoding="utf-8"), "options": {"language": "en"}}
+    with in_background(ServeRecipe(bundle=out / "bundle", port=0)) as (_, address):
+        headers = {"content-type": "application/json"}
+        # On this machine the service needs a token only if one is set.
+        if token := os.environ.get("OSLER_TOKEN", "").strip():
+            headers["authorization"] = f"Bearer {token}"
+        began = time.monotonic()
+        asked = Request(f"{address}/v1/annotate", json.dumps(note).encode(), headers)
+        with build_opener(ProxyHandler({})).open(asked, timeout=60) as answer:  # never through a proxy
+            found = len(json.load(answer).get("spans", ()))
+        milliseconds = 1000 * (time.monotonic() - began)
+    same = found == annotations.counts["entities"]
+    return f"{found} entities from POST /v1/annotate in {milliseconds:.0f} ms{', as from the command line' if same else ''}"

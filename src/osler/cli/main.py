@@ -32,7 +32,7 @@ COMMANDS = {
     "infer": "Say what the second text of each pair is, given the first.",
     "export": "Export a bundle to Hugging Face, ONNX or spaCy.",
     "convert": "Convert annotations between formats.",
-    "demo": "Run all six stages on embedded synthetic notes.",
+    "demo": "Run all six stages on embedded synthetic notes, and ask the service.",
 }
 """Every command in the order of the flow, with its line in the help; `osler.cli.NAME` holds its `app` (`_` for `-`)."""
 

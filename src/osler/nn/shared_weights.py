@@ -29,13 +29,13 @@ class SharedWeight:
 
 def make_integers(weight: np.ndarray, scales: np.ndarray, levels: int) -> np.ndarray:
     """Integers of a weight. The graph was made with the same operations, so they are the same to the last bit."""
-    return np.clip(np.round(weight / scales), -levels, levels).astype(np.int8)
+    return np.asarray(np.clip(np.round(weight / scales), -levels, levels), dtype=np.int8)
 
 
 def write_scales(folder: Path, scales: Mapping[str, np.ndarray]) -> None:
     """Store scales by the name of their tensor in the graph."""
     with open(folder / _SCALES, "wb") as stream:
-        np.savez(stream, **dict(scales))
+        np.savez(stream, allow_pickle=False, **dict(scales))
 
 
 def shared_files(folder: Path) -> list[Path]:

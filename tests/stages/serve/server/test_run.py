@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ import httpx
 import pytest
 
 from osler.core.errors import InputError, RecipeError
-from osler.stages.serve.server.run import AnnotationServer, _WithoutText, listen, make_server, plan
+from osler.stages.serve.server.run import _WithoutText, in_background, listen, plan
 from osler.stages.serve.server.settings import ServeRecipe
 
 NOTE = "He was given aspirin 81 mg."
@@ -88,24 +87,8 @@ def recipe(bundle: Path, **settings) -> ServeRecipe:
     return ServeRecipe(bundle=bundle, port=0, device="cpu", **settings)
 
 
-@contextmanager
-def serving(bundle: Path, **settings) -> Iterator[tuple[AnnotationServer, str]]:
-    """A server in a thread of this process."""
-    addresses: list[str] = []
-    ready = threading.Event()
-    asked = recipe(bundle, **settings)
-    listener = listen(asked)
-    server = make_server(asked, listener, lambda address: (addresses.append(address), ready.set()))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        assert ready.wait(60)
-        yield server, addresses[0]
-    finally:
-        server.stop()
-        thread.join(60)
-        listener.close()
-    assert not thread.is_alive()
+def serving(bundle: Path, **settings):
+    return in_background(recipe(bundle, **settings))
 
 
 def test_connections_that_send_no_head_are_closed(bundle):

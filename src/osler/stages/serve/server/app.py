@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -89,22 +89,23 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
 def _add_errors(app: FastAPI) -> None:
     """Every refusal has one form, and none repeats what was sent."""
 
-    def answer(status: int, code: str, message: str, mistakes: Sequence[dict[str, str]] = (), **headers: str) -> Any:
-        problem = schemas.Problem(code=code, message=message, mistakes=[*mistakes])
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return Response(problem.model_dump_json(), status, named, _JSON)
+    def answer(
+        status: int, code: str, message: str, headers: Mapping[str, str] | None = None, wrong: Sequence[Any] = ()
+    ) -> Response:
+        problem = schemas.Problem(code=code, message=message, mistakes=[_mistake(item) for item in wrong])
+        return Response(problem.model_dump_json(), status, headers, _JSON)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         found = error.errors()
         if any(item["type"] == "json_invalid" for item in found):
             return answer(400, "invalid_json", "The body is not valid JSON.")
-        return answer(422, "invalid", "The request is not valid.", [_mistake(item) for item in found[:20]])
+        return answer(422, "invalid", "The request is not valid.", wrong=found[:20])
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
         code, message = _HTTP.get(error.status_code, ("refused", "The request was refused."))
-        return answer(error.status_code, code, message, **dict(error.headers or {}))
+        return answer(error.status_code, code, message, error.headers)
 
     @app.exception_handler(OslerError)
     async def mistaken(_: Request, error: OslerError) -> Response:
@@ -113,15 +114,15 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> Response:
         message = "Too many requests are waiting. Try again later."
-        return answer(429, "busy", message, retry_after=str(error.retry_after))
+        return answer(429, "busy", message, {"retry-after": str(error.retry_after)})
 
     @app.exception_handler(StoppingError)
     async def stopping(_: Request, __: StoppingError) -> Response:
-        return answer(503, "stopping", "The service is being stopped.", retry_after="10", connection="close")
+        return answer(503, "stopping", "The service is being stopped.", {"retry-after": "10", "connection": "close"})
 
     @app.exception_handler(OverdueError)
     async def overdue(_: Request, __: OverdueError) -> Response:
-        return answer(503, "overdue", "The request took too long. Send less text.", retry_after="10")
+        return answer(503, "overdue", "The request took too long. Send less text.", {"retry-after": "10"})
 
     @app.exception_handler(CancelledRequestError)
     async def gone(_: Request, __: CancelledRequestError) -> Response:

@@ -159,11 +159,11 @@ class Guard:
                         raise too_large
                     if self._buffered > _BUFFERS * limit:
                         chunks.clear()
-                        message = "Too many large requests arrive at once."
-                        raise RefusedError(429, "busy", message, retry_after="1", connection="close")
+                        told = "Too many large requests arrive at once."
+                        raise RefusedError(429, "busy", told, retry_after="1", connection="close")
         except TimeoutError:
-            message = f"The request took longer than {self._settings.read_seconds:g} seconds to arrive."
-            raise RefusedError(408, "too_slow", message, connection="close") from None
+            told = f"The request took longer than {self._settings.read_seconds:g} seconds to arrive."
+            raise RefusedError(408, "too_slow", told, connection="close") from None
         finally:
             self._buffered -= size
         return b"".join(chunks)

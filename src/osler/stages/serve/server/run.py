@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import queue
 import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -25,6 +28,7 @@ from osler.stages.serve.server.settings import ServeRecipe
 
 log = get_logger(__name__)
 _CONNECTIONS = 2_000
+_START_SECONDS = 60
 
 
 def plan(recipe: ServeRecipe) -> list[str]:
@@ -60,6 +64,21 @@ def listen(recipe: ServeRecipe) -> socket.socket:
             fix="Choose another --port (0 for any that is free) or --host",
         ) from None
     return listener
+
+
+@contextmanager
+def in_background(recipe: ServeRecipe) -> Iterator[tuple[AnnotationServer, str]]:
+    """A service in a thread of this process, and its address; it ends with the block."""
+    addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with listen(recipe) as listener:
+        server = make_server(recipe, listener, addresses.put)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield server, addresses.get(timeout=_START_SECONDS)
+        finally:
+            server.stop()
+            thread.join(recipe.stop_seconds)
 
 
 def make_server(recipe: ServeRecipe, listener: socket.socket, ready: Callable[[str], None]) -> AnnotationServer:

@@ -6,10 +6,10 @@ import asyncio
 import math
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from osler.artifacts.bundle import Bundle
 from osler.core.artifact import Artifact
@@ -111,15 +111,15 @@ class AnnotationService:
             self._admitted += 1
             alone = self._admitted == 1
         ticket = Ticket()
+        pool: MicroBatcher | ThreadPoolExecutor
         pool = self._long if size > _LONG else self._batcher if alone else self._short
-        submitted = pool.submit(self._work, work, ticket)
+        submitted: Future[T] = pool.submit(self._work, work, ticket)
         submitted.add_done_callback(self._released)  # of the thread: the work may go on after nobody waits for it
         running = asyncio.wrap_future(submitted)
-        watched: set[asyncio.Future[object]] = {asyncio.ensure_future(gone())} if gone else set()
+        watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(gone())} if gone else set()
+        waited: set[asyncio.Future[Any]] = {running, *watched}
         try:
-            await asyncio.wait(
-                {running, *watched}, timeout=self.settings.answer_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(waited, timeout=self.settings.answer_seconds, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 return running.result()
             left = any(watcher.done() for watcher in watched)
