@@ -50,7 +50,7 @@ def main() -> None:
     results = {}
     for name in Bundle.load(light).spec.tasks:
         task = TaskFolder.open(given.tasks / name)
-        made = osler.evaluate(bundle=light, task=task.path, split="test", out=given.out / "test" / name)
+        made = osler.evaluate(bundle=light, task=given.tasks / name, split="test", out=given.out / "test" / name)
         predicted = list(made.predictions())
         gold = task.read("test")
         metrics = made.metrics

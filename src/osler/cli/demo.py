@@ -36,6 +36,22 @@ TASKS = (
 )
 STUDY_TASKS = ("clinic-entities-en", "clinic-phi-en")
 
+FIRST_NOTES = {
+    "en": (
+        "Discharge summary. A 64-year-old woman with type 2 diabetes mellitus and hypertension was admitted with acute kidney injury "
+        "five days after she started ibuprofen 600 mg for back pain. She denies chest pain and dyspnea. No evidence of pneumonia on "
+        "the radiograph. Ibuprofen and metformin were stopped, and creatinine fell from 3.1 to 1.2 mg/dl. Possible diabetic "
+        "nephropathy. She carries a BRCA1 mutation; her mother had breast cancer. Urine grew Escherichia coli.\n"
+    ),
+    "es": (
+        "Datos del paciente.\nNombre: Carmen.\nApellidos: Ruiz Ortega.\nNHC: 2187043.\nFecha de ingreso: 14/03/2021.\n"
+        "Médico: Javier Soler Prats NºCol: 28 28 31456.\n\nMujer de 58 años con carcinoma ductal infiltrante de mama izquierda, "
+        "tratada con tamoxifeno. La tomografía no muestra metástasis hepáticas. Se inicia paracetamol 1 g cada 8 horas y se suspende "
+        "ibuprofeno. Hemoglobina 9,8 g/dl, ferritina baja.\n"
+    ),
+}
+"""Invented notes that an installed model annotates before anything is trained."""
+
 app = typer.Typer(add_completion=False)
 
 
@@ -63,6 +79,7 @@ def demo(
     name = "fast" if fast else "full"
     recipe, out = load_recipe(DemoRecipe, shipped_recipe(f"demo/{name}"), sets or ()), out / name
     plan = [
+        "first       a note in English and one in Spanish, annotated by the installed model",
         f"1 corpus    {recipe.raw_documents:,} raw English and Spanish documents of the synthetic clinic, cleaned",
         "2 vocab     a byte-level vocabulary trained on them",
         "3 pretrain  a tiny encoder from random weights",
@@ -81,6 +98,7 @@ def demo(
     if force:
         remove_tree(out)
     _make_folder(out)
+    first_look(out)
     _run(recipe, out)
 
 
@@ -119,6 +137,26 @@ def _run(recipe: DemoRecipe, out: Path) -> None:
     console().print(f"next    osler annotate {out / 'note.txt'} --bundle {out / 'bundle'} --language en")
     console().print(f"        osler serve --bundle {out / 'bundle'}")
     typer.echo(str(report))
+
+
+def first_look(out: Path) -> None:
+    """Annotate a note in English and one in Spanish with the installed model, if there is one."""
+    from osler.core.models import find_model, installed_models
+    from osler.stages.serve.annotate import run
+    from osler.stages.serve.config import AnnotateRecipe
+
+    names = installed_models()
+    model = find_model(names[0]) if names else None
+    if model is None:
+        return
+    for language, text in FIRST_NOTES.items():
+        path = out / "first-look" / f"note-{language}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text)
+        wanted = AnnotateRecipe(files=(path,), bundle=model, language=language, to="html")
+        made = run(wanted, path.with_suffix(""), force=True)
+        page = next(iter(sorted(made.path.rglob("*.html"))))
+        console().print(f"[bold green]✓[/] {names[0]}: {made.counts['entities']} entities in {path.name} → {page}")
 
 
 def corpus(recipe: DemoRecipe, out: Path) -> Artifact:

@@ -103,7 +103,7 @@ class Confidence(NamedTuple):
         if (self.slope, self.offset) == (1.0, 0.0):
             return score
         sure = min(max(score, LEAST_SURE), 1.0 - LEAST_SURE)
-        return 1.0 / (1.0 + math.exp(-self.slope * math.log(sure / (1.0 - sure)) - self.offset))
+        return round(1.0 / (1.0 + math.exp(-self.slope * math.log(sure / (1.0 - sure)) - self.offset)), 6)
 
 
 class Evidence(NamedTuple):
