@@ -180,7 +180,7 @@ def _columns(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rounded(weight: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    return np.clip(np.round(weight / scales), -_WEIGHT_LEVELS, _WEIGHT_LEVELS)
+    return np.asarray(np.clip(np.round(weight / scales), -_WEIGHT_LEVELS, _WEIGHT_LEVELS))
 
 
 def _axis(node: Any) -> int:
