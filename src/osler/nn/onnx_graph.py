@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import io
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -109,14 +110,14 @@ def to_onnx(model: MultiHeadModel, outputs: list[str]) -> bytes:
     levels = [head.level for head in model.heads.values()]
     for name, level in zip(outputs, levels, strict=True):
         axes[name] = {0: "batch", 1: "length"} if level == "token" else {0: "batch"}
-    made = io.BytesIO()
     try:
-        with _plain_attention(graph), quiet(), warnings.catch_warnings():
+        with _plain_attention(graph), quiet(), warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+            made = Path(folder, "graph.onnx")
             warnings.simplefilter("ignore")  # of the tracer, about shapes that are the same for every input
             torch.onnx.export(
                 graph,
                 tuple(inputs.values()),
-                made,  # type: ignore[arg-type]  # the exporter that traces takes a stream
+                str(made),
                 input_names=list(inputs),
                 output_names=outputs,
                 dynamic_axes=axes,
@@ -124,6 +125,7 @@ def to_onnx(model: MultiHeadModel, outputs: list[str]) -> bytes:
                 # The newer exporter takes five times as long, and its graphs ran 1.1 times as long (docs/decisions.md).
                 dynamo=False,
             )
+            return made.read_bytes()
     except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
         raise RecipeError(
             f"{type(graph.base).__name__} cannot be written as an ONNX graph",
@@ -131,7 +133,6 @@ def to_onnx(model: MultiHeadModel, outputs: list[str]) -> bytes:
         ) from error
     finally:
         model.train(training)
-    return made.getvalue()
 
 
 @functools.cache
