@@ -292,7 +292,12 @@ def _card(values: Mapping[str, Any]) -> str:
     for title, row in values["categories"].items():
         lines.append(f"| {title} | {row['mentions']:,} | {percent(row['recall'])} | {percent(row['word_recall'])} |")
     if values["planted_names"]:
-        lines += ["", "Planted names that are removed completely, by origin:", ""]
+        lines += [
+            "",
+            "Names of several origins, planted into six sentences: three have a title, a label or a relative before the name, three give "
+            "no sign that it is one. Share of sentences whose name is removed completely:",
+            "",
+        ]
         lines += ["| origin | female | male |", "|---|---:|---:|"]
         for origin, row in values["planted_names"].items():
             lines.append(f"| {origin.replace('_', ' ')} | {percent(row['female'])} | {percent(row['male'])} |")
