@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import osler
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.task_folder import TaskFolder
+from osler.core.files import sha256
 from osler.metrics.significance import bootstrap_interval
 from osler.stages.finetune.calibrate import DevSet, calibrate
 from osler.tasks.scoring import score
+
+HERE = Path(__file__).parent
 
 
 def dev_sets(bundle: Bundle, tasks: Path) -> dict[str, DevSet]:
@@ -67,6 +71,40 @@ def main() -> None:
         }
         print(name, results[name], flush=True)
         (given.out / "test.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_card(light, results)
+
+
+def write_card(light: Path, results: dict[str, dict[str, Any]]) -> None:
+    """Fill the template of the card: scores, calibration, and the hash of each file."""
+    bundle = Bundle.load(light)
+    seeds = json.loads((HERE / "seeds.json").read_text(encoding="utf-8"))["test_f1"]
+    scores = [
+        "| head | language | F1 (int8, shipped) | three seeds, float32 | precision | recall | test documents | protocol |",
+        "|---|---|--:|--:|--:|--:|--:|---|",
+    ]
+    for name, found in results.items():
+        low, high = (100 * bound for bound in found["interval"])
+        runs = sorted(seeds[name])
+        scores.append(
+            f"| {name} | {bundle.spec.heads[name].card.language} | **{100 * found['f1']:.1f}** [{low:.1f}, {high:.1f}] "
+            f"| {runs[1]:.1f} [{runs[0]:.1f}, {runs[2]:.1f}] | {100 * found['precision']:.1f} | {100 * found['recall']:.1f} "
+            f"| {found['documents']:,} | {found['protocol']} |"
+        )
+    errors = ["| head | mentions on dev | before | after |", "|---|--:|--:|--:|"]
+    for name, fitted in bundle.calibration.heads.items():
+        errors.append(f"| {name} | {fitted.predictions:,} | {fitted.error_before:.3f} | {fitted.error_after:.3f} |")
+    files = ["| file | size | SHA-256 |", "|---|--:|---|"]
+    for path in sorted(light.iterdir()):
+        if path.suffix in (".onnx", ".safetensors", ".npz") or path.name in (
+            "tokenizer.json",
+            "bundle.json",
+            "heads.json",
+        ):
+            files.append(f"| `{path.name}` | {path.stat().st_size / 1e6:.1f} MB | `{sha256(path)}` |")
+    template = (HERE / "card.md").read_text(encoding="utf-8")
+    for key, table in (("{scores}", scores), ("{calibration}", errors), ("{files}", files)):
+        template = template.replace(key, "\n".join(table))
+    Bundle.write_card(light, template)
 
 
 if __name__ == "__main__":

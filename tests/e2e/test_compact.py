@@ -1,0 +1,78 @@
+"""The shipped model: found without a name, used without torch, and loaded for training."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import osler
+from osler.core.files import sha256
+from osler.core.models import find_model
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "models/osler-compact/src/osler_compact/bundle"
+NOTE = "She denies chest pain. Ibuprofen 600 mg was stopped; her mother had breast cancer.\n"
+
+
+def _found(document: dict) -> dict[tuple[str, str], dict]:
+    return {(span["label"], document["text"][span["start"] : span["end"]]): span for span in document["spans"]}
+
+
+def test_the_package_names_its_folder():
+    assert find_model("osler-compact") == FOLDER
+
+
+def test_the_files_are_those_of_the_card_and_small():
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    hashes = dict(re.findall(r"\| `([\w.]+)` \| [\d.]+ MB \| `([0-9a-f]{64})` \|", card))
+    assert {"model.onnx", "model.safetensors", "heads.safetensors", "scales.npz", "tokenizer.json"} <= hashes.keys()
+    assert {name: sha256(FOLDER / name) for name in hashes} == hashes
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 64e6
+    assert "not a medical device" in card
+
+
+@pytest.mark.e2e
+def test_the_base_install_annotates_with_it(tmp_path):
+    command = ROOT / ".venv-base/bin/osler"
+    if not command.exists():
+        pytest.skip("make pytest installs the base environment")
+    note = tmp_path / "note.txt"
+    note.write_text(NOTE, encoding="utf-8")
+    done = subprocess.run([command, "annotate", note, "--language", "en"], capture_output=True, text=True, check=True)
+    found = _found(json.loads(done.stdout))
+    assert ("Chemical", "Ibuprofen") in found
+    assert found["Disease", "chest pain"]["attributes"]["negated"] == "yes"
+    assert found["Disease", "breast cancer"]["attributes"]["someone_else"] == "yes"
+
+
+def test_python_needs_no_name_and_gives_the_same():
+    document = osler.load(language="en")(NOTE)
+    again = osler.load("osler-compact", language="en")(NOTE)
+    assert document.spans == again.spans
+    assert {"Chemical", "Disease"} <= {span.label for span in document.spans}
+
+
+def test_the_weights_give_what_the_graph_gives():
+    """The graph has integers, the weights are bfloat16: the surest mentions must agree."""
+    from osler.artifacts.bundle import Bundle
+    from osler.artifacts.bundle_spec import BundleSpec
+    from osler.artifacts.runner import TorchRunner
+    from osler.artifacts.tokenizer import Tokenizer
+    from osler.nn.folders import resolve
+    from osler.nn.multihead import MultiHeadModel
+    from osler.text.document import Document
+
+    folder = resolve("osler-compact")
+    graph = Bundle.load(folder)
+    weights = Bundle(
+        TorchRunner(MultiHeadModel.load(folder)), Tokenizer.open(folder), BundleSpec.load(folder), graph.calibration
+    )
+    heads = ["bc5cdr-chem", "bc5cdr-disease"]
+    ours, theirs = [b.annotate([Document("1", NOTE)], heads)[0] for b in (graph, weights)]
+    sure = [{span.key for span in document.spans if (span.score or 0) > 0.6} for document in (ours, theirs)]
+    assert sure[0] == sure[1]
+    assert len(sure[0]) >= 3
