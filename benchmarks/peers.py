@@ -4,7 +4,7 @@
 
 Everything is made here with random weights (ModernBERT's architecture, 12 layers of width 384, a vocabulary of 24,576), so nothing is
 downloaded and no score is measured: int8's scores are measured by `osler export`. Every side runs in a process of its own.
-On a busy machine use `--threads 1`: torch's threads spin while they wait for each other, which counts as processor time.
+On a busy machine use `--threads 1`: with two threads torch took far more processor time there, probably by spinning.
 """
 
 from __future__ import annotations

@@ -280,22 +280,28 @@ def _search(
     rows = np.zeros((len(sequences), lengths[0], tags), dtype=sequences[0].dtype)
     for row, scores in zip(rows, sequences, strict=True):
         row[: len(scores)] = scores
-    # Number of sequences that reach each position; they are the first ones.
-    reach = [int((lengths > position).sum()) for position in range(lengths[0])]
+    reach = _reach(lengths)
+    onto = np.ascontiguousarray(weights.T)  # [next tag, tag]: numpy searches the last axis fastest
     total = np.where(starts, rows[:, 0], -np.inf)
     back = np.zeros(rows.shape, dtype=np.int64)
     for position in range(1, lengths[0]):
         here = slice(reach[position])
-        options = total[here, :, None] + weights
-        best = options.argmax(axis=1)
-        back[here, position] = best
-        total[here] = np.take_along_axis(options, best[:, None], axis=1)[:, 0] + rows[here, position]
+        options = total[here, None, :] + onto
+        back[here, position] = options.argmax(axis=2)
+        total[here] = options.max(axis=2) + rows[here, position]
     path = np.zeros(rows.shape[:2], dtype=np.int64)
-    path[np.arange(len(sequences)), lengths - 1] = np.where(ends, total, -np.inf).argmax(axis=1)
+    every = np.arange(len(sequences))
+    path[every, lengths - 1] = np.where(ends, total, -np.inf).argmax(axis=1)
     for position in range(lengths[0] - 1, 0, -1):
-        rest = np.arange(reach[position])
+        rest = every[: reach[position]]
         path[rest, position - 1] = back[rest, position, path[rest, position]]
     return [found[:length] for found, length in zip(path, lengths, strict=True)]
+
+
+def _reach(lengths: np.ndarray) -> list[int]:
+    """Number of sequences, the first ones, that reach each position; the longest comes first."""
+    found: list[int] = np.searchsorted(-lengths, -np.arange(lengths[0])).tolist()
+    return found
 
 
 def marginals(
@@ -323,7 +329,7 @@ def _forward_backward(
     for row, scores in zip(local, sequences, strict=True):
         row[: len(scores)] = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
     forward, backward = np.zeros(local.shape), np.zeros(local.shape)
-    reach = [int((lengths > position).sum()) for position in range(lengths[0])]
+    reach = _reach(lengths)
     for position in range(lengths[0]):
         here = slice(reach[position])
         before = np.where(starts, 1.0, 0.0) if position == 0 else forward[here, position - 1] @ weights
