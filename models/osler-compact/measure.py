@@ -16,7 +16,7 @@ from typing import Any
 import osler
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.task_folder import TaskFolder
-from osler.core.files import sha256
+from osler.core.files import sha256, write_json
 from osler.metrics.significance import bootstrap_interval
 from osler.stages.finetune.calibrate import DevSet, calibrate
 from osler.tasks.scoring import score
@@ -105,6 +105,9 @@ def write_card(light: Path, results: dict[str, dict[str, Any]]) -> None:
     for key, table in (("{scores}", scores), ("{calibration}", errors), ("{files}", files)):
         template = template.replace(key, "\n".join(table))
     Bundle.write_card(light, template)
+    manifest = json.loads((light / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"]["README.md"] = sha256(light / "README.md")
+    write_json(light / "manifest.json", manifest)
 
 
 if __name__ == "__main__":
