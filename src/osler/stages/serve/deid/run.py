@@ -81,7 +81,7 @@ def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
     notes = Notes(recipe)
     engine = DeidEngine(recipe, recipe.bundle, recipe.device)
     _check(recipe, out)
-    key = _read_key(recipe)
+    key = read_key(recipe.key_file)
     parents: dict[str, str | Artifact] = {"files": notes.digest(), "rules": rules_digest()}
     if recipe.bundle is not None:
         parents["bundle"] = Artifact.open(recipe.bundle, kind="bundle")
@@ -325,7 +325,7 @@ def _check(recipe: DeidRecipe, out: Path) -> None:
         except re.error as error:
             raise RecipeError(f"not a regular expression: {error}", where="--patient-pattern") from None
     if recipe.key_file is not None and recipe.key_file.exists():
-        _read_key(recipe)
+        read_key(recipe.key_file)
 
 
 def _about_key(recipe: DeidRecipe) -> str:
@@ -335,9 +335,8 @@ def _about_key(recipe: DeidRecipe) -> str:
     return f"the key is in {path}" if path.exists() else f"a new key is made in {path}: keep it secret and keep it safe"
 
 
-def _read_key(recipe: DeidRecipe) -> bytes | None:
-    """The key of the recipe, made if its file is not there; None if none is asked for."""
-    path = recipe.key_file
+def read_key(path: Path | None) -> bytes | None:
+    """The key in a file, made if the file is not there; None if none is asked for."""
     if path is None:
         return None
     if not path.exists():

@@ -14,13 +14,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from osler.artifacts.bundle_spec import BundleSpec
-from osler.core.errors import OslerError, nearest
+from osler.core.errors import OslerError
 from osler.core.version import VERSION
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.page.routes import PAGE_FIELDS, add_page
 from osler.stages.serve.server import schemas
 from osler.stages.serve.server.batcher import CancelledRequestError
+from osler.stages.serve.server.deid import DEID_FIELDS, add_deid
 from osler.stages.serve.server.guard import Guard, RefusedError
 from osler.stages.serve.server.service import AnnotationService, BusyError, OverdueError, StoppingError
 from osler.stages.serve.server.settings import ServeRecipe
@@ -81,6 +82,7 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
     _add_errors(app)
     _add_annotation(app, service)
     _add_information(app, service)
+    add_deid(app, service, _problems)
     add_page(app, service, _problems)
     _describe(app, engine.bundle.spec)
     return app
@@ -109,7 +111,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(OslerError)
     async def mistaken(_: Request, error: OslerError) -> Response:
-        return answer(422, "invalid", str(error))
+        # Without `where`, which may be a path of the server.
+        return answer(422, "invalid", " ".join(f"{part}." for part in (error.problem, error.fix) if part))
 
     @app.exception_handler(BusyError)
     async def busy(_: Request, error: BusyError) -> Response:
@@ -134,11 +137,15 @@ _HTTP = {
     404: ("not_found", "There is no such path. See /openapi.json."),
     405: ("wrong_method", "This path does not take that method. See /openapi.json."),
 }
-_FIELDS = {
-    name
-    for kind in (schemas.RequestOptions, schemas.OneNote, schemas.ManyNotes, schemas.OnePair, schemas.ManyPairs)
-    for name in kind.model_fields
-} | PAGE_FIELDS
+_FIELDS = (
+    {
+        name
+        for kind in (schemas.RequestOptions, schemas.OneNote, schemas.ManyNotes, schemas.OnePair, schemas.ManyPairs)
+        for name in kind.model_fields
+    }
+    | PAGE_FIELDS
+    | DEID_FIELDS
+)
 
 
 def _mistake(error: dict[str, Any]) -> schemas.RequestMistake:
@@ -185,16 +192,12 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
     async def answer(request: Request, body: Any, key: str, heads: Callable[[AnnotateOptions], Any]) -> Response:
         """Check what was asked, annotate it, and give back the lines of the command line as they are."""
         options = AnnotateOptions(**{name: getattr(body.options, name) for name in body.options.model_fields_set})
-        _check_names(spec, options)
+        schemas.check_heads(spec, options.heads)
+        schemas.check_language(spec, options.language)
         options = heads(options)
         many = hasattr(body, key)
-        if len(body.items) > settings.max_documents:
-            raise RefusedError(413, "too_many", f"A request may have {settings.max_documents:,} {key}.")
+        schemas.check_size(body.items, settings, key)
         records: list[Record] = [item.record(number) for number, item in enumerate(body.items, start=1)]
-        for record in records:
-            for name in ("text", "first", "second"):
-                if len(getattr(record, name, "")) > settings.max_text:
-                    raise RefusedError(413, "too_large", f"A text may have {settings.max_text:,} characters.")
         lines = await service.annotate(records, options, request.receive)
         if _LINES in request.headers.get("accept", ""):
             return Response("".join(f"{line}\n" for line in lines), media_type=_LINES)
@@ -253,32 +256,16 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         return await answer(request, body, "pairs", pair_heads([Kind.CLASSIFICATION, Kind.MULTILABEL]))
 
 
-def _check_names(spec: BundleSpec, options: AnnotateOptions) -> None:
-    """Refuse unknown heads and languages without repeating them: a request may hold anything anywhere."""
-    unknown = [name for name in options.heads if name not in spec.heads]
-    if unknown:
-        close = nearest(unknown[0], spec.heads)
-        hint = f"Did you mean {close!r}? " if close else ""
-        raise RefusedError(422, "no_head", f"This bundle has no such head. {hint}Heads: {', '.join(spec.heads)}.")
-    languages = _languages(spec)
-    if options.language is not None and options.language not in languages:
-        message = f"No head of this bundle is for that language. Languages: {', '.join(languages)}."
-        raise RefusedError(422, "no_head", message)
-
-
-def _languages(spec: BundleSpec) -> list[str]:
-    return sorted({head.card.language for head in spec.heads.values()})
-
-
 def _describe(app: FastAPI, spec: BundleSpec) -> None:
     """Let the description of the service name the heads and languages of its bundle."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
         made = plain()
-        options = made["components"]["schemas"]["RequestOptions"]["properties"]
-        options["heads"]["items"]["enum"] = list(spec.heads)
-        options["language"]["anyOf"][0]["enum"] = _languages(spec)
+        for name in ("RequestOptions", "RequestDeidOptions"):
+            made["components"]["schemas"][name]["properties"]["heads"]["items"]["enum"] = list(spec.heads)
+        language = made["components"]["schemas"]["RequestOptions"]["properties"]["language"]
+        language["anyOf"][0]["enum"] = schemas.languages_of(spec)
         return made
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -326,7 +313,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
             )
             for name, head in bundle.spec.heads.items()
         ]
-        return schemas.HeadDescriptions(heads=heads, languages=_languages(bundle.spec))
+        return schemas.HeadDescriptions(heads=heads, languages=schemas.languages_of(bundle.spec))
 
     @app.get("/v1/card", summary="The model card", tags=["bundle"], responses=denied)
     async def card() -> schemas.BundleCard:

@@ -35,6 +35,9 @@ class ServeRecipe(Recipe):
     """Web pages of other servers that may use the service (CORS), such as https://ward.example.org."""
     corrections: Path | None = None
     """A folder for the notes that are corrected on the page; without it, the page offers no corrections."""
+    deid_key_file: Path | None = None
+    """The secret that surrogates and date shifts depend on, as of osler deid; it is made if the file does not exist. By default
+    it is random, and not kept."""
     batch_tokens: int | None = Field(None, ge=16)
     """Tokens computed in one pass; by default 2,048 on a CPU and 32,768 on a GPU."""
     wait_ms: float = Field(4.0, ge=0.0, le=1000.0)
