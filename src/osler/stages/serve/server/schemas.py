@@ -12,6 +12,7 @@ from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.config import R, Recipe, find_field
 from osler.core.errors import InputError, nearest
 from osler.stages.serve.config import AnnotateOptions
+from osler.stages.serve.deid.config import DeidOptions
 from osler.stages.serve.server.guard import RefusedError
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.text.document import Document, TextPair, check_text, split_meta
@@ -209,6 +210,87 @@ class ComparedPairs(BaseModel):
     """Pairs in the order of the request."""
 
     pairs: list[ComparedPair]
+
+
+class RequestDeidOptions(DeidOptions):
+    """The options of `osler deid`."""
+
+    model_config = ConfigDict(json_schema_extra=describing(DeidOptions))
+
+    _no_files = model_validator(mode="after")(refuse_files)
+
+
+class PatientNote(_Body):
+    """A note to de-identify."""
+
+    id: Name | None = Field(None, description="Comes back with the answer; by default the number in the request.")
+    text: Text
+    patient: Name | None = Field(
+        None,
+        description="Whose note it is. Notes of one patient get the same surrogates and the same shift of dates; by default the id "
+        "of the note, and without one a patient of its own.",
+    )
+
+
+class OnePatientNote(PatientNote):
+    """One note."""
+
+    options: RequestDeidOptions = RequestDeidOptions()
+
+    @property
+    def items(self) -> list[PatientNote]:
+        return [self]
+
+
+class ManyPatientNotes(_Body):
+    """Many notes, answered in the same order."""
+
+    documents: list[PatientNote]
+    options: RequestDeidOptions = RequestDeidOptions()
+
+    @property
+    def items(self) -> list[PatientNote]:
+        return self.documents
+
+
+PatientNotes = Annotated[
+    Annotated[OnePatientNote, Tag("one")] | Annotated[ManyPatientNotes, Tag("many")],
+    Discriminator(one_or_many("documents")),
+]
+
+
+class ReplacedPassage(BaseModel):
+    """What was replaced, by code points of the text as it was sent."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=1)
+    kind: str = Field(examples=["NAME"])
+    by: str = Field(description="rule, or the name of a head.")
+
+
+class DeidentifiedNote(BaseModel):
+    """A de-identified note."""
+
+    id: str
+    text: str = Field(description="The new text.")
+    language: str
+    replaced: list[ReplacedPassage]
+    offsets: dict[str, Any] = Field(
+        description="Lengths of both texts, and for each replaced passage its start and end in the old text and in the new one."
+    )
+
+
+class RefusedNote(BaseModel):
+    """A note that could not be de-identified: no text is given."""
+
+    id: str
+    problem: str
+
+
+class DeidentifiedNotes(BaseModel):
+    """Notes in the order of the request."""
+
+    documents: list[DeidentifiedNote | RefusedNote]
 
 
 class HeadDescription(BaseModel):
