@@ -36,6 +36,7 @@ RECIPES = {
     "osler.study": "osler.stages.study.recipe:StudyRecipe",
     "osler.annotate": "osler.stages.serve.config:AnnotateRecipe",
     "osler.corrections": "osler.stages.serve.corrections:CorrectionsRecipe",
+    "osler.serve": "osler.stages.serve.server.settings:ServeRecipe",
     "osler.export": "osler.stages.serve.config:ExportRecipe",
     "osler.convert": "osler.stages.prepare.config:ConvertRecipe",
 }

@@ -57,6 +57,7 @@ PARTS = {
     "osler.stages.serve.hf_pipeline": "export_hf",
     "osler.stages.serve.spacy_component": "export_spacy",
     "osler.stages.serve.verify": "export_onnx",
+    "osler.stages.serve.server.errors": "app",
     "osler.stages.serve.server.schemas": "app",
     "osler.stages.study.cells": "results",
     "osler.stages.study.checks": "plan",

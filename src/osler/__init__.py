@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         infer,
         load,
         pretrain,
+        serve,
         similar,
         study,
         study_pairwise,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Annotator", "Document", "OslerError", "Relation", "Span", "TextPair", "__version__", "annotate",
     "convert", "convert_model", "corpus", "corrections", "deid", "deid_evaluate", "distill", "evaluate", "export",
-    "finetune", "infer", "load", "pretrain", "similar", "study", "study_pairwise", "tasks_check", "tasks_info",
+    "finetune", "infer", "load", "pretrain", "serve", "similar", "study", "study_pairwise", "tasks_check", "tasks_info",
     "tasks_list", "tasks_new", "tasks_prepare", "tasks_synthesize", "vocab", "vocab_compare",
 ]  # fmt: skip
 

@@ -391,6 +391,15 @@ def corrections(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, 
 
 
 @_public
+def serve(recipe: AnyRecipe = None, **settings: Any) -> None:
+    """Serve a bundle over HTTP until the process is told to stop (SIGTERM, Ctrl-C); prints the address."""
+    from osler.stages.serve.server.run import run
+    from osler.stages.serve.server.settings import ServeRecipe
+
+    run(_resolve(ServeRecipe, recipe, settings), ready=functools.partial(print, flush=True))
+
+
+@_public
 def export(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
     """Export a bundle to Hugging Face, ONNX or spaCy, as `osler export` does. Settings: `ExportRecipe`."""
     from osler.stages.serve.config import ExportRecipe

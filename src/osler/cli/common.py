@@ -96,12 +96,13 @@ def recipe_command(
     argument: str | None = None,
     options: Mapping[str, str] = types.MappingProxyType({}),
     argument_help: str | None = None,
+    makes: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn `function(invocation, own options…)` into a command whose other options come from a recipe class.
 
     `argument` and the keys of `options` are recipe keys; type and help text come from the recipe. The values of `options` name
     the flags, separated by spaces; an empty string stands for `--key`. With `out=None`, --out may be left out and the
-    invocation's `out` is the empty path.
+    invocation's `out` is the empty path. A command that makes nothing (`makes=False`) has neither --out nor --force.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -124,6 +125,8 @@ def recipe_command(
             "force": ForceOption,
             "dry_run": DryRunOption,
         }
+        if not makes:
+            del shared["out"], shared["force"]
         defaults = {"out": Path(out) if out else None, "recipe": None, "sets": None, "force": False, "dry_run": False}
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
@@ -136,8 +139,8 @@ def recipe_command(
             values = {key: given.pop(name) for name, key in keys.items()}
             # An empty list means that the option was not given; False is a flag such as --folders.
             values = {key: None if value == [] else value for key, value in values.items()}
-            common = {name: given.pop(name) for name in shared}
-            sets, place = common.pop("sets") or (), common.pop("out") or Path()
+            common = {"force": False, **{name: given.pop(name) for name in shared}}
+            sets, place = common.pop("sets") or (), common.pop("out", None) or Path()
             function(Invocation(kind=kind, sets=sets, options=values, flags={**shown}, out=place, **common), **given)
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__

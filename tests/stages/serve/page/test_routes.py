@@ -54,7 +54,7 @@ def test_the_settings_name_heads_colours_and_formats(client: TestClient, app_for
     assert [head["name"] for head in found["heads"]] == ["drugs", "farmacos"]
     assert found["colours"].keys() == {"DRUG", "DOSE", "FARMACO"}
     assert len(set(found["colours"].values())) == 3
-    assert (found["corrections"], found["deid"]) == (True, [])
+    assert (found["corrections"], found["deid"]) == (True, ["mask", "tag", "surrogate"])
     assert {"jsonl", "brat", "label_studio"} <= {item["name"] for item in found["formats"]}
     plain = TestClient(app_for(), "http://127.0.0.1")
     assert plain.get("/v1/page").json()["corrections"] is False

@@ -13,7 +13,17 @@ from osler.stages.serve.server.app import create_app
 from osler.stages.serve.server.settings import ServeRecipe
 
 LOCAL = {"host": "localhost"}
-PATHS = ["/v1/annotate", "/v1/similarity", "/v1/infer", "/v1/labels", "/v1/card", "/healthz", "/readyz", "/metrics"]
+PATHS = [
+    "/v1/annotate",
+    "/v1/deid",
+    "/v1/similarity",
+    "/v1/infer",
+    "/v1/labels",
+    "/v1/card",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+]
 PATHS += ["/v1/page", "/v1/convert", "/v1/corrections"]
 
 

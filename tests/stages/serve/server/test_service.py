@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from osler.stages.serve.config import AnnotateOptions
-from osler.stages.serve.server.batcher import CancelledRequestError
-from osler.stages.serve.server.service import AnnotationService, BusyError, OverdueError, StoppingError
+from osler.stages.serve.server.batcher import BusyError, CancelledRequestError, OverdueError, StoppingError
+from osler.stages.serve.server.service import AnnotationService
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.text.document import Document
 

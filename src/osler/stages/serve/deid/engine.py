@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.errors import RecipeError
@@ -26,6 +26,9 @@ from osler.text.document import Document
 from osler.text.language import LanguageGuess
 from osler.text.replacing import OffsetMap, replace_passages
 from osler.text.words import words
+
+if TYPE_CHECKING:
+    from osler.stages.serve.engine import AnnotationEngine
 
 MASK = "***"
 _ENOUGH_WORDS = 50
@@ -112,8 +115,10 @@ class DeidEngine:
             raise RecipeError(f"no rules for the language {options.language!r}", fix=f"Use one of {known}, or a bundle")
         self._where, self._device = bundle, device
 
-    def load(self) -> DeidEngine:
-        """Load the bundle now; otherwise it is loaded when the first note needs it."""
+    def load(self, loaded: AnnotationEngine | None = None) -> DeidEngine:
+        """Load the bundle now, or use one that is loaded; otherwise it is loaded when the first note needs it."""
+        if loaded is not None:
+            self._loaded = loaded
         if self._where is not None and self._loaded is None:
             # Here, so that rules alone need no numpy of a model and start at once.
             from osler.stages.serve.engine import AnnotationEngine

@@ -9,9 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 import re
-import secrets
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -29,13 +27,12 @@ from osler.stages.serve.deid.config import DeidRecipe
 from osler.stages.serve.deid.engine import DeidEngine, DeidNote, Failure
 from osler.stages.serve.deid.kinds import PhiFinding, category_title
 from osler.stages.serve.deid.rules import rules_digest
-from osler.stages.serve.deid.surrogates import Keyed, check_faker
+from osler.stages.serve.deid.surrogates import Keyed, check_faker, random_key, read_key
 from osler.stages.serve.inputs import Notes
 from osler.text.document import Document, Record
 
 _KEY = ".key"
 _FOUND = "found"
-_LEAST_KEY = 32
 _REVIEWED = 200
 _TABLES, _LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 _UNSAFE = re.compile(r"[^\w.-]+")
@@ -81,7 +78,7 @@ def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
     notes = Notes(recipe)
     engine = DeidEngine(recipe, recipe.bundle, recipe.device)
     _check(recipe, out)
-    key = _read_key(recipe)
+    key = read_key(recipe.key_file)
     parents: dict[str, str | Artifact] = {"files": notes.digest(), "rules": rules_digest()}
     if recipe.bundle is not None:
         parents["bundle"] = Artifact.open(recipe.bundle, kind="bundle")
@@ -92,7 +89,7 @@ def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
 
     def build(work: Workspace) -> None:
         # A random key is kept until the notes are complete: a resumed run must not mix surrogates of two keys.
-        own = key or _random_key(work.path / _KEY)
+        own = key or random_key(work.path / _KEY)
         _build(recipe, notes, engine, own, work)
         remove_tree(work.path / _FOUND)
         (work.path / _KEY).unlink(missing_ok=True)
@@ -325,7 +322,7 @@ def _check(recipe: DeidRecipe, out: Path) -> None:
         except re.error as error:
             raise RecipeError(f"not a regular expression: {error}", where="--patient-pattern") from None
     if recipe.key_file is not None and recipe.key_file.exists():
-        _read_key(recipe)
+        read_key(recipe.key_file)
 
 
 def _about_key(recipe: DeidRecipe) -> str:
@@ -333,35 +330,6 @@ def _about_key(recipe: DeidRecipe) -> str:
     if path is None:
         return "the key is random and not kept: another run gives other surrogates and shifts. --key-file keeps one"
     return f"the key is in {path}" if path.exists() else f"a new key is made in {path}: keep it secret and keep it safe"
-
-
-def _read_key(recipe: DeidRecipe) -> bytes | None:
-    """The key of the recipe, made if its file is not there; None if none is asked for."""
-    path = recipe.key_file
-    if path is None:
-        return None
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _random_key(path)
-    if path.stat().st_mode & 0o077:
-        raise InputError("others may read this key", where=path, fix=f"Run: chmod 600 {path}")
-    key = path.read_bytes().strip()
-    if len(key) < _LEAST_KEY:
-        fix = "Name a file that does not exist, and a key is made"
-        raise InputError(f"a key needs at least {_LEAST_KEY} characters", where=path, fix=fix)
-    return key
-
-
-def _random_key(path: Path) -> bytes:
-    """The key in a file of the workspace, or a new one."""
-    if path.is_file() and len(key := path.read_bytes().strip()) >= _LEAST_KEY:
-        return key
-    key = secrets.token_hex(_LEAST_KEY).encode()
-    with open_private(path) as file:
-        file.write(key + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    return key
 
 
 def _fingerprint(key: bytes) -> str:

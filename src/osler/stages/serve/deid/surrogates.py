@@ -8,12 +8,17 @@ person. Nothing is stored.
 from __future__ import annotations
 
 import hmac
+import os
 import re
+import secrets
 import unicodedata
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
+from osler.core.errors import InputError
 from osler.core.extras import require
+from osler.core.files import open_private
 from osler.stages.serve.deid.rules import given_names
 
 LOCALES = {"en": "en_US", "es": "es_ES", "fr": "fr_FR"}
@@ -59,6 +64,7 @@ _PARTICLES = frozenset(
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "0123456789"
 _HOSPITALS = {"en": "{} Medical Center", "es": "Hospital {}", "fr": "Centre hospitalier {}"}
 _TRIES = 50
+_LEAST_KEY = 32
 
 
 class Keyed:
@@ -272,3 +278,31 @@ def _plain(text: str) -> str:
     """Letters and digits without accents and case: what makes two ways of writing the same thing."""
     split = unicodedata.normalize("NFD", text.lower())
     return "".join(c for c in split if c.isalnum() and not unicodedata.combining(c))
+
+
+def read_key(path: Path | None) -> bytes | None:
+    """The key in a file, made if the file is not there; None if none is asked for."""
+    if path is None:
+        return None
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return random_key(path)
+    if path.stat().st_mode & 0o077:
+        raise InputError("others may read this key", where=path, fix=f"Run: chmod 600 {path}")
+    key = path.read_bytes().strip()
+    if len(key) < _LEAST_KEY:
+        fix = "Name a file that does not exist, and a key is made"
+        raise InputError(f"a key needs at least {_LEAST_KEY} characters", where=path, fix=fix)
+    return key
+
+
+def random_key(path: Path) -> bytes:
+    """The key in a file of the workspace, or a new one."""
+    if path.is_file() and len(key := path.read_bytes().strip()) >= _LEAST_KEY:
+        return key
+    key = secrets.token_hex(_LEAST_KEY).encode()
+    with open_private(path) as file:
+        file.write(key + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return key

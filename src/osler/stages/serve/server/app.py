@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 
 from osler.artifacts.bundle_spec import BundleSpec
-from osler.core.errors import OslerError, nearest
 from osler.core.version import VERSION
 from osler.stages.serve.config import AnnotateOptions
+from osler.stages.serve.deid.config import DeidOptions
+from osler.stages.serve.deid.engine import DeidEngine, DeidNote, Failure
+from osler.stages.serve.deid.kinds import phi_map
+from osler.stages.serve.deid.rules import LANGUAGES
+from osler.stages.serve.deid.surrogates import Keyed, check_faker, read_key
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.page.routes import PAGE_FIELDS, add_page
 from osler.stages.serve.server import schemas
-from osler.stages.serve.server.batcher import CancelledRequestError
+from osler.stages.serve.server.batcher import CancelledRequestError, StoppingError, Ticket
+from osler.stages.serve.server.errors import add_errors, problems
 from osler.stages.serve.server.guard import Guard, RefusedError
-from osler.stages.serve.server.service import AnnotationService, BusyError, OverdueError, StoppingError
+from osler.stages.serve.server.service import AnnotationService
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.tasks.card import Kind
-from osler.text.document import Record
+from osler.text.document import Document, Record
 
 PUBLIC = frozenset({"/", "/openapi.json"})
 """What may be read without the token: the page and the description of the service, which hold no data."""
@@ -33,6 +40,8 @@ PUBLIC_BELOW = ("/static/",)
 """Folders of the page's files."""
 _LINES = "application/x-ndjson"
 _JSON = "application/json"
+_AT_ONCE = 32
+"""Notes that are de-identified together, as on the command line."""
 _DESCRIPTION = """Entities, relations and labels in biomedical and clinical text.
 
 Every offset counts **Unicode code points** of the text as it was sent, from 0, the end not included: in Python
@@ -78,105 +87,30 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type"],
         )
-    _add_errors(app)
+    add_errors(app, _FIELDS)
     _add_annotation(app, service)
     _add_information(app, service)
-    add_page(app, service, _problems)
+    _add_deid(app, service)
+    add_page(app, service, problems)
     _describe(app, engine.bundle.spec)
     return app
 
 
-def _add_errors(app: FastAPI) -> None:
-    """Every refusal has one form, and none repeats what was sent."""
-
-    def answer(
-        status: int, code: str, message: str, headers: Mapping[str, str] | None = None, wrong: Sequence[Any] = ()
-    ) -> Response:
-        problem = schemas.Problem(code=code, message=message, mistakes=[_mistake(item) for item in wrong])
-        return Response(problem.model_dump_json(), status, headers, _JSON)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        found = error.errors()
-        if any(item["type"] == "json_invalid" for item in found):
-            return answer(400, "invalid_json", "The body is not valid JSON.")
-        return answer(422, "invalid", "The request is not valid.", wrong=found[:20])
-
-    @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> Response:
-        code, message = _HTTP.get(error.status_code, ("refused", "The request was refused."))
-        return answer(error.status_code, code, message, error.headers)
-
-    @app.exception_handler(OslerError)
-    async def mistaken(_: Request, error: OslerError) -> Response:
-        return answer(422, "invalid", str(error))
-
-    @app.exception_handler(BusyError)
-    async def busy(_: Request, error: BusyError) -> Response:
-        message = "Too many requests are waiting. Try again later."
-        return answer(429, "busy", message, {"retry-after": str(error.retry_after)})
-
-    @app.exception_handler(StoppingError)
-    async def stopping(_: Request, __: StoppingError) -> Response:
-        return answer(503, "stopping", "The service is being stopped.", {"retry-after": "10", "connection": "close"})
-
-    @app.exception_handler(OverdueError)
-    async def overdue(_: Request, __: OverdueError) -> Response:
-        return answer(503, "overdue", "The request took too long. Send less text.", {"retry-after": "10"})
-
-    @app.exception_handler(CancelledRequestError)
-    async def gone(_: Request, __: CancelledRequestError) -> Response:
-        return Response(status_code=499)  # nobody reads it
-
-
-_HTTP = {
-    400: ("invalid_json", "The body cannot be read."),
-    404: ("not_found", "There is no such path. See /openapi.json."),
-    405: ("wrong_method", "This path does not take that method. See /openapi.json."),
-}
-_FIELDS = {
-    name
-    for kind in (schemas.RequestOptions, schemas.OneNote, schemas.ManyNotes, schemas.OnePair, schemas.ManyPairs)
-    for name in kind.model_fields
-} | PAGE_FIELDS
-
-
-def _mistake(error: dict[str, Any]) -> schemas.RequestMistake:
-    """One error of pydantic without its input: names of fields that do not exist are input, too."""
-    places = [part for part in error["loc"] if part not in ("one", "many")]
-    shown = [str(part) if isinstance(part, int) or part in _FIELDS or part == "body" else "?" for part in places]
-    problem = error["msg"] if error["type"] in _SPEAKING else error["type"].replace("_", " ")
-    return schemas.RequestMistake(where=".".join(shown), problem=problem)
-
-
-# Types of pydantic's errors whose message says what is wanted and not what was given.
-_SPEAKING = frozenset(
-    {
-        "missing", "extra_forbidden", "string_type", "string_too_long", "list_type", "dict_type", "float_type",
-        "float_parsing", "greater_than_equal", "less_than_equal", "literal_error", "tuple_type", "bool_type",
-        "int_type", "model_attributes_type", "value_error", "too_long", "too_short", "string_unicode",
-    }
-)  # fmt: skip
-
-
-def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Answers to a refused request, for the description of a route."""
-    return {status: {"model": schemas.Problem, "description": _MEANING[status]} for status in statuses}
-
-
-_MEANING = {
-    400: "The body is not valid JSON.",
-    401: "The token is missing or wrong.",
-    403: "The request comes from a web page of another server.",
-    408: "The request took too long to arrive.",
-    409: "The bundle is not the one that the request is about.",
-    413: "The request, a text or the number of documents is too large.",
-    421: "The Host header names another service.",
-    422: "A field is missing or wrong, a text holds a NUL character, or no head of the bundle fits.",
-    429: "Too many requests are waiting; Retry-After says for how many seconds.",
-    503: "The service is being stopped, or the work took too long.",
-}
 _ASKED = (400, 401, 403, 408, 413, 421, 422, 429, 503)
+_FIELDS = PAGE_FIELDS | {
+    name
+    for kind in (
+        schemas.RequestOptions,
+        schemas.OneNote,
+        schemas.ManyNotes,
+        schemas.OnePair,
+        schemas.ManyPairs,
+        schemas.RequestDeidOptions,
+        schemas.OnePatientNote,
+        schemas.ManyPatientNotes,
+    )
+    for name in kind.model_fields
+}
 
 
 def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
@@ -185,16 +119,12 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
     async def answer(request: Request, body: Any, key: str, heads: Callable[[AnnotateOptions], Any]) -> Response:
         """Check what was asked, annotate it, and give back the lines of the command line as they are."""
         options = AnnotateOptions(**{name: getattr(body.options, name) for name in body.options.model_fields_set})
-        _check_names(spec, options)
+        schemas.check_heads(spec, options.heads)
+        schemas.check_language(spec, options.language)
         options = heads(options)
         many = hasattr(body, key)
-        if len(body.items) > settings.max_documents:
-            raise RefusedError(413, "too_many", f"A request may have {settings.max_documents:,} {key}.")
+        schemas.check_size(body.items, settings, key)
         records: list[Record] = [item.record(number) for number, item in enumerate(body.items, start=1)]
-        for record in records:
-            for name in ("text", "first", "second"):
-                if len(getattr(record, name, "")) > settings.max_text:
-                    raise RefusedError(413, "too_large", f"A text may have {settings.max_text:,} characters.")
         lines = await service.annotate(records, options, request.receive)
         if _LINES in request.headers.get("accept", ""):
             return Response("".join(f"{line}\n" for line in lines), media_type=_LINES)
@@ -220,7 +150,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         summary="Annotate one document or many",
         tags=["annotation"],
         response_class=Response,
-        responses={200: _answers(schemas.AnnotatedDocument, schemas.AnnotatedDocuments), **_problems(*_ASKED)},
+        responses={200: _answers(schemas.AnnotatedDocument, schemas.AnnotatedDocuments), **problems(*_ASKED)},
     )
     async def annotate(request: Request, body: Annotated[schemas.Notes, Body(openapi_examples=_NOTES)]) -> Response:
         """Entities, relations and labels of one document, or of many in one request.
@@ -235,7 +165,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         summary="How similar two texts are",
         tags=["pairs"],
         response_class=Response,
-        responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **_problems(*_ASKED)},
+        responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **problems(*_ASKED)},
     )
     async def similarity(request: Request, body: Annotated[schemas.Pairs, Body(openapi_examples=_PAIRS)]) -> Response:
         """The value of the heads that give two texts a number."""
@@ -246,28 +176,11 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         summary="What one text says about another",
         tags=["pairs"],
         response_class=Response,
-        responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **_problems(*_ASKED)},
+        responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **problems(*_ASKED)},
     )
     async def infer(request: Request, body: Annotated[schemas.Pairs, Body(openapi_examples=_PAIRS)]) -> Response:
         """The labels of the heads that classify two texts, such as entailment."""
         return await answer(request, body, "pairs", pair_heads([Kind.CLASSIFICATION, Kind.MULTILABEL]))
-
-
-def _check_names(spec: BundleSpec, options: AnnotateOptions) -> None:
-    """Refuse unknown heads and languages without repeating them: a request may hold anything anywhere."""
-    unknown = [name for name in options.heads if name not in spec.heads]
-    if unknown:
-        close = nearest(unknown[0], spec.heads)
-        hint = f"Did you mean {close!r}? " if close else ""
-        raise RefusedError(422, "no_head", f"This bundle has no such head. {hint}Heads: {', '.join(spec.heads)}.")
-    languages = _languages(spec)
-    if options.language is not None and options.language not in languages:
-        message = f"No head of this bundle is for that language. Languages: {', '.join(languages)}."
-        raise RefusedError(422, "no_head", message)
-
-
-def _languages(spec: BundleSpec) -> list[str]:
-    return sorted({head.card.language for head in spec.heads.values()})
 
 
 def _describe(app: FastAPI, spec: BundleSpec) -> None:
@@ -276,9 +189,10 @@ def _describe(app: FastAPI, spec: BundleSpec) -> None:
 
     def openapi() -> dict[str, Any]:
         made = plain()
-        options = made["components"]["schemas"]["RequestOptions"]["properties"]
-        options["heads"]["items"]["enum"] = list(spec.heads)
-        options["language"]["anyOf"][0]["enum"] = _languages(spec)
+        for name in ("RequestOptions", "RequestDeidOptions"):
+            made["components"]["schemas"][name]["properties"]["heads"]["items"]["enum"] = list(spec.heads)
+        language = made["components"]["schemas"]["RequestOptions"]["properties"]["language"]
+        language["anyOf"][0]["enum"] = schemas.languages_of(spec)
         return made
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -309,7 +223,7 @@ def _answers(one: type, many: type) -> dict[str, Any]:
 
 def _add_information(app: FastAPI, service: AnnotationService) -> None:
     bundle = service.engine.bundle
-    denied = _problems(401, 403, 421)
+    denied = problems(401, 403, 421)
 
     @app.get("/v1/labels", summary="Heads, labels and languages", tags=["bundle"], responses=denied)
     async def labels() -> schemas.HeadDescriptions:
@@ -326,7 +240,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
             )
             for name, head in bundle.spec.heads.items()
         ]
-        return schemas.HeadDescriptions(heads=heads, languages=_languages(bundle.spec))
+        return schemas.HeadDescriptions(heads=heads, languages=schemas.languages_of(bundle.spec))
 
     @app.get("/v1/card", summary="The model card", tags=["bundle"], responses=denied)
     async def card() -> schemas.BundleCard:
@@ -340,7 +254,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
         """Answers as long as the process works."""
         return schemas.Health(status="ok")
 
-    @app.get("/readyz", summary="Whether the service takes requests", tags=["operation"], responses=_problems(503))
+    @app.get("/readyz", summary="Whether the service takes requests", tags=["operation"], responses=problems(503))
     async def readyz() -> schemas.Health:
         """503 while the service is being stopped."""
         if service.stopping:
@@ -353,3 +267,99 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
     async def metrics() -> PlainTextResponse:
         """Counts, times, tokens and memory in Prometheus' text format."""
         return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+@dataclass(frozen=True)
+class _Deidentifier:
+    """De-identifies the notes of one request in a thread."""
+
+    service: AnnotationService
+    key: bytes
+
+    def run(self, notes: list[schemas.PatientNote], options: DeidOptions, ticket: Ticket) -> list[dict[str, Any]]:
+        engine = self._engine(options)
+        documents = [Document(note.id or str(number), note.text) for number, note in enumerate(notes, start=1)]
+        made: list[dict[str, Any]] = []
+        for start in range(0, len(notes), _AT_ONCE):
+            if ticket.cancelled:
+                raise CancelledRequestError
+            batch = documents[start : start + _AT_ONCE]
+            for note, document, found in zip(notes[start:], batch, engine.find(batch), strict=False):
+                keyed = Keyed(self.key, note.patient or note.id or secrets.token_hex(16))
+                try:
+                    done = found if isinstance(found, Failure) else engine.deidentify(document, found, keyed)
+                except Exception:  # it may quote the note
+                    done = Failure("what was found could not be replaced", "")
+                made.append(_answer(document.id, done))
+        return made
+
+    def _engine(self, options: DeidOptions) -> DeidEngine:
+        """Rules and, if the bundle has heads for it or the request names some, those heads."""
+        loaded = self.service.engine
+        able = options.heads or any(phi_map(head.card) for head in loaded.bundle.spec.heads.values())
+        folder: Path | None = self.service.settings.bundle if able else None
+        return DeidEngine(options, folder).load(loaded)
+
+
+def _answer(name: str, done: DeidNote | Failure) -> dict[str, Any]:
+    if isinstance(done, Failure):
+        return {"id": name, "problem": done.problem}
+    replaced = [{"start": f.start, "end": f.end, "kind": f.kind, "by": f.by} for f in done.findings]
+    lists = {"language": done.language, "replaced": replaced, "offsets": done.offsets.as_lists()}
+    return {"id": name, "text": done.text, **lists}
+
+
+def _add_deid(app: FastAPI, service: AnnotationService) -> None:
+    settings = service.settings
+    # Without a file, surrogates and shifts are those of this process and of no other.
+    worker = _Deidentifier(service, read_key(settings.deid_key_file) or secrets.token_bytes(32))
+
+    @app.post(
+        "/v1/deid",
+        summary="De-identify one note or many",
+        tags=["annotation"],
+        response_class=Response,
+        responses={
+            200: {
+                "model": schemas.DeidentifiedNote | schemas.DeidentifiedNotes,
+                "description": "The new text, and what was replaced.",
+            },
+            **problems(*_ASKED),
+        },
+    )
+    async def deid(request: Request, body: Annotated[schemas.PatientNotes, Body(openapi_examples=_PHI)]) -> Response:
+        """Replace protected health information, as `osler deid` does: the findings of the rules and of the bundle's heads united.
+
+        A note that cannot be processed is refused, and its text is not given back: 422 for one note, `problem` in place of `text`
+        among many.
+        """
+        schemas.check_size(body.items, settings, "documents")
+        options = DeidOptions(**{name: getattr(body.options, name) for name in body.options.model_fields_set})
+        spec = service.engine.bundle.spec
+        schemas.check_heads(spec, options.heads)
+        if options.language not in (None, *LANGUAGES):
+            schemas.check_language(spec, options.language)
+        if options.style == "surrogate":
+            check_faker()
+        size = sum(len(note.text) for note in body.items)
+        made = await service.perform(lambda ticket: worker.run(body.items, options, ticket), size, request.receive)
+        service.metrics.add("osler_records_total", len(made))
+        if isinstance(body, schemas.ManyPatientNotes):
+            return Response(json.dumps({"documents": made}, ensure_ascii=False) + "\n", media_type=_JSON)
+        if "problem" in made[0]:
+            message = f"The note could not be de-identified: {made[0]['problem']}."
+            raise RefusedError(422, "not_deidentified", message)
+        return Response(json.dumps(made[0], ensure_ascii=False) + "\n", media_type=_JSON)
+
+
+_PHI_NOTE = "Mrs. Jane Roe was seen on 03/04/2019, phone 617-555-0199."
+_PHI: Any = {
+    "one": {"summary": "One note", "value": {"text": _PHI_NOTE, "options": {"style": "tag"}}},
+    "many": {
+        "summary": "Notes of one patient, with surrogates and shifted dates",
+        "value": {
+            "documents": [{"text": _PHI_NOTE, "patient": "p1"}, {"text": "Seen again on 03/11/2019.", "patient": "p1"}],
+            "options": {"style": "surrogate", "dates": "shift"},
+        },
+    },
+}

@@ -31,6 +31,22 @@ class CancelledRequestError(Exception):
     """The client is gone, or waited too long: nobody reads the answer."""
 
 
+class BusyError(Exception):
+    """Too many requests are waiting."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__()
+        self.retry_after = retry_after
+
+
+class StoppingError(Exception):
+    """The service is about to end and takes no new work."""
+
+
+class OverdueError(Exception):
+    """The work took longer than allowed."""
+
+
 class Ticket:
     """One request on its way through the batcher; another thread may cancel it."""
 

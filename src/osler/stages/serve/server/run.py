@@ -85,6 +85,8 @@ def make_server(recipe: ServeRecipe, listener: socket.socket, ready: Callable[[s
     """Load the bundle and make a server for it; `server.run(sockets=[listener])` starts it."""
     tokens = recipe.tokens()
     engine = AnnotationEngine.load(recipe.bundle, AnnotateOptions(), recipe.device)
+    # Found out now and not by the first request; it also warms up.
+    log.event("loaded", batches=getattr(engine.bundle.runner, "together", True))
     app = create_app(engine, recipe, tokens)
     return AnnotationServer(app, recipe, listener, ready)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from osler.core.config import find_field
-from osler.core.errors import InputError
+from osler.artifacts.bundle_spec import BundleSpec
+from osler.core.config import R, Recipe, find_field
+from osler.core.errors import InputError, nearest
 from osler.stages.serve.config import AnnotateOptions
+from osler.stages.serve.deid.config import DeidOptions
+from osler.stages.serve.server.guard import RefusedError
+from osler.stages.serve.server.settings import ServeRecipe
 from osler.text.document import Document, TextPair, check_text, split_meta
 
 
@@ -35,24 +40,30 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _describe(schema: dict[str, Any]) -> None:
-    """Give each option the help text of the command line."""
-    for name, value in schema["properties"].items():
-        _, text = find_field(AnnotateOptions, name)
-        value["description"] = " ".join(text.split())
+def describing(kind: type[Recipe]) -> Callable[[dict[str, Any]], None]:
+    """Give each option of a request the help text of the command line."""
+
+    def describe(schema: dict[str, Any]) -> None:
+        for name, value in schema["properties"].items():
+            _, text = find_field(kind, name)
+            value["description"] = " ".join(text.split())
+
+    return describe
+
+
+def refuse_files(options: R) -> R:
+    """A request may not name files of the server."""
+    if any(isinstance(getattr(options, name), Path) for name in type(options).model_fields):
+        raise ValueError("files cannot be named in a request")
+    return options
 
 
 class RequestOptions(AnnotateOptions):
     """The options of `osler annotate`; a new option of the command line is one here, too."""
 
-    model_config = ConfigDict(json_schema_extra=_describe)
+    model_config = ConfigDict(json_schema_extra=describing(AnnotateOptions))
 
-    @model_validator(mode="after")
-    def _no_files(self) -> Self:
-        """A request may not name files of the server."""
-        if any(isinstance(getattr(self, name), Path) for name in type(self).model_fields):
-            raise ValueError("files cannot be named in a request")
-        return self
+    _no_files = model_validator(mode="after")(refuse_files)
 
 
 class Note(_Body):
@@ -126,14 +137,17 @@ class ManyPairs(_Body):
         return self.pairs
 
 
-def _many(key: str) -> Discriminator:
-    return Discriminator(
-        lambda body: "many" if (key in body if isinstance(body, dict) else hasattr(body, key)) else "one"
-    )
+def one_or_many(key: str) -> Callable[[Any], str]:
+    """Which kind of request a body is: many have a list under this key."""
+    return lambda body: "many" if (key in body if isinstance(body, dict) else hasattr(body, key)) else "one"
 
 
-Notes = Annotated[Annotated[OneNote, Tag("one")] | Annotated[ManyNotes, Tag("many")], _many("documents")]
-Pairs = Annotated[Annotated[OnePair, Tag("one")] | Annotated[ManyPairs, Tag("many")], _many("pairs")]
+Notes = Annotated[
+    Annotated[OneNote, Tag("one")] | Annotated[ManyNotes, Tag("many")], Discriminator(one_or_many("documents"))
+]
+Pairs = Annotated[
+    Annotated[OnePair, Tag("one")] | Annotated[ManyPairs, Tag("many")], Discriminator(one_or_many("pairs"))
+]
 
 
 class AnnotatedSpan(BaseModel):
@@ -198,6 +212,87 @@ class ComparedPairs(BaseModel):
     pairs: list[ComparedPair]
 
 
+class RequestDeidOptions(DeidOptions):
+    """The options of `osler deid`."""
+
+    model_config = ConfigDict(json_schema_extra=describing(DeidOptions))
+
+    _no_files = model_validator(mode="after")(refuse_files)
+
+
+class PatientNote(_Body):
+    """A note to de-identify."""
+
+    id: Name | None = Field(None, description="Comes back with the answer; by default the number in the request.")
+    text: Text
+    patient: Name | None = Field(
+        None,
+        description="Whose note it is. Notes of one patient get the same surrogates and the same shift of dates; by default the id "
+        "of the note, and without one a patient of its own.",
+    )
+
+
+class OnePatientNote(PatientNote):
+    """One note."""
+
+    options: RequestDeidOptions = RequestDeidOptions()
+
+    @property
+    def items(self) -> list[PatientNote]:
+        return [self]
+
+
+class ManyPatientNotes(_Body):
+    """Many notes, answered in the same order."""
+
+    documents: list[PatientNote]
+    options: RequestDeidOptions = RequestDeidOptions()
+
+    @property
+    def items(self) -> list[PatientNote]:
+        return self.documents
+
+
+PatientNotes = Annotated[
+    Annotated[OnePatientNote, Tag("one")] | Annotated[ManyPatientNotes, Tag("many")],
+    Discriminator(one_or_many("documents")),
+]
+
+
+class ReplacedPassage(BaseModel):
+    """What was replaced, by code points of the text as it was sent."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=1)
+    kind: str = Field(examples=["NAME"])
+    by: str = Field(description="rule, or the name of a head.")
+
+
+class DeidentifiedNote(BaseModel):
+    """A de-identified note."""
+
+    id: str
+    text: str = Field(description="The new text.")
+    language: str
+    replaced: list[ReplacedPassage]
+    offsets: dict[str, Any] = Field(
+        description="Lengths of both texts, and for each replaced passage its start and end in the old text and in the new one."
+    )
+
+
+class RefusedNote(BaseModel):
+    """A note that could not be de-identified: no text is given."""
+
+    id: str
+    problem: str
+
+
+class DeidentifiedNotes(BaseModel):
+    """Notes in the order of the request."""
+
+    documents: list[DeidentifiedNote | RefusedNote]
+
+
 class HeadDescription(BaseModel):
     """One head of the bundle."""
 
@@ -247,3 +342,34 @@ class Problem(BaseModel):
     code: str = Field(examples=["too_large"])
     message: str = Field(examples=["The text has more than 2,000,000 characters."])
     mistakes: list[RequestMistake] = Field(default_factory=list)
+
+
+def check_size(items: Sequence[BaseModel], settings: ServeRecipe, key: str) -> None:
+    """Refuse too many items, and texts that are too long."""
+    if len(items) > settings.max_documents:
+        raise RefusedError(413, "too_many", f"A request may have {settings.max_documents:,} {key}.")
+    longest = max((len(getattr(item, name, "")) for item in items for name in ("text", "first", "second")), default=0)
+    if longest > settings.max_text:
+        raise RefusedError(413, "too_large", f"A text may have {settings.max_text:,} characters.")
+
+
+def check_heads(spec: BundleSpec, heads: Sequence[str]) -> None:
+    """Refuse unknown heads without repeating them: a request may hold anything anywhere."""
+    unknown = [name for name in heads if name not in spec.heads]
+    if unknown:
+        close = nearest(unknown[0], spec.heads)
+        hint = f"Did you mean {close!r}? " if close else ""
+        raise RefusedError(422, "no_head", f"This bundle has no such head. {hint}Heads: {', '.join(spec.heads)}.")
+
+
+def check_language(spec: BundleSpec, language: str | None) -> None:
+    """Refuse a language that no head is for, without repeating it."""
+    known = languages_of(spec)
+    if language is not None and language not in known:
+        message = f"No head of this bundle is for that language. Languages: {', '.join(known)}."
+        raise RefusedError(422, "no_head", message)
+
+
+def languages_of(spec: BundleSpec) -> list[str]:
+    """Languages of a bundle's heads."""
+    return sorted({head.card.language for head in spec.heads.values()})

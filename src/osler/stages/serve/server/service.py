@@ -17,7 +17,15 @@ from osler.core.errors import ArtifactError
 from osler.formats.jsonl import json_line
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
-from osler.stages.serve.server.batcher import CancelledRequestError, MicroBatcher, Pass, Ticket
+from osler.stages.serve.server.batcher import (
+    BusyError,
+    CancelledRequestError,
+    MicroBatcher,
+    OverdueError,
+    Pass,
+    StoppingError,
+    Ticket,
+)
 from osler.stages.serve.server.metrics import COMPANY, SECONDS, TOKENS, Metrics, resident_bytes
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.text.document import Document, Record
@@ -29,22 +37,6 @@ _LONG = 20_000
 _KEPT = 32
 _AT_ONCE = 64
 """Records of a request that are annotated together, as on the command line."""
-
-
-class BusyError(Exception):
-    """Too many requests are waiting."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__()
-        self.retry_after = retry_after
-
-
-class StoppingError(Exception):
-    """The service is about to end and takes no new work."""
-
-
-class OverdueError(Exception):
-    """The work took longer than allowed."""
 
 
 class AnnotationService:

@@ -23,9 +23,9 @@ class ServeRecipe(Recipe):
     bundle: BundleFolder = runtime(None, validate_default=True)
     """A bundle folder, or the name of an installed model; by default the only installed model."""
     host: str = runtime("127.0.0.1")
-    """The address to listen on. Beyond this machine, a token is required."""
+    """The address to listen on; by default 127.0.0.1, this machine alone. Beyond it a token is required."""
     port: int = Field(8000, ge=0, le=65_535)
-    """The port to listen on; 0 lets the system choose a free one."""
+    """The port to listen on; 8000 by default, 0 for one that the system chooses."""
     token_file: Path | None = None
     """A file with the bearer token that clients must send, or several, one per line; or set OSLER_TOKEN."""
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
@@ -35,6 +35,9 @@ class ServeRecipe(Recipe):
     """Web pages of other servers that may use the service (CORS), such as https://ward.example.org."""
     corrections: Path | None = None
     """A folder for the notes that are corrected on the page; without it, the page offers no corrections."""
+    deid_key_file: Path | None = None
+    """The secret that surrogates and date shifts depend on, as of osler deid; it is made if the file does not exist. By default
+    it is random, and not kept."""
     batch_tokens: int | None = Field(None, ge=16)
     """Tokens computed in one pass; by default 2,048 on a CPU and 32,768 on a GPU."""
     wait_ms: float = Field(4.0, ge=0.0, le=1000.0)
