@@ -256,7 +256,7 @@ def test_without_an_extra_every_function_raises_an_error_of_osler_and_most_name_
 @pytest.mark.parametrize(
     ("call", "pieces"),
     [
-        (lambda out: osler.annotate(files=["n.txt"], out=out), ["bundle"]),
+        (lambda out: osler.annotate(files=["n.txt"], out=out), ["n.txt: no such file"]),
         (lambda out: osler.annotate(files=["n.txt"], bundel="b", out=out), ["'bundel'", "'bundle'"]),
         (lambda out: osler.annotate(files=["no.txt"], bundle=out.parent, out=out), ["manifest.json"]),
         (lambda out: osler.finetune(model="m", tasks=["t"], train={"learning_rate": 1}, out=out), ["learning_rate"]),

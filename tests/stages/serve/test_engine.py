@@ -110,3 +110,21 @@ def test_python_has_the_switch(folder):
     assert not any(set(span.attributes) - {"head"} for span in plain)
     with pytest.raises(RecipeError, match="attributes="):
         api.load(folder, device="cpu", attributes="maybe")
+
+
+def test_an_entity_within_an_identifier_is_left_out_unless_it_is_surer(bundle):
+    engine = AnnotationEngine(bundle, AnnotateOptions(attributes="off"))
+    text = "Ana Parkinson"
+
+    def kept(entity: Span, identifier: Span) -> list[str]:
+        found = engine._without_identifiers(Document("1", text, spans=(entity, identifier)))
+        return [span.attributes["head"] for span in found.spans]
+
+    whole = Span.at(0, 13, "PERSON", id="T1", score=0.9, attributes={"head": "deid"})
+    inside = Span.at(4, 13, "DRUG", id="T2", score=0.8, attributes={"head": "drugs"})
+    assert kept(inside, whole) == ["deid"]
+    surer = Span.at(4, 13, "DRUG", id="T2", score=0.95, attributes={"head": "drugs"})
+    assert kept(surer, whole) == ["drugs", "deid"]
+    beyond = Span.at(0, 13, "DRUG", id="T2", score=0.8, attributes={"head": "drugs"})
+    part = Span.at(0, 3, "PERSON", id="T1", score=0.9, attributes={"head": "deid"})
+    assert kept(beyond, part) == ["drugs", "deid"]

@@ -17,7 +17,7 @@ from osler.stages.serve.demands import Demands
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import Instance
 from osler.text.context import attributes
-from osler.text.document import Document, Record, TextPair
+from osler.text.document import Document, Record, Span, TextPair
 from osler.text.language import LanguageGuess
 from osler.text.sentences import LANGUAGES
 
@@ -67,7 +67,7 @@ class AnnotationEngine:
             return self.bundle.compare(pairs, spec.pair_heads(heads, language))
         documents = [record for record in records if isinstance(record, Document)]
         found = self._biased.annotate(documents, self._with_attributes(self._document_heads))
-        kept = [self._demands.kept(document) for document in found]
+        kept = [self._without_identifiers(self._demands.kept(document)) for document in found]
         return [self._by_rules(document) for document in kept] if self.options.attributes in ("rules", "both") else kept
 
     def _with_attributes(self, chosen: list[str]) -> list[str]:
@@ -92,6 +92,25 @@ class AnnotationEngine:
                 fix="Give --attributes rules, or fine-tune a head on a task such as e3c-attributes-en",
             )
         return [*others, *fitting]
+
+    def _without_identifiers(self, document: Document) -> Document:
+        """Drop entities that an identifier covers: heads for entities never saw names and addresses, and mark some of them."""
+        heads = self.bundle.spec.heads
+        known = [heads.get(span.attributes.get("head", "")) for span in document.spans]
+        by_phi = [head is not None and bool(head.card.phi) for head in known]
+        identifiers = [span for span, phi in zip(document.spans, by_phi, strict=True) if phi]
+        if not identifiers or all(by_phi):
+            return document
+
+        def covered(span: Span) -> bool:
+            return any(
+                other.start <= span.start and span.end <= other.end and (other.score or 0.0) >= (span.score or 0.0)
+                for other in identifiers
+            )
+
+        dropped = {span.id for span, phi in zip(document.spans, by_phi, strict=True) if not phi and covered(span)}
+        relations = tuple(r for r in document.relations if not {r.head, r.tail} & dropped)
+        return document.with_(spans=tuple(s for s in document.spans if s.id not in dropped), relations=relations)
 
     def _by_rules(self, document: Document) -> Document:
         """Add what the rules say about the mentions, in the language of the head that found them."""
