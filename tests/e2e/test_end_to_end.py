@@ -268,9 +268,10 @@ def test_two_processes_pretrain_as_one_does(osler, demo, tmp_path):
 
 
 def python_example_of_the_readme(bundle_of: Path, folder: Path) -> str:
-    """Run the first Python example of the README beside a demo, and return what it prints."""
+    """Run the README's Python example with the demo's bundle, and return what it prints."""
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    example = readme.partition("```python\n")[2].partition("```")[0]
+    blocks = [part.partition("```")[0] for part in readme.split("```python\n")[1:]]
+    example = next(block for block in blocks if "demo/full/bundle" in block)
     (folder / "demo").mkdir()
     (folder / "demo" / "full").symlink_to(bundle_of)
     done = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=False)

@@ -88,7 +88,7 @@ def test_the_map_of_mention_scores_keeps_their_order_and_stays_between_0_and_1()
     assert scores == sorted(scores)
     assert scores[0] > 0.0
     assert scores[-1] < 1.0
-    assert confidence.mention(0.5) == pytest.approx(1 / (1 + np.e))
+    assert confidence.mention(0.5) == pytest.approx(1 / (1 + np.e), abs=1e-6)
     assert Confidence().mention(0.123456789) == 0.123456789
 
 

@@ -48,7 +48,9 @@ def model_folder(given: Any) -> Any:
             return default_model()
         except RecipeError as error:
             raise ValueError(f"{error.problem}. {error.fix}") from None
-    return given if Path(given).exists() else find_model(str(given)) or given
+    if not isinstance(given, str | Path) or Path(given).exists():
+        return given
+    return find_model(str(given)) or given
 
 
 BundleFolder = Annotated[Path, BeforeValidator(model_folder)]

@@ -10,6 +10,8 @@ from osler.stages.vocab.config import VocabRecipe
 
 TEXTS = [f"Nephritis number {n}: 5 µg of warfarin, pérdida leve." for n in range(30)]
 SIZES = {"bpe": 330, "wordpiece": 90, "unigram": 80}
+FEWEST = {"bpe": 50, "wordpiece": 50, "unigram": 40}
+"""Releases of sentencepiece differ in how many sub-words they find in little text: 0.2.3 ends at 47 here, 0.2.2 at more."""
 
 
 @pytest.mark.parametrize("algorithm", SIZES)
@@ -18,7 +20,7 @@ def test_every_algorithm_keeps_the_size_the_special_tokens_and_the_frame(algorit
         pytest.importorskip("sentencepiece")
     options = {"corpus": "unused", "algorithm": algorithm, "size": SIZES[algorithm]}
     tokenizer = train(lambda: [TEXTS[:20], TEXTS[20:]], load_recipe(VocabRecipe, options=options))
-    assert 50 < tokenizer.get_vocab_size() <= SIZES[algorithm]
+    assert FEWEST[algorithm] < tokenizer.get_vocab_size() <= SIZES[algorithm]
     assert [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(len(SPECIAL_TOKENS)))
     single, pair = tokenizer.encode("warfarin"), tokenizer.encode("warfarin", "leve")
     assert (single.tokens[0], single.tokens[-1]) == ("<s>", "</s>")

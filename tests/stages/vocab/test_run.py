@@ -16,7 +16,8 @@ from osler.stages.corpus.run import run as build_corpus
 from osler.stages.vocab.config import VocabRecipe
 from osler.stages.vocab.run import plan, run
 
-SIZES = {"bpe": 330, "wordpiece": 160, "unigram": 120}
+# Releases of sentencepiece differ in how many sub-words they find in little text: 0.2.1 and 0.2.3 end at 104 here.
+SIZES = {"bpe": 330, "wordpiece": 160, "unigram": 100}
 TEXT = "Exploración:  nephritis leve,\n5 µg 😀 — pe\u0301rdida"
 
 
