@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osler.stages.serve.server.metrics import Metrics, resident_bytes
+from osler.stages.serve.server.metrics import Metrics, give_back_memory, resident_bytes
 
 
 def test_counters_gauges_and_histograms():
@@ -36,4 +36,6 @@ def test_large_counts_are_exact():
 
 
 def test_memory_of_this_process():
+    assert resident_bytes() > 10_000_000
+    give_back_memory()
     assert resident_bytes() > 10_000_000

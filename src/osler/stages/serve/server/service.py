@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -26,7 +27,7 @@ from osler.stages.serve.server.batcher import (
     StoppingError,
     Ticket,
 )
-from osler.stages.serve.server.metrics import COMPANY, SECONDS, TOKENS, Metrics, resident_bytes
+from osler.stages.serve.server.metrics import COMPANY, SECONDS, TOKENS, Metrics, give_back_memory, resident_bytes
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.text.document import Document, Record
 
@@ -35,6 +36,7 @@ Gone = Callable[[], Awaitable[object]]
 _LONG = 20_000
 """Characters from which a request counts as long. Long requests get a quarter of the threads, so that short ones find one free."""
 _KEPT = 32
+_TRIM_SECONDS = 15.0
 _AT_ONCE = 64
 """Records of a request that are annotated together, as on the command line."""
 
@@ -63,6 +65,7 @@ class AnnotationService:
         self._lock = threading.Lock()
         self._engines: dict[str, AnnotationEngine] = {}
         self._admitted = 0
+        self._trimmed = time.monotonic()
         self._rate = 0.0
         """Tokens computed per second, smoothed."""
 
@@ -158,6 +161,9 @@ class AnnotationService:
         self.metrics.add("osler_tokens_total", done.tokens)
         self.metrics.observe("osler_pass_tokens", done.tokens)
         self.metrics.observe("osler_pass_requests", done.requests)
+        if time.monotonic() - self._trimmed > _TRIM_SECONDS:
+            give_back_memory()
+            self._trimmed = time.monotonic()
 
 
 def _budget(engine: AnnotationEngine) -> int:
