@@ -154,8 +154,9 @@ def first_look(out: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text)
         wanted = AnnotateRecipe(files=(path,), bundle=model, language=language, to="html")
-        made = run(wanted, path.with_suffix(""), force=True)
-        page = next(iter(sorted(made.path.rglob("*.html"))))
+        folder = path.with_suffix("")
+        made = run(wanted, folder, force=True)
+        page = folder / min(made.path.rglob("*.html")).relative_to(made.path)
         console().print(f"[bold green]✓[/] {names[0]}: {made.counts['entities']} entities in {path.name} → {page}")
 
 
