@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -58,12 +59,41 @@ def refuse_files(options: R) -> R:
     return options
 
 
+def exact_types(kind: type[Recipe], given: Any) -> Any:
+    """Refuse what only a command line may write: "0.5" or true for a number, LABEL=0.8 for a threshold."""
+    for name, field in kind.model_fields.items():
+        if isinstance(given, dict) and name in given and not _exact(field.annotation, given[name]):
+            raise ValueError(f"{name} has the wrong type")
+    return given
+
+
+def _exact(annotation: Any, value: Any) -> bool:
+    """Whether a JSON value has the type itself, not one that could be turned into it."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _exact(parts[0], value)
+    if origin in (Union, UnionType):
+        return any(_exact(part, value) for part in parts)
+    if origin in (tuple, list):
+        return isinstance(value, list) and all(_exact(parts[0], item) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_exact(parts[1], item) for item in value.values())
+    if annotation in (int, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, annotation) if annotation in (str, bool, type(None)) else True
+
+
 class RequestOptions(AnnotateOptions):
     """The options of `osler annotate`; a new option of the command line is one here, too."""
 
     model_config = ConfigDict(json_schema_extra=describing(AnnotateOptions))
 
     _no_files = model_validator(mode="after")(refuse_files)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact_types(cls, given: Any) -> Any:
+        return exact_types(cls, given)
 
 
 class Note(_Body):
@@ -218,6 +248,11 @@ class RequestDeidOptions(DeidOptions):
     model_config = ConfigDict(json_schema_extra=describing(DeidOptions))
 
     _no_files = model_validator(mode="after")(refuse_files)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact_types(cls, given: Any) -> Any:
+        return exact_types(cls, given)
 
 
 class PatientNote(_Body):
