@@ -1,9 +1,11 @@
-"""Annotation on a CPU, side by side: osler with torch, ONNX and int8, and a `transformers` pipeline.
+"""Annotation side by side: osler with torch, ONNX and int8, and a `transformers` pipeline.
 
     python benchmarks/peers.py --json peers.json
+    python benchmarks/peers.py --device cuda --long 512 --short 2048 --batches 1 8 32 128 --json peers-cuda.json
 
 Everything is made here with random weights (ModernBERT's architecture, 12 layers of width 384, a vocabulary of 24,576), so nothing is
 downloaded and no score is measured: int8's scores are measured by `osler export`. Every side runs in a process of its own.
+On a GPU there is no ONNX, and the pipeline also runs in bfloat16 (`pipeline-bf16`); osler computes in float32 there.
 On a busy machine use `--threads 1`: with two threads torch took far more processor time there, probably by spinning.
 """
 
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +31,8 @@ print(tag(open({note!r}).read()))
 """
 
 
-def make(folder: Path) -> None:
-    """Write notes, tokenizer, a bundle of eight taggers, its two exports, and one head as a stock model."""
+def make(folder: Path, exports: Sequence[str]) -> None:
+    """Write notes, tokenizer, a bundle of eight taggers, its exports, and one head as a stock model."""
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers, processors, trainers
     from transformers import AutoModel
@@ -84,7 +87,7 @@ def make(folder: Path) -> None:
     (folder / "hf").mkdir()
     produce(folder / "torch", kind="bundle", recipe=Recipe(), parents={}, build=build)
     tokenizer.copy_to(folder / "hf")
-    for target in ("onnx", "onnx-int8"):
+    for target in exports:
         osler.export(bundle=folder / "torch", to=target, out=folder / target)
     for kind, words in WORDS.items():
         source_notes = notes(400, language="en", seed=1, split="test")
@@ -93,18 +96,22 @@ def make(folder: Path) -> None:
     (folder / "note.txt").write_text(json.loads((folder / "long.json").read_text())[0])
 
 
-def measure(side: str, folder: Path, kind: str, count: int, threads: int) -> dict[str, float]:
+def measure(side: str, folder: Path, kind: str, count: int, threads: int, device: str) -> dict[str, float]:
     """Annotate notes in this process: seconds, processor seconds, and the most memory it ever had."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])  # torch and onnxruntime both obey
     texts = json.loads((folder / f"{kind}.json").read_text())[:count]
     name, _, how = side.partition(":")
-    if name == "pipeline":
+    if name.startswith("pipeline"):
+        import torch
         from transformers import pipeline
         from transformers.utils import logging
 
         logging.set_verbosity_error()
         make_pipeline: Any = pipeline
-        tag = make_pipeline("token-classification", str(folder / "hf"), aggregation_strategy="simple", stride=64)
+        settings: dict[str, Any] = {"aggregation_strategy": "simple", "stride": 64, "device": device}
+        if name == "pipeline-bf16":
+            settings["dtype"] = torch.bfloat16
+        tag = make_pipeline("token-classification", str(folder / "hf"), **settings)
 
         def work() -> int:
             return sum(map(len, tag(texts, batch_size=int(how))))
@@ -114,7 +121,7 @@ def measure(side: str, folder: Path, kind: str, count: int, threads: int) -> dic
         import osler
         from osler.text.document import Document
 
-        bundle = osler.load(folder / name).bundle
+        bundle = osler.load(folder / name, device=device).bundle
         documents = [Document(str(number), text) for number, text in enumerate(texts)]
         every = [f"head{number}" for number in range(HEADS)]
         passes = {"one": [every[:1]], "eight": [every], "eight-models": [[head] for head in every]}[how]
@@ -145,14 +152,32 @@ def cold(command: list[str], rounds: int) -> dict[str, float]:
     return {key: min(item[key] for item in found) for key in ("seconds", "processor")}
 
 
-def best(side: str, folder: Path, kind: str, count: int, threads: int, rounds: int) -> dict[str, float]:
+def best(side: str, folder: Path, kind: str, count: int, options: argparse.Namespace) -> dict[str, float]:
     """The least of some processes."""
     command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--kind", kind]
-    command += ["--count", str(count), "--threads", str(threads)]
+    command += ["--count", str(count), "--threads", str(options.threads), "--device", options.device]
     found = [
-        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout) for _ in range(rounds)
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        for _ in range(options.rounds)
     ]
     return {key: min(item[key] for item in found) for key in found[0]}
+
+
+def cold_starts(folder: Path) -> dict[str, dict[str, float]]:
+    """A note from a cold process, by osler and by a script with the pipeline."""
+    note = str(folder / "note.txt")
+    commands = {
+        "osler annotate (int8)": ["-m", "osler", "annotate", note, "--bundle", str(folder / "onnx-int8")],
+        "osler annotate (fp32)": ["-m", "osler", "annotate", note, "--bundle", str(folder / "onnx")],
+        "pipeline script": ["-c", COLD.format(folder=str(folder / "hf"), note=note)],
+    }
+    found = {name: cold([sys.executable, *words], 2) for name, words in commands.items()}
+    print("\n| from a cold process | s | processor s |\n|---|---|---|")
+    for name, row in found.items():
+        print(f"| {name} | {row['seconds']:.2f} | {row['processor']:.2f} |")
+    sizes = {name: (folder / name / "model.onnx").stat().st_size / 1e6 for name in ("onnx", "onnx-int8")}
+    print(f"\nfiles: {sizes['onnx']:.1f} MB in float32, {sizes['onnx-int8']:.1f} MB in int8")
+    return found
 
 
 def main() -> None:
@@ -160,6 +185,7 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=6, help="notes of about 300 words")
     parser.add_argument("--short", type=int, default=32, help="notes of about 50 words")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 16], help="batch sizes of the pipeline")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--rounds", type=int, default=1, help="processes for each side; the best counts")
     parser.add_argument("--threads", type=int, default=2, help="cores that each side may use")
     parser.add_argument("--json", type=Path, help="write all figures here")
@@ -168,18 +194,28 @@ def main() -> None:
     parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        print(json.dumps(measure(options.side, Path(options.folder), options.kind, options.count, options.threads)))
+        print(
+            json.dumps(
+                measure(
+                    options.side, Path(options.folder), options.kind, options.count, options.threads, options.device
+                )
+            )
+        )
         return
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        make(folder)
-        sizes = {name: (folder / name / "model.onnx").stat().st_size / 1e6 for name in ("onnx", "onnx-int8")}
+        gpu = options.device == "cuda"
+        exports = [] if gpu else ["onnx", "onnx-int8"]
+        make(folder, exports)
+        runners = ["torch", *exports]
         for kind, count in (("long", options.long), ("short", options.short)):
-            sides = [f"pipeline:{size}" for size in options.batches]
-            sides += [f"{name}:{how}" for how in ("one", "eight") for name in ("torch", "onnx", "onnx-int8")]
-            sides += ["onnx:eight-models"]
-            rows = {side: best(side, folder, kind, count, options.threads, options.rounds) for side in sides}
+            if not count:
+                continue
+            sides = [f"{peer}:{n}" for peer in ("pipeline", *["pipeline-bf16"] * gpu) for n in options.batches]
+            sides += [f"{name}:{how}" for how in ("one", "eight") for name in runners]
+            sides += [f"{'torch' if gpu else 'onnx'}:eight-models"]
+            rows = {side: best(side, folder, kind, count, options) for side in sides}
             figures[kind] = rows
             peers = [side for side in rows if side.startswith("pipeline")]
             quickest = min(peers, key=lambda side: rows[side]["processor"])
@@ -193,22 +229,13 @@ def main() -> None:
                 print(
                     f"| {side} | {wall:.1f} | {processor:.1f} | {ratios[0]:.2f} | {ratios[1]:.2f} | {row['mib']:.0f} |"
                 )
-            one, eight = rows["onnx:eight-models"], rows["onnx:eight"]
+            one, eight = rows[sides[-1]], rows[sides[-1].removesuffix("-models")]
             print(
                 f"eight heads in one pass against eight models: {one['seconds'] / eight['seconds']:.2f} times, "
                 f"{one['processor'] / eight['processor']:.2f} by processor time"
             )
-        note = str(folder / "note.txt")
-        commands = {
-            "osler annotate (int8)": ["-m", "osler", "annotate", note, "--bundle", str(folder / "onnx-int8")],
-            "osler annotate (fp32)": ["-m", "osler", "annotate", note, "--bundle", str(folder / "onnx")],
-            "pipeline script": ["-c", COLD.format(folder=str(folder / "hf"), note=note)],
-        }
-        figures["cold"] = {name: cold([sys.executable, *words], 2) for name, words in commands.items()}
-        print("\n| from a cold process | s | processor s |\n|---|---|---|")
-        for name, row in figures["cold"].items():
-            print(f"| {name} | {row['seconds']:.2f} | {row['processor']:.2f} |")
-        print(f"\nfiles: {sizes['onnx']:.1f} MB in float32, {sizes['onnx-int8']:.1f} MB in int8")
+        if not gpu:
+            figures["cold"] = cold_starts(folder)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
 
