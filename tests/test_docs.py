@@ -248,6 +248,13 @@ def test_the_reference_pages_are_current():
         assert (DOCS / "reference" / name).read_text(encoding="utf-8") == text, "run: python docs/build_reference.py"
 
 
+def test_the_pages_of_studies_are_made_from_their_results():
+    made = runpy.run_path(str(DOCS / "build_results.py"))["pages"]()
+    assert {path.with_suffix("") for path in made} == {path.with_suffix("") for path in DOCS.glob("results/*/*.json")}
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python docs/build_results.py"
+
+
 def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}

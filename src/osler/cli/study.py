@@ -122,6 +122,29 @@ def report_study(
     typer.echo(str(folder))
 
 
+@app.command("page")
+def study_page(
+    study: Annotated[Path, typer.Argument(help="A finished study, or its results.json alone.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The Markdown file to write.")] = Path("study.md"),
+    about: Annotated[
+        Path | None, typer.Option("--about", help="A Markdown file with what the tables do not say; it comes first.")
+    ] = None,
+) -> None:
+    """Write a study as one Markdown page, from its results.json: no run is needed."""
+    from osler.core.errors import InputError
+    from osler.core.files import write_atomic
+    from osler.stages.study.page import RESULTS, study_markdown
+    from osler.stages.study.results import read_results
+
+    results = read_results(study / RESULTS if study.is_dir() else study)
+    try:
+        text = about.read_text(encoding="utf-8") if about else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("cannot be read as UTF-8 text", where=about, fix="Give a Markdown file") from error
+    write_atomic(out, study_markdown(results, text))
+    typer.echo(str(out))
+
+
 def _resolve(recipe: str, sets: list[str] | None, **options: object) -> StudyRecipe:
     from osler.core.config import find_recipe, load_recipe
     from osler.stages.study.recipe import StudyRecipe

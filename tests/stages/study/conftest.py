@@ -53,7 +53,10 @@ class Bench:
         self.task(name, load_card("clinic-entities-en"), [Document(str(i), TEXT, spans) for i in range(size)], 0)
         return name
 
-    def task(self, name: str, card: Any, records: Sequence[Record], folds: int = 0) -> None:
+    def task(
+        self, name: str, card: Any, records: Sequence[Record], folds: int = 0, test: Sequence[Record] | None = None
+    ) -> None:
+        """A task with the same records in every split, unless those of test are given."""
         made = []
         for fold in range(folds or 1):
             own = card.model_copy(update={"name": f"{name}-fold{fold + 1}" if folds else name})
@@ -61,7 +64,8 @@ class Bench:
             def build(work: Workspace, own: Any = own) -> None:
                 write_atomic(work.path / CARD, tomli_w.dumps(own.resolved()))
                 for split in ("train", "dev", "test"):
-                    write_records(records, work.path / f"{split}.parquet", pairs=own.record == "pair")
+                    held = test if test is not None and split == "test" else records
+                    write_records(held, work.path / f"{split}.parquet", pairs=own.record == "pair")
 
             path = self.folder / "tasks" / own.name
             produce(path, kind="task", recipe=Nothing(name=own.name), parents={}, build=build)

@@ -8,10 +8,12 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from osler.cli.main import app
 from osler.report.tables import html_table
-from osler.stages.study.page import study_summary, write_report
-from osler.stages.study.results import collect
+from osler.stages.study.page import study_markdown, study_summary, write_report
+from osler.stages.study.results import collect, read_results
 
 
 @pytest.fixture
@@ -116,3 +118,19 @@ def test_cost_adds_up_the_work_of_the_whole_search_each_run_once(bench, tmp_path
         if time["mode"] != "refine"
     }
     assert times == {("one",): 0.0, ("one", "two"): 20.0}
+
+
+def test_a_page_in_markdown_needs_only_the_results(written: Path, tmp_path: Path) -> None:
+    about = tmp_path / "about.md"
+    about.write_text("One laptop, 2026.\n")
+    text = study_markdown(read_results(written / "results.json"), about.read_text())
+    assert text.startswith("# A study\n\nOne laptop, 2026.\n\n")
+    for name in ("intervals", "differences", "ranks", "learning-one", "choices", "cost"):
+        assert (written / "tables" / f"{name}.md").read_text().strip() in text
+    out = tmp_path / "page.md"
+    command = ["study", "page", str(written / "results.json"), "--about", str(about), "--out", str(out)]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert out.read_text() == text
+    about.write_bytes(b"\xff")
+    assert "cannot be read as UTF-8 text" in str(CliRunner().invoke(app, command).exception)
+    assert out.read_text() == text

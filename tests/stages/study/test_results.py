@@ -11,9 +11,9 @@ from osler.core.errors import ArtifactError, OslerError
 from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.page import write_report
 from osler.stages.study.results import collect, read_results
-from osler.stages.study.tables import difference_table, interval_table
+from osler.stages.study.tables import difference_table, extra_tables, interval_table
 from osler.tasks.catalogue import load_card
-from osler.text.document import TextPair
+from osler.text.document import Document, Span, TextPair
 
 
 def test_seeds_of_a_cell(bench) -> None:
@@ -203,3 +203,22 @@ def test_a_metric_without_a_decomposition_has_no_interval_and_the_tables_say_so(
     assert {key.column for key in results.comparisons} == {"mednli"}
     for table in (interval_table(results), difference_table(results)):
         assert "No interval and no test (–) for sts (spearman)" in table.note
+
+
+def test_mentions_that_training_had_are_scored_apart(bench) -> None:
+    card = load_card("clinic-entities-en")
+    known = Document("known", "aspirin 5 mg", (Span.at(0, 7, "DRUG", id="T1"),))
+    new = Document("new", "Aspirin or heparin", (Span.at(0, 7, "DRUG", id="T1"), Span.at(11, 18, "DRUG", id="T2")))
+    bench.task("drugs", card, [known], test=[new, new.with_(id="newer")])
+    # The first document is answered rightly, in the second nothing is found.
+    results = collect(bench.recipe("a"), [bench.run("a", "drugs", seed, 1) for seed in (1, 2)])
+    metrics = results.cell("a", "drugs").chosen[0].metrics
+    assert (metrics["unseen_share"], metrics["seen_recall"], metrics["unseen_recall"]) == (0.5, 0.5, 0.5)
+    [row] = extra_tables(results)["seen"].rows
+    assert row[0] == "a"
+    assert [value.value for value in row[2:]] == pytest.approx([0.5, 0.5, 0.5, 2 / 3, 2 / 3])
+
+
+def test_tasks_whose_mentions_are_all_known_have_no_table_of_unseen_ones(bench) -> None:
+    bench.spans("entities")
+    assert "seen" not in extra_tables(collect(bench.recipe("a"), [bench.run("a", "entities", 1, 10)]))

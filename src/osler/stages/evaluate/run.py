@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleSpec
@@ -15,12 +14,12 @@ from osler.core.artifact import MANIFEST, Artifact, Workspace, check_out, identi
 from osler.core.console import progress
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.extras import require
-from osler.metrics.spans import score_spans
 from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import Scored, score
-from osler.text.document import Document, Record, Span
+from osler.tasks.seen import mention_forms, score_by_form
+from osler.text.document import Document, Record
 
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
 """Protocol fields that may differ between training and scoring."""
@@ -226,41 +225,12 @@ def _seen_in(task: TaskFolder, recipe: EvaluateRecipe) -> list[TaskFolder]:
 
 
 def _with_seen(scored: Scored, inputs: _Inputs, gold: Sequence[Record], predicted: Sequence[Record]) -> Scored:
-    """Add the scores of mentions with a form that training had, and of the others.
-
-    A predicted mention is on the side of its own form, so an exact match is on the same side in both.
-    """
-    known = {
-        _form(record, span)
-        for task in inputs.seen_in
-        for record in task.read("train")
-        if isinstance(record, Document)
-        for span in record.spans
-    }
-    labels = inputs.task.card.under(inputs.protocol).labels
-    metrics: dict[str, float] = {}
-    details: dict[str, Any] = {}
-    for name, wanted in (("seen", True), ("unseen", False)):
-        sides = [
-            [
-                record.with_(
-                    spans=tuple(s for s in record.spans if (_form(record, s) in known) is wanted), relations=()
-                )
-                for record in map(inputs.protocol.relabelled, side)
-                if isinstance(record, Document)
-            ]
-            for side in (gold, predicted)
-        ]
-        found = score_spans(*sides, labels=labels).micro
-        metrics |= {f"{name}_recall": found.recall, f"{name}_f1": found.f1}
-        details[name] = found.as_dict()
-    return replace(
-        scored, metrics=scored.metrics | metrics, details={**scored.details, "forms": {"known": len(known), **details}}
-    )
-
-
-def _form(document: Document, span: Span) -> str:
-    return " ".join(" ".join(document.text[start:end] for start, end in span.fragments).casefold().split())
+    """Add the scores of mentions with a form that training had, and of the others."""
+    known = mention_forms(record for task in inputs.seen_in for record in task.read("train"))
+    found = score_by_form(inputs.task.card, inputs.protocol, gold, predicted, known)
+    metrics = {f"{name}_{part}": getattr(side, part) for name, side in found.items() for part in ("recall", "f1")}
+    forms = {"known": len(known), **{name: side.as_dict() for name, side in found.items()}}
+    return replace(scored, metrics=scored.metrics | metrics, details={**scored.details, "forms": forms})
 
 
 def _training_differences(one: Protocol, other: Protocol) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from osler.artifacts.bundle_spec import BundleHead, BundleSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.stages.finetune.config import MLM, FinetuneRecipe, TaskTeacher
-from osler.tasks.card import Kind, Protocol, TaskCard
+from osler.tasks.card import BY_TOKEN, Kind, Protocol, TaskCard
 
 # Fields of a protocol that decide the tags of a head and how they are decoded.
 _HEAD_FIELDS = ("scheme", "subwords", "read", "fragments", "merged", "decoding", "repair")
@@ -46,6 +47,14 @@ def check(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], rehearsed: Sequen
     _check_joint(recipe, cards)
     if recipe.add_to:
         _check_added(recipe, BundleSpec.load(recipe.add_to), cards, old_cards)
+
+
+def check_pooler(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], encoder: Path) -> None:
+    """Raise an error if heads are to start from the encoder's pooler and it has none."""
+    if recipe.head == "pooler" and any(task.card.kind not in BY_TOKEN for task in tasks):
+        from osler.nn.encoder import load_pooler  # loads torch
+
+        load_pooler(encoder)
 
 
 def _check_splits(task: TaskFolder, protocol: Protocol) -> None:

@@ -26,7 +26,7 @@ from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
 from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
 from osler.stages.finetune.calibrate import DevSet, calibrate
 from osler.stages.finetune.config import MLM, FinetuneRecipe, FinetuneTraining
-from osler.stages.finetune.heads import check, head_specs
+from osler.stages.finetune.heads import check, check_pooler, head_specs
 from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
 from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate, selection
@@ -62,8 +62,7 @@ class _Inputs:
         tasks = [TaskFolder.open(path) for path in recipe.tasks]
         rehearsed = [TaskFolder.open(path) for path in recipe.rehearse]
         check(recipe, tasks, rehearsed)
-        if recipe.head == "pooler" and any(task.card.kind not in BY_TOKEN for task in tasks):
-            load_pooler(encoder.path)
+        check_pooler(recipe, tasks, encoder.path)
         choose_device(recipe.train.device)
         return cls(recipe.with_learning_rate(load_encoder_config(encoder.path)), encoder, tasks, rehearsed)
 

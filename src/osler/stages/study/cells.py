@@ -14,7 +14,9 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import OslerError
 from osler.metrics.scores import Decomposed, over_parts
 from osler.metrics.significance import Interval, Summary, bootstrap_interval, summarise
+from osler.tasks.card import Kind, Protocol
 from osler.tasks.scoring import score
+from osler.tasks.seen import mention_forms, score_by_form
 from osler.text.document import Record
 
 RESAMPLES = 2000
@@ -171,6 +173,12 @@ class StudyCell:
             groups.setdefault((run.seed, run.point), []).append(value)
         return summarise([self._of_folds(values) for values in groups.values()]) if groups else None
 
+    def over_chosen(self, metric: str) -> Summary | None:
+        """Mean and spread over the seeds of the chosen runs, folds first; None if a run does not have the metric."""
+        seeds = [[run.metrics.get(metric) for run in runs] for _, runs in by_seed(self.chosen)]
+        known = [[value for value in values if value is not None] for values in seeds]
+        return summarise([self._of_folds(values) for values in known]) if known == seeds else None
+
     def to_dict(self) -> dict[str, Any]:
         summary = self.summary
         return {
@@ -244,7 +252,7 @@ def gather(finished: Sequence[Run], over_folds: OverFolds = "mean") -> dict[Cell
         for column in () if run.spec.only_start else run.spec.columns:
             grouped.setdefault(_key(run.spec, column), []).append((run, column))
     # Runs of a cell share their task or its folds: few tasks in memory are enough.
-    gold = lru_cache(maxsize=12)(_gold)
+    gold = lru_cache(maxsize=12)(_Gold.read)
     cells: dict[CellKey, tuple[StudyCell, Evidence]] = {}
     protocols: dict[str, str] = {}
     for key, runs in grouped.items():
@@ -267,12 +275,33 @@ def _key(spec: RunSpec, column: str) -> CellKey:
     return CellKey(spec.row, column, spec.mode, spec.fraction, partner)
 
 
-def _gold(path: Path, split: str) -> tuple[TaskFolder, list[Record]]:
-    task = TaskFolder.open(path)
-    return task, task.read(split)
+@dataclass(frozen=True)
+class _Gold:
+    """A split of a task, and the forms of the mentions that its training split has."""
+
+    task: TaskFolder
+    records: list[Record]
+    forms: set[str]
+
+    @classmethod
+    def read(cls, path: Path, split: str) -> _Gold:
+        task = TaskFolder.open(path)
+        mentions = task.card.kind is Kind.TAGGING and "train" in task.splits
+        return cls(task, task.read(split), mention_forms(task.read("train")) if mentions else set())
+
+    def by_form(self, protocol: Protocol, predicted: Sequence[Record]) -> dict[str, float]:
+        """Scores of the mentions that training had and of the others, and the share of the others."""
+        if not self.forms:
+            return {}
+        found = score_by_form(self.task.card, protocol, self.records, predicted, self.forms)
+        seen, unseen = (found[name].tp + found[name].fn for name in ("seen", "unseen"))
+        if not seen or not unseen:
+            return {}
+        metrics = {f"{name}_{part}": getattr(side, part) for name, side in found.items() for part in ("recall", "f1")}
+        return metrics | {"unseen_share": unseen / (seen + unseen)}
 
 
-def _read(run: Run, column: str, gold_of: Callable[[Path, str], tuple[TaskFolder, list[Record]]]) -> _ReadRun:
+def _read(run: Run, column: str, gold_of: Callable[[Path, str], _Gold]) -> _ReadRun:
     spec, training = run.spec, run.training
     path = spec.tasks[spec.columns.index(column)]
     task = TaskFolder.open(path).card.name
@@ -282,9 +311,11 @@ def _read(run: Run, column: str, gold_of: Callable[[Path, str], tuple[TaskFolder
     decomposed: Decomposed | None = None
     documents = 0
     if metrics and run.chosen:
-        data, gold = gold_of(path, spec.split)
-        scored = score(data.card, data.card.protocol_behind(metrics.protocol), gold, run.predictions(column))
-        main, values, documents = scored.main, dict(scored.metrics), scored.documents
+        gold, predicted = gold_of(path, spec.split), run.predictions(column)
+        protocol = gold.task.card.protocol_behind(metrics.protocol)
+        scored = score(gold.task.card, protocol, gold.records, predicted)
+        main, documents = scored.main, scored.documents
+        values = {**scored.metrics, **gold.by_form(protocol, predicted)}
         decomposed = scored.decomposed
     return _ReadRun(
         RunScore(

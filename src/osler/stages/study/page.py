@@ -80,6 +80,16 @@ def study_summary(folder: Path) -> StudySummary:
     return StudySummary(verdict(results), tables, compact, compact_table(results))
 
 
+def study_markdown(results: Results, about: str = "") -> str:
+    """A study as one Markdown page: what `about` says, the verdict and every table."""
+    parts = [f"# {markdown_text(results.title)}", about.strip(), *map(markdown_text, verdict(results))]
+    main, published = LAYOUTS[results.layout](results), published_tables(results)
+    for title, tables in (("Scores", main), ("Published numbers", published), ("More tables", extra_tables(results))):
+        if tables:
+            parts += [f"## {title}", *(markdown_table(table).strip() for table in tables.values())]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
 def _study_page(
     results: Results, main: Mapping[str, Table], extra: Mapping[str, Table], published: Mapping[str, Table]
 ) -> Page:
@@ -104,6 +114,9 @@ def _study_page(
     for column in results.columns:
         _add_intervals(page, results, column)
     page.table(extra["intervals"])
+    if "seen" in extra:
+        page.heading("Seen and unseen mentions")
+        page.table(extra["seen"])
     if "differences" in extra:
         page.heading(f"Against {results.baseline}")
         page.table(extra["differences"])

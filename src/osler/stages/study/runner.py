@@ -92,10 +92,13 @@ def check(spec: RunSpec, where: str) -> tuple[str, ...]:
     if they leave it to the encoder.
     """
     from osler.stages.finetune.heads import check as check_finetuning
+    from osler.stages.finetune.heads import check_pooler
 
-    recipe = finetune_recipe(spec, where)
+    recipe, tasks = finetune_recipe(spec, where), [TaskFolder.open(path) for path in spec.tasks]
     try:
-        check_finetuning(recipe, [TaskFolder.open(path) for path in spec.tasks])
+        check_finetuning(recipe, tasks)
+        if recipe.head == "pooler":
+            check_pooler(recipe, tasks, Encoder.open(spec.model).path)
     except RecipeError as error:
         raise RecipeError(error.problem, where=error.where or where, fix=error.fix) from None
     digests = [identify(str(recipe.teacher.bundle))] if recipe.teacher else []

@@ -36,12 +36,14 @@ _MODES = {
 def extra_tables(results: Results) -> dict[str, Table]:
     """The tables that the papers do not have, by file name."""
     made = {"intervals": interval_table(results)}
+    if any("unseen_f1" in run.metrics for cell in results.cells.values() for run in cell.chosen):
+        made["seen"] = seen_table(results)
     if results.comparisons:
         made["differences"] = difference_table(results)
     # Over one or two tasks ranks add nothing to the scores.
     if results.ranks and len(results.columns) > 2:
         made["ranks"] = rank_table(results.ranks)
-    if results.has("together"):
+    if any(key.mode == "together" and results.single_task_baseline(key) for key in results.cells):
         made["accounting"] = accounting_table(results)
     for column in curved_columns(results):
         made[f"learning-{column}"] = learning_table(results, column)
@@ -81,6 +83,30 @@ def interval_table(results: Results) -> Table:
         f"({results.resamples:,} draws).{_untested(results)}"
     )
     return Table(heads, rows, f"Every score on the {results.split} split with its interval", text, headings)
+
+
+def seen_table(results: Results) -> Table:
+    """How well mentions are found whose form training had, and others, one section per task."""
+
+    def rows_of(column: str) -> list[Row]:
+        rows: list[Row] = []
+        for key, cell in results.cells.items():
+            if key.column == column and key.fraction == 1.0 and not key.partner:
+                share, *found = (cell.over_chosen(name) for name in ("unseen_share", *measures))
+                if share:
+                    values = [Value(one.mean, std=one.std if one.n > 1 else None) if one else None for one in found]
+                    rows.append([key.row, _trained(key), Value(share.mean), *values])
+        return rows
+
+    measures = ("seen_recall", "unseen_recall", "seen_f1", "unseen_f1")
+    heads: list[Column | str] = ["model", "trained", score_column("mentions unseen")]
+    heads += [score_column(name.replace("_", " ").replace("f1", "F1")) for name in measures]
+    rows, headings = sections(results, rows_of)
+    text = (
+        "Mean ± standard deviation over seeds, times 100. Seen: the form of the mention, whatever its case, is annotated in the task's "
+        "train split. A predicted mention counts on the side of its own form."
+    )
+    return Table(heads, rows, f"Seen and unseen mentions of the {results.split} split", text, headings)
 
 
 def _untested(results: Results) -> str:
