@@ -48,7 +48,7 @@ class DownloadFormat(BaseModel):
 class PageSettings(BaseModel):
     """What the page must know about the bundle and the service."""
 
-    bundle: str
+    bundle: str = Field(description="Name of the bundle, with its version if it is an installed model.")
     model: str = Field(description="Digest of the bundle.")
     heads: list[schemas.HeadDescription] = Field(description="Heads that annotate documents.")
     colours: dict[str, str] = Field(description="Classes of each label in the page's style sheet.")
@@ -188,7 +188,7 @@ def add_page(
         entities |= {label for head in heads if head.kind == "tagging" for label in head.labels}
         deid = any(getattr(route, "path", "") == _DEID for route in request.app.routes)
         return PageSettings(
-            bundle=service.about["name"],
+            bundle=f"{service.about['name']} {service.about['model_version']}".rstrip(),
             model=model,
             heads=heads,
             colours={label: colour.css for label, colour in label_colours(entities).items()},
