@@ -20,7 +20,7 @@ from osler.core.errors import InputError, UnknownNameError
 from osler.formats.base import Format
 from osler.formats.jsonl import from_json
 from osler.formats.registry import get_format
-from osler.report.colours import label_colours
+from osler.report.colours import label_colours, palette_css
 from osler.stages.serve.corrections import CHANGES, CorrectionLog, check_annotator, check_note
 from osler.stages.serve.server import schemas
 from osler.stages.serve.server.guard import RefusedError
@@ -165,6 +165,10 @@ def add_page(
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(_STATIC / "index.html", headers={"content-security-policy": _POLICY})
+
+    @app.get("/static/palette.css", include_in_schema=False)
+    async def palette() -> Response:
+        return Response(palette_css(), media_type="text/css")
 
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
 
