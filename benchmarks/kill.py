@@ -38,11 +38,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from osler.text.document import Document
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -147,6 +151,14 @@ COMMANDS: dict[str, list[str]] = {
     "evaluate": ["{inputs}/bundle", "--task", "{inputs}/task", "--errors"],
     "study run": ["{inputs}/study.toml"],
     "annotate": ["{inputs}/notes.jsonl", "--bundle", "{inputs}/bundle"],
+    "annotate, parquet": ["{inputs}/notes.jsonl", "--bundle", "{inputs}/bundle", "--to", "parquet"],
+    "annotate, brat": ["{inputs}/notes.jsonl", "--bundle", "{inputs}/bundle", "--to", "brat"],
+    "annotate, html": ["{inputs}/notes.jsonl", "--bundle", "{inputs}/bundle", "--to", "html"],
+    "deid": [
+        *("{inputs}/notes.jsonl", "--language", "en", "--style", "surrogate", "--dates", "shift"),
+        *("--key-file", "{inputs}/key", "--write-mapping", "--review"),
+    ],
+    "corrections": ["{inputs}/corrections"],
     "export": ["{inputs}/bundle", "--to", "hf"],
 }
 """Every command that makes something, in the order of the flow. What stands after a comma is not a part of the command."""
@@ -219,8 +231,20 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def output(folder: Path) -> dict[str, bytes]:
-    """The finished output in a folder, without what lies beside it."""
-    return {name: data for name, data in contents(folder).items() if name.partition("/")[0] == "out"}
+    """The finished output in a folder, without what lies beside it or beside its parts."""
+    return {
+        name: data
+        for name, data in contents(folder).items()
+        if name.partition("/")[0] == "out" and not any(LEFT.search(part) for part in name.split("/"))
+    }
+
+
+def complete_parts(found: dict[str, bytes], expected: dict[str, bytes]) -> dict[str, bytes]:
+    """What a failed command may have made: of several artifacts (the tasks of `corrections`), those that are done."""
+    ending = "manifest.json"
+    artifacts = [name.removesuffix(ending) for name in expected if name.endswith(ending)]
+    done = tuple(folder for folder in artifacts if len(artifacts) > 1 and folder + ending in found)
+    return {name: data for name, data in expected.items() if name.startswith(done)} if done else {}
 
 
 def run(arguments: list[str], folder: Path, *, after: float | None = None, at: float | None = None) -> Ended:
@@ -291,7 +315,7 @@ WATCHED = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 
 
 def prepare(inputs: Path) -> None:
-    """Write what no command makes: raw text, annotated notes and a study."""
+    """Write what no command makes: raw text, annotated notes, corrections and a study."""
     from osler.clinic.notes import notes
     from osler.clinic.raw import raw_texts
     from osler.formats.registry import get_format
@@ -303,8 +327,27 @@ def prepare(inputs: Path) -> None:
     for workers in (1, 2):
         recipe = CORPUS.format(inputs=inputs, workers=workers)
         (inputs / f"corpus-{workers}.toml").write_text(recipe, encoding="utf-8")
-    get_format("jsonl").write(list(notes(12, language="en", seed=3, split="test")), inputs / "notes.jsonl")
+    written = list(notes(12, language="en", seed=3, split="test"))
+    get_format("jsonl").write(written, inputs / "notes.jsonl")
+    write_corrections(inputs, written)
     (inputs / "study.toml").write_text(STUDY.format(inputs=inputs), encoding="utf-8")
+
+
+def write_corrections(inputs: Path, notes: Sequence[Document]) -> None:
+    """Write what two annotators saved on the page of the service; the gold entities are what they corrected."""
+    from osler.artifacts.bundle_spec import BundleHead, BundleSpec
+    from osler.stages.serve.corrections import CorrectionLog
+    from osler.tasks.catalogue import load_card
+
+    card = load_card("clinic-entities-en")
+    head = BundleHead(card=card, protocol=card.protocol)
+    log = CorrectionLog.create(
+        inputs / "corrections", "model", BundleSpec(max_length=64, overlap=8, heads={card.name: head})
+    )
+    for number, note in enumerate(notes):
+        spans = [replace(span, attributes={"head": card.name}) for span in note.spans if span.label in card.labels]
+        corrected = note.with_(spans=tuple(spans), relations=())
+        log.add("ana" if number % 2 else "bo", "model", [card.name], {"added": len(spans)}, corrected)
 
 
 def write_sources(inputs: Path) -> None:
@@ -386,7 +429,8 @@ def fill(stage: Stage, folder: Path, chance: random.Random, trial: str, *, repla
             if ended.code != 2 or ended.printed.count("error: ") != 1 or "Traceback" in ended.printed:
                 stage.count("unclear errors")
                 stage.problems.append(f"{trial}: a full disk ended with {ended.code}: {last_line(ended.printed)}")
-            if output(folder) != before:
+            found = output(folder)
+            if found != before | complete_parts(found, output(stage.reference)):
                 stage.problems.append(f"{trial}: a full disk changed the output that was there")
         finish(stage, folder, trial, *more)
 

@@ -52,6 +52,7 @@ def test_evaluate_is_a_command_of_its_own(notes: Path) -> None:
     assert result.exit_code == 0, result.output
     metrics = json.loads(Path("scores/metrics.json").read_text())
     assert metrics["safe_harbor_recall"] > 0.9
+    assert {"Names", "Telephone numbers", "Professions (beyond Safe Harbor)"} <= metrics["categories"].keys()
     assert metrics["other_words_removed"] < 0.01
 
 

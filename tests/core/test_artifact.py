@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from osler.core.artifact import FORMAT_VERSION, Artifact, Workspace, check_out, produce
+from osler.core.artifact import FORMAT_VERSION, Artifact, Workspace, check_out, produce, read_model
 from osler.core.config import Recipe, runtime
 from osler.core.errors import ArtifactError, OutputError
 from osler.core.files import locked
@@ -323,3 +323,21 @@ def test_a_failed_build_leaves_no_lock(tmp_path):
     with pytest.raises(ZeroDivisionError):
         produce(tmp_path / "a", kind="small", recipe=Small(), parents={}, build=lambda work: print(1 / 0))
     assert [path.name for path in tmp_path.iterdir()] == ["a.partial"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"number": "Ruiz"}', "broken: number: Input should be a valid integer"),
+        (b'{"number": 2', "broken: Invalid JSON: EOF"),
+        (b'{"where": "\xff"}', "broken: Invalid JSON: invalid unicode"),
+    ],
+)
+def test_a_damaged_json_file_is_named_with_what_is_wrong_and_not_quoted(tmp_path, content, problem):
+    path = tmp_path / "small.json"
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError) as found:
+        read_model(Small, path, problem="broken", fix="Make it again")
+    assert (found.value.where, found.value.fix) == (str(path), "Make it again")
+    assert found.value.problem.startswith(problem)
+    assert "Ruiz" not in str(found.value)

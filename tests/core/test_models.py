@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, distribution, version
 from pathlib import Path
 
 import pytest
 
 from osler.core import models
 from osler.core.errors import RecipeError
-from osler.core.models import default_model, find_model, installed_models, model_folder
+from osler.core.models import bundle_title, default_model, find_model, installed_as, installed_models, model_folder
 
 FOLDERS = {"clinic": Path(__file__).parent, "lab": Path(__file__).parent.parent}
 """What the entry points below name."""
@@ -21,6 +21,7 @@ def packages(monkeypatch):
         found = [EntryPoint(name, f"{__name__}:FOLDERS", "osler.models") for name in names]
         monkeypatch.setattr(models, "entry_points", lambda group: found if group == "osler.models" else [])
         monkeypatch.setattr(EntryPoint, "load", lambda entry: FOLDERS[entry.name])
+        monkeypatch.setattr(EntryPoint, "dist", distribution("pytest"), raising=False)
 
     return install
 
@@ -60,3 +61,13 @@ def test_other_names_stay_as_they_are(packages):
     packages("clinic")
     assert find_model("other") is None
     assert model_folder("other") == "other"
+
+
+def test_a_bundle_is_called_by_the_name_and_version_of_its_package_or_by_its_folder(packages, tmp_path):
+    packages("clinic", "lab")
+    link = tmp_path / "link"
+    link.symlink_to(FOLDERS["lab"])
+    assert installed_as(link) == ("lab", version("pytest"))
+    assert bundle_title(FOLDERS["clinic"]) == f"clinic {version('pytest')}"
+    assert installed_as(tmp_path) is None
+    assert bundle_title("runs/bundle") == "runs/bundle"

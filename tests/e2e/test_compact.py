@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 import osler
 from osler.core.files import sha256
 from osler.core.models import find_model
+from osler.stages.serve.annotate import plan as annotate_plan
+from osler.stages.serve.config import AnnotateOptions, AnnotateRecipe
+from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.server.app import create_app
+from osler.stages.serve.server.run import plan as serve_plan
+from osler.stages.serve.server.settings import ServeRecipe
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "models/osler-compact/src/osler_compact/bundle"
@@ -24,6 +32,23 @@ def _found(document: dict) -> dict[tuple[str, str], dict]:
 
 def test_the_package_names_its_folder():
     assert find_model("osler-compact") == FOLDER
+
+
+def test_the_service_and_the_commands_call_it_by_name_and_version(tmp_path):
+    version = distribution("osler-compact").version
+    recipe = ServeRecipe(bundle="osler-compact", port=0)
+    client = TestClient(
+        create_app(AnnotationEngine.load(recipe.bundle, AnnotateOptions()), recipe, ()), "http://127.0.0.1"
+    )
+    card = client.get("/v1/card").json()
+    assert (card["name"], card["model_version"]) == ("osler-compact", version)
+    assert client.get("/v1/page").json()["bundle"] == f"osler-compact {version}"
+    assert serve_plan(recipe)[0].startswith(f"serve osler-compact {version} on ")
+    note = tmp_path / "note.txt"
+    note.write_text(NOTE, encoding="utf-8")
+    assert annotate_plan(AnnotateRecipe(files=(note,), bundle=FOLDER), None)[0].endswith(
+        f" with osler-compact {version}"
+    )
 
 
 def test_the_files_are_those_of_the_card_and_small():

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from osler.report.colours import HUES, LINES, dark_text_on, hex_colour, label_colours
+import re
+
+from osler.report.colours import DARK, HUES, LIGHT, LINES, dark_text_on, hex_colour, label_colours, palette_css
 from osler.report.html import stylesheet
 
 
@@ -21,10 +23,20 @@ def test_a_usual_label_keeps_its_colour_among_others():
     assert label_colours(["DRUG", "PROBLEM", "TEST", "something"])["DRUG"] == alone
 
 
-def test_every_hue_and_line_is_in_the_style_sheet():
+def test_every_class_of_a_label_and_every_variable_is_in_the_style_sheet():
     style = stylesheet()
-    assert all(f".h-{hue}" in style for hue in HUES)
-    assert all(f".l-{line}" in style for line in LINES)
+    classes = {name for colour in label_colours(map(str, range(100))).values() for name in colour.css.split()}
+    assert classes == {f"h-{hue}" for hue in HUES} | {f"l-{line}" for line in LINES}
+    assert all(f".{name} {{" in style for name in classes)
+    used = set(re.findall(r"var\(--([\w-]+)", style))
+    assert used <= set(re.findall(r"--([\w-]+):", style))
+
+
+def test_both_themes_give_every_variable_a_value():
+    assert LIGHT.keys() == DARK.keys()
+    assert f"--ink: {LIGHT['ink']};" in palette_css()
+    assert palette_css().count(f"--ink: {DARK['ink']};") == 2  # what the system prefers, and what the reader chose
+    assert not re.search(r"prefers-color-scheme|\.h-|\.l-(solid|dashed)", stylesheet().removeprefix(palette_css()))
 
 
 def test_text_is_black_on_light_and_white_on_dark():

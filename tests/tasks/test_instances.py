@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from osler.artifacts.tokenizer import Tokenizer
 from osler.core.errors import InputError
 from osler.tasks.card import TaskCard
-from osler.tasks.instances.base import IGNORED, make_builder
+from osler.tasks.instances.base import IGNORED, HeadOptions, make_builder
 from osler.tasks.instances.tagging import best_paths
 from osler.tasks.scoring import score
 from osler.text.document import Document, Relation, Span, TextPair
@@ -193,6 +195,54 @@ def test_a_long_candidate_keeps_its_mentions(tokens):
     assert instance.length <= 64
     assert "aspirin" in shown
     assert "pain" in shown
+
+
+def _long_note() -> Document:
+    """600 words, half of them two sub-words or more, with 120 mentions and a relation from end to end."""
+    rng = random.Random(0)
+    pieces, spans, length = [], [], 0
+    for number in range(600):
+        word = rng.choice(["word", "Hypercalcaemia,", "aspirin", "81\nmg", "né", "(no)", "bleeding."])
+        if number % 5 == 0:
+            spans.append(Span.at(length, length + len(word), "DRUG" if number % 2 else "PROBLEM", id=f"T{number}"))
+        pieces.append(word + rng.choice(["  ", " ", "\n"]))
+        length += len(pieces[-1])
+    return Document("d", "".join(pieces), tuple(spans), (Relation("CAUSES", "T595", "T0", "R1"),))
+
+
+@pytest.mark.parametrize("relations", ["tagged", "markers"])
+@pytest.mark.parametrize("candidates", ["document", "sentence"])
+def test_cutting_a_long_text_before_it_is_tokenised_changes_nothing_that_is_read(
+    tokens, monkeypatch, candidates, relations
+):
+    about = card("relation", ("CAUSES",), pairs=[("DRUG", "PROBLEM")], sentences="meta",
+                 protocols={"p": {"metric": "f1", "candidates": candidates}})  # fmt: skip
+    note = _long_note()
+    note = note.with_(meta={"sentences": f"0 {len(note.text)}"})  # one very long sentence
+    builder = make_builder(about, None, tokens, 40, 0, HeadOptions(relations=relations))
+    built = builder.build([note], gold=True)
+    lengths: list[int] = []
+    marked = builder._marked
+    monkeypatch.setattr(builder, "_marked", lambda *given: lengths.append(len((made := marked(*given)).text)) or made)
+    cut = builder.build([note], gold=True).instances
+    if candidates == "document":
+        assert max(lengths) < len(note.text) / 2
+    monkeypatch.setattr(builder, "_readable", lambda text, found: found)
+    whole = {i.place: i for i in builder.build([note], gold=True).instances}
+    assert max(lengths) > len(note.text)
+    assert len(whole) == 60 * 60
+    for instance in cut:
+        other = whole[instance.place]
+        assert (instance.ids.tolist(), instance.marks, instance.target) == (
+            other.ids.tolist(),
+            other.marks,
+            other.target,
+        )
+    # Too far apart for a head that would see neither mention; a marker head sees both.
+    apart = candidates == "document" and relations == "tagged"
+    assert (len(cut) < len(whole) / 5) == apart
+    assert (len(cut) == len(whole)) == (not apart)
+    assert built.unexpressed["relations whose mentions are no candidate pair"] == int(apart)
 
 
 def test_pairs_keep_their_order_and_both_orders_are_read_where_order_means_nothing(tokens):

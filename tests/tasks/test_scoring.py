@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
 from osler.tasks.scoring import score
 from osler.text.document import Document, Record, Relation, Span, TextPair
@@ -57,18 +56,12 @@ CASES: dict[str, tuple[Sequence[Record], Sequence[Record]]] = {
 }
 
 
-def masked(task: str) -> TaskCard:
-    """The card, which also scores masking if it is about protected health information."""
-    card = load_card(task)
-    return card.changed(phi="clinic") if "phi" in task else card
-
-
 UNDECOMPOSED = {"safe_harbor_recall", "clean_share", "spearman"}
 
 
 @pytest.mark.parametrize("task", CASES)
 def test_a_decomposition_is_of_the_protocols_own_metric_or_missing(task: str) -> None:
-    card, (gold, predicted) = masked(task), CASES[task]
+    card, (gold, predicted) = load_card(task), CASES[task]
     protocol = card.protocol_named()
     for metric, value in score(card, protocol, gold, predicted).metrics.items():
         scored = score(card, protocol.changed(metric=metric), gold, predicted)
@@ -81,7 +74,7 @@ def test_a_decomposition_is_of_the_protocols_own_metric_or_missing(task: str) ->
 
 def test_equal_by_chance_is_not_the_same_metric() -> None:
     # All right: F1 and the share of clean notes are both 1, but draws of F1 say nothing about that share.
-    card = masked("clinic-phi-en")
+    card = load_card("clinic-phi-en")
     gold, _ = CASES["clinic-phi-en"]
     scored = score(card, card.protocol_named().changed(metric="clean_share"), gold, gold)
     assert scored.main == 1.0

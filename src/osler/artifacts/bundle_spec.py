@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn
 
-from pydantic import ValidationError
-
+from osler.core.artifact import read_model
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import unconverted, write_atomic
@@ -52,12 +51,7 @@ class BundleSpec(Recipe):
             raise unconverted(path.parent) or ArtifactError(
                 f"not a bundle: {SPEC_FILE} is missing", where=path.parent, fix="Give a folder that osler finetune made"
             )
-        try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = "".join(f"{part}: " for part in first["loc"])
-            raise ArtifactError(f"damaged: {place}{first['msg']}", where=path, fix="Make the bundle again") from None
+        return read_model(cls, path, fix="Make the bundle again")
 
     def save(self, folder: Path) -> None:
         write_atomic(folder / SPEC_FILE, self.model_dump_json(indent=2, exclude_none=True) + "\n")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
+from osler.core.artifact import read_model
 from osler.core.config import Recipe
-from osler.core.errors import ArtifactError
 from osler.core.files import write_atomic
 from osler.tasks.instances.base import PLAIN, Confidence
 
@@ -91,12 +91,7 @@ class BundleCalibration(Recipe):
         path = Path(folder) / CALIBRATION_FILE
         if not path.is_file():
             return cls()
-        try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = "".join(f"{part}: " for part in first["loc"])
-            raise ArtifactError(f"damaged: {place}{first['msg']}", where=path, fix="Make the bundle again") from None
+        return read_model(cls, path, fix="Make the bundle again")
 
     def save(self, folder: Path) -> None:
         """Write it, unless it has nothing to say."""

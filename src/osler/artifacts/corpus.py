@@ -11,11 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from osler.artifacts.corpus_card import CorpusCard, SourceCard, readme
-from osler.core.artifact import Artifact
-from osler.core.errors import ArtifactError
+from osler.core.artifact import Artifact, read_model
 from osler.core.extras import require
 from osler.core.files import atomic, fingerprint, undamaged, write_atomic, write_json
 from osler.report.page import Page
@@ -321,9 +319,4 @@ def _read_card(folder: Path) -> CorpusCard | None:
     path = folder / _CARD
     if not path.is_file():
         return None
-    try:
-        return CorpusCard.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise ArtifactError(
-            "the corpus card is damaged", where=path, fix="Make the corpus again with --force"
-        ) from error
+    return read_model(CorpusCard, path, problem="the corpus card is damaged", fix="Make the corpus again with --force")

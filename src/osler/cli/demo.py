@@ -141,7 +141,7 @@ def _run(recipe: DemoRecipe, out: Path) -> None:
 
 def first_look(out: Path) -> None:
     """Annotate a note in English and one in Spanish with the installed model, if there is one."""
-    from osler.core.models import find_model, installed_models
+    from osler.core.models import bundle_title, find_model, installed_models
     from osler.stages.serve.annotate import run
     from osler.stages.serve.config import AnnotateRecipe
 
@@ -157,7 +157,8 @@ def first_look(out: Path) -> None:
         folder = path.with_suffix("")
         made = run(wanted, folder, force=True)
         page = folder / min(made.path.rglob("*.html")).relative_to(made.path)
-        console().print(f"[bold green]✓[/] {names[0]}: {made.counts['entities']} entities in {path.name} → {page}")
+        found = f"{made.counts['entities']} entities in {path.name} → {page}"
+        console().print(f"[bold green]✓[/] {bundle_title(model)}: {found}")
 
 
 def corpus(recipe: DemoRecipe, out: Path) -> Artifact:

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from osler.core.config import Recipe
 from osler.core.console import console
@@ -45,6 +47,17 @@ _COMMANDS = {
     "task": "tasks prepare",
     "bundle": "finetune",
 }
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_model(kind: type[M], path: Path, *, problem: str = "damaged", fix: str) -> M:
+    """Read a JSON file of an artifact; the error for a damaged one names the file and the first value that is wrong."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = "".join(f"{part}: " for part in first["loc"])
+        raise ArtifactError(f"{problem}: {place}{first['msg']}", where=path, fix=fix) from None
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,23 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
 from osler.core.errors import RecipeError
 
 _GROUP = "osler.models"
+
+
+class InstalledModel(NamedTuple):
+    """An installed model, and the version of the package that brought it."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
 
 
 def installed_models() -> list[str]:
@@ -25,6 +35,20 @@ def find_model(name: str) -> Path | None:
     """Folder of an installed model; None if there is none of this name."""
     entry = _entries().get(name)
     return None if entry is None else Path(entry.load())
+
+
+def installed_as(folder: str | Path) -> InstalledModel | None:
+    """The installed model that a bundle folder belongs to; None for any other folder."""
+    wanted = Path(folder).resolve()
+    for name, entry in _entries().items():
+        if Path(entry.load()).resolve() == wanted:
+            return InstalledModel(name, entry.dist.version if entry.dist else "")
+    return None
+
+
+def bundle_title(folder: str | Path) -> str:
+    """What users call a bundle: name and version of an installed model, or the folder as it was given."""
+    return str(installed_as(folder) or folder)
 
 
 def default_model() -> Path:

@@ -1,4 +1,4 @@
-"""A colour-blind-safe palette, and one colour for each label wherever it appears.
+"""The colours of reports and of the page of the service: light and dark themes, and one colour for each label wherever it appears.
 
 The hues are Okabe and Ito's. There are fewer hues than labels, so a label has a hue and a line style under the text. Its name
 is always shown too, so nothing depends on colour alone.
@@ -24,6 +24,35 @@ HUES: dict[str, tuple[int, int, int]] = {
     "grey": (136, 136, 136),
 }
 LINES = ("solid", "dashed", "dotted", "double")
+LIGHT: dict[str, str] = {
+    "page": "#f6f7f9",
+    "card": "#ffffff",
+    "sunken": "#eff2f5",
+    "ink": "#1b2430",
+    "muted": "#566273",
+    "line": "#dee3e9",
+    "strong-line": "#98a4b1",
+    "accent": "#0b5cad",
+    "on-accent": "#ffffff",
+    "wrong": "#a3240f",
+    "tint": "0.16",
+    "shadow": "0 10px 30px rgb(20 30 45 / 0.16)",
+}
+"""CSS variables, with the value that each has on a light page. `tint` is the opacity of a label's hue behind text."""
+DARK: dict[str, str] = {
+    "page": "#11161c",
+    "card": "#181e26",
+    "sunken": "#222b35",
+    "ink": "#e4e8ed",
+    "muted": "#a0acb9",
+    "line": "#2c3540",
+    "strong-line": "#5a6876",
+    "accent": "#7ab8f5",
+    "on-accent": "#0d1620",
+    "wrong": "#ff9d8a",
+    "tint": "0.28",
+    "shadow": "0 10px 30px rgb(0 0 0 / 0.5)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +72,7 @@ class Colour:
 
     @property
     def css(self) -> str:
-        """Its classes in style.css."""
+        """Its classes in `palette_css`."""
         return f"h-{self.hue} l-{self.line}"
 
 
@@ -53,6 +82,26 @@ _PALETTE = tuple(Colour(hue, line) for line in LINES for hue in HUES)
 def hex_colour(hue: str) -> str:
     """A hue of the palette as #rrggbb."""
     return "#{:02x}{:02x}{:02x}".format(*HUES[hue])
+
+
+@cache
+def palette_css() -> str:
+    """The style rules of themes, hues and line styles. `data-theme` on the root element overrides what the system prefers."""
+    light, dark = (
+        f"color-scheme: {name}; " + " ".join(f"--{variable}: {value};" for variable, value in theme.items())
+        for name, theme in (("light", LIGHT), ("dark", DARK))
+    )
+    rules = [
+        f":root {{ {light} }}",
+        # On a screen only: paper is white. With :where, a style sheet after this one can change a variable in both themes.
+        f'@media screen and (prefers-color-scheme: dark) {{ :root:where(:not([data-theme="light"])) {{ {dark} }} }}',
+        f'@media screen {{ :root:where([data-theme="dark"]) {{ {dark} }} }}',
+    ]
+    for hue, rgb in HUES.items():
+        text = "#14181d" if dark_text_on(rgb) else "#ffffff"
+        rules.append(f".h-{hue} {{ --hue: {' '.join(map(str, rgb))}; --on: {text}; }}")
+    rules += [f".l-{line} {{ --stroke: {line}; }}" for line in LINES]
+    return "\n".join(rules) + "\n"
 
 
 @cache

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from osler.core.extras import require
+from osler.report.colours import palette_css
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -44,7 +45,7 @@ def render(template: str, **context: Any) -> str:
 @cache
 def stylesheet() -> str:
     """The style sheet that every page holds inline."""
-    return _template_text("style.css")
+    return palette_css() + _template_text("style.css")
 
 
 @cache

@@ -10,17 +10,17 @@ from html import escape
 from typing import Any
 
 from osler.core.extras import require
-from osler.report.colours import hex_colour
+from osler.report.colours import DARK, LIGHT, hex_colour
 
-INK, MUTED, GRID = "#1b2431", "#586475", "#e3e7eb"
-_DARK = {INK: "#e4e8ed", MUTED: "#9ba7b5", GRID: "#2f3944"}
+INK, MUTED, GRID = LIGHT["ink"], LIGHT["muted"], "#e3e7eb"
+_DARK = {INK: DARK["ink"], MUTED: DARK["muted"], GRID: "#2f3944"}
 _RULES = "".join(
     f'[style*="{what}: {light}"]{{{what}:{dark} !important}}'
     for light, dark in _DARK.items()
     for what in ("fill", "stroke")
 )
 DARK_STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{_RULES}}}</style>"
-"""Rules for a reader with a dark screen. They find colours in `style` attributes, written like `fill: #1b2431`."""
+"""Rules for a reader with a dark screen. They find colours in `style` attributes, written like `fill: #1b2430`."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
 HUES = ("blue", "vermilion", "green", "orange", "purple", "sky", "grey")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")

@@ -13,7 +13,7 @@ from bundles import make_bundle
 
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.task_folder import TaskFolder
-from osler.core.errors import InputError, OutputError, RecipeError
+from osler.core.errors import ArtifactError, InputError, OutputError, RecipeError
 from osler.stages.serve.corrections import CorrectionLog, CorrectionsRecipe, check_note, note_id, plan, run
 from osler.text.document import Document, Span
 
@@ -94,6 +94,18 @@ def test_a_damaged_line_is_named_and_not_quoted(log: CorrectionLog) -> None:
     with pytest.raises(InputError, match=r"ana.jsonl:1: not valid JSON") as caught:
         log.notes("ana")
     assert "aspirin" not in str(caught.value)
+
+
+def test_a_missing_or_damaged_description_of_a_model_is_named(log: CorrectionLog, spec: BundleSpec) -> None:
+    path = log.folder / "models" / f"{MODEL}.json"
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(ArtifactError, match=r"0123abc\.json: the description of a model is damaged: Invalid JSON"):
+        log.head("drugs", MODEL)
+    path.unlink()
+    with pytest.raises(InputError, match=r"missing\. Serve the same model with --corrections again"):
+        log.head("drugs", MODEL)
+    CorrectionLog.create(log.folder, MODEL, spec)  # as the service does when it starts
+    assert log.head("drugs", MODEL) == spec.heads["drugs"]
 
 
 @pytest.mark.parametrize("name", ["", "Ana", "../ana", "a" * 41, "ana b", "-a"])

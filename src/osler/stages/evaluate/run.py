@@ -14,6 +14,7 @@ from osler.core.artifact import MANIFEST, Artifact, Workspace, check_out, identi
 from osler.core.console import progress
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.extras import require
+from osler.core.models import bundle_title
 from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
@@ -72,8 +73,9 @@ def plan(recipe: EvaluateRecipe, out: Path, *, dry_run: bool = False, force: boo
     inputs = _Inputs.open(recipe)
     size = inputs.task.artifact.counts.get(recipe.split)
     records = f" ({size:,} {inputs.task.card.record}s)" if size else ""
+    model = f"the head {inputs.head} of {bundle_title(recipe.bundle)}"
     lines = [
-        f"predict the {recipe.split} split of {inputs.task.card.name}{records} with the head {inputs.head} of {recipe.bundle}",
+        f"predict the {recipe.split} split of {inputs.task.card.name}{records} with {model}",
         f"score it under {inputs.protocol_id}: {inputs.protocol.metric}",
     ]
     if inputs.seen_in:

@@ -24,6 +24,7 @@ from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.core.files import atomic, remove_tree, write_atomic, write_json
+from osler.core.models import bundle_title
 from osler.formats.base import Format, Loss, configure
 from osler.formats.jsonl import json_line
 from osler.formats.registry import get_format
@@ -47,8 +48,8 @@ def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
     notes = Notes(recipe)
     _check_bundle(recipe.bundle)
     _target(recipe)
-    one = notes.files[0].shown
-    lines = [f"annotate {one if len(notes.files) == 1 else f'{len(notes.files):,} files'} with {recipe.bundle}"]
+    files = notes.files[0].shown if len(notes.files) == 1 else f"{len(notes.files):,} files"
+    lines = [f"annotate {files} with {bundle_title(recipe.bundle)}"]
     if notes.left_out:
         listed = ", ".join(f"{count:,} {ending}" for ending, count in sorted(notes.left_out.items()))
         lines.append(f"not read: {listed}")

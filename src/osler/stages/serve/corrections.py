@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from osler.artifacts.bundle_spec import BundleHead, BundleSpec
-from osler.core.artifact import Artifact, produce
+from osler.core.artifact import Artifact, produce, read_model
 from osler.core.config import Recipe, runtime
 from osler.core.errors import InputError, RecipeError, nearest, writing
 from osler.core.files import write_atomic
@@ -123,10 +123,10 @@ class CorrectionLog:
     def head(self, name: str, model: str) -> BundleHead | None:
         """A head of a model that was served; None if the model has no such head."""
         path = self.folder / _MODELS / f"{model}.json"
+        fix = "Serve the same model with --corrections again, which writes the file anew"
         if not path.is_file():
-            fix = "Do not remove files from the folder of corrections"
             raise InputError("the description of a model is missing", where=path, fix=fix)
-        return BundleSpec.model_validate_json(path.read_text(encoding="utf-8")).heads.get(name)
+        return read_model(BundleSpec, path, problem="the description of a model is damaged", fix=fix).heads.get(name)
 
     def _path(self, annotator: str) -> Path:
         return self.folder / f"{check_annotator(annotator)}.jsonl"

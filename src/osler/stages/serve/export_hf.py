@@ -25,6 +25,7 @@ from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
 from osler.core.errors import RecipeError
 from osler.core.files import remove_tree, write_atomic, write_json
+from osler.core.models import bundle_title
 from osler.stages.serve.config import ExportRecipe
 from osler.stages.serve.hf_card import Measured, head_card
 from osler.stages.serve.hf_source import self_contained
@@ -52,7 +53,7 @@ def plan(recipe: ExportRecipe, out: Path) -> list[str]:
     tasks = _tasks(spec, head, recipe)
     dev = f"dev of {', '.join(task.card.name for task in tasks)}" if tasks else "sample texts, since no --task is named"
     return [
-        f"export {head} of {recipe.bundle} as a stock Hugging Face model",
+        f"export {head} of {bundle_title(recipe.bundle)} as a stock Hugging Face model",
         f"compare its predictions in transformers with osler's on {dev}",
         f"write it to {out}",
     ]

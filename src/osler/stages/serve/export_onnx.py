@@ -17,6 +17,7 @@ from osler.core.console import console
 from osler.core.errors import RecipeError
 from osler.core.extras import require
 from osler.core.files import write_atomic
+from osler.core.models import bundle_title
 from osler.nn.shared_weights import SharedWeight, write_scales
 from osler.stages.serve.config import ExportRecipe
 from osler.stages.serve.verify import Agreement, DevScore, agreement, dev_score, open_tasks
@@ -31,7 +32,9 @@ _MEGABYTE = 1e6
 def plan(recipe: ExportRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
     _, spec, tasks = _open(recipe)
-    lines = [f"export the encoder and all heads of {recipe.bundle} as one {_words(recipe)}: {', '.join(spec.heads)}"]
+    lines = [
+        f"export the encoder and all heads of {bundle_title(recipe.bundle)} as one {_words(recipe)}: {', '.join(spec.heads)}"
+    ]
     if tasks:
         named = ", ".join(task.card.name for task in tasks)
         lines.append(f"score both on the dev split of {named}; refuse a change of more than {recipe.max_loss:g} points")

@@ -10,6 +10,7 @@ from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.errors import RecipeError
 from osler.core.extras import require
 from osler.core.files import write_atomic
+from osler.core.models import bundle_title
 from osler.stages.serve.config import AnnotateOptions, ExportRecipe
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.verify import SAMPLE_TEXTS
@@ -20,7 +21,7 @@ def plan(recipe: ExportRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
     _, heads = _open(recipe)
     return [
-        f"export {', '.join(heads)} of {recipe.bundle} as a spaCy pipeline",
+        f"export {', '.join(heads)} of {bundle_title(recipe.bundle)} as a spaCy pipeline",
         "compare its annotations with osler's on built-in texts",
         f"write it to {out}",
     ]

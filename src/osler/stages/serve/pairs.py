@@ -13,6 +13,7 @@ from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.console import progress
 from osler.core.errors import InputError, OutputError, RecipeError
+from osler.core.models import bundle_title
 from osler.stages.serve.config import AnnotateRecipe, PairsRecipe
 from osler.stages.serve.inputs import Notes, Skipped
 from osler.tasks.card import Kind
@@ -109,7 +110,7 @@ def plan(recipe: PairsRecipe, question: Question, out: Path | None, *, force: bo
     if out is not None:
         _check_out(recipe, out, force=force)
     one = notes.files[0].shown if len(notes.files) == 1 else f"{len(notes.files)} files"
-    lines = [f"compare the pairs of {one} with {recipe.bundle}"]
+    lines = [f"compare the pairs of {one} with {bundle_title(recipe.bundle)}"]
     if recipe.bundle.is_dir():
         lines.append(f"head: {choose_head(BundleSpec.load(recipe.bundle), question, recipe.head, recipe.language)}")
     return [*lines, f"write {_format(recipe, out)} to {out or 'standard output'}"]

@@ -9,7 +9,7 @@ from itertools import combinations, starmap
 from pathlib import Path
 
 from osler.artifacts.corpus import Corpus, CorpusText
-from osler.core.artifact import Artifact, Workspace, check_out, produce
+from osler.core.artifact import Artifact, Workspace, check_out, produce, read_model
 from osler.core.console import progress
 from osler.core.errors import InputError
 from osler.core.extras import require
@@ -86,7 +86,7 @@ def _parents(recipe: CompareRecipe, corpus: Corpus, loaded: Sequence[LoadedToken
 
 def read(artifact: Artifact) -> TokenizerComparison:
     """Read the result of a finished comparison."""
-    return TokenizerComparison.model_validate_json((artifact.path / _RESULT).read_bytes())
+    return read_model(TokenizerComparison, artifact.path / _RESULT, fix="Compare again with --force")
 
 
 def measure(recipe: CompareRecipe) -> TokenizerComparison:

@@ -2,13 +2,16 @@
 
 Gold relations whose mentions are not a candidate pair (across sentences under the `sentence` protocol) stay in gold, are counted,
 and cost recall. A pair with several labels makes several training instances, and all of its labels stay in gold.
+
+A candidate in a long text is cut to what the model reads before it is tokenised. Otherwise a note of 20,000 words with 1,000 mentions
+would be copied and tokenised once for each of its pairs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +31,14 @@ from osler.tasks.instances.base import (
 )
 from osler.text.document import Document, Record, Relation, Span
 
+_AT_ONCE = 256
+"""Candidates that are tokenised at once."""
+_MARGIN = 64
+"""Sub-words beyond those that are read, because a cut can change the sub-words next to it."""
+_LONG_SENTENCE = 16
+"""Characters per sub-word of the window from which a sentence is cut before it is tokenised."""
+_LONG_WORD = 100
+
 
 class RelationCandidate(NamedTuple):
     """Two mentions of a document, and the range of characters that the model reads."""
@@ -36,6 +47,8 @@ class RelationCandidate(NamedTuple):
     tail: Span
     start: int
     end: int
+    gap: tuple[int, int] | None = None
+    """Characters between the mentions that are left out."""
 
 
 class MarkedPair(NamedTuple):
@@ -61,23 +74,32 @@ class RelationBuilder(Builder):
     def build(self, records: Sequence[Record], *, gold: bool) -> Built:
         """Build one instance per candidate; with gold, one per label of the candidate."""
         built = Built([])
-        texts: list[MarkedPair] = []
-        found: list[tuple[int, RelationCandidate, list[str]]] = []
+        waiting: list[tuple[int, RelationCandidate, list[str], MarkedPair]] = []
         for number, record in enumerate(records):
             if not isinstance(record, Document):
                 continue
             labels = self._labels(record) if gold else {}
             seen = set()
-            for candidate in self.candidates(record):
+            for candidate in self._readable(record.text, self.candidates(record)):
                 key = self._key(candidate.head, candidate.tail)
                 seen.add(key)
-                texts.append(self._marked(record.text, candidate))
-                found.append((number, candidate, labels.get(key) or [self.card.negative]))
+                names = labels.get(key) or [self.card.negative]
+                waiting.append((number, candidate, names, self._marked(record.text, candidate)))
+                if len(waiting) == _AT_ONCE:
+                    built.instances += self._instances(waiting, gold=gold)
+                    waiting.clear()
             missed = sum(len(names) for key, names in labels.items() if key not in seen)
             built.unexpressed["relations whose mentions are no candidate pair"] += missed
+        built.instances += self._instances(waiting, gold=gold)
+        return built
+
+    def _instances(
+        self, found: Sequence[tuple[int, RelationCandidate, list[str], MarkedPair]], *, gold: bool
+    ) -> Iterator[Instance]:
+        """Tokenise candidates, each with the number of its document, its labels and its text."""
         index = {label: place for place, label in enumerate(self.outputs)}
-        encodings = self.tokens.encode([marked.text for marked in texts])
-        for (number, candidate, names), marked, encoding in zip(found, texts, encodings, strict=True):
+        encodings = self.tokens.encode([marked.text for *_, marked in found])
+        for (number, candidate, names, marked), encoding in zip(found, encodings, strict=True):
             marks: tuple[int, ...] | None = None
             if self.head == "markers":
                 kept, marks = self._fit_marks(encoding, marked)
@@ -87,8 +109,7 @@ class RelationBuilder(Builder):
             place = (candidate.head.id, candidate.tail.id)
             for name in names if gold else names[:1]:
                 target = index[name] if gold else None
-                built.instances.append(Instance(ids, number, target, place=place, marks=marks))
-        return built
+                yield Instance(ids, number, target, place=place, marks=marks)
 
     def decode(
         self,
@@ -144,6 +165,39 @@ class RelationBuilder(Builder):
                         continue
                     yield RelationCandidate(first, second, start, max(end, first.end, second.end))
 
+    def _readable(self, text: str, candidates: Iterable[RelationCandidate]) -> Iterator[RelationCandidate]:
+        """Cut candidates in long texts to what the model reads.
+
+        In a document, a pair with more than a window between its mentions is left out if the head would see neither of them; a
+        marker head reads the surroundings of both.
+        """
+        room = self.max_length - self.tokens.overhead
+        document = self.protocol.candidates == "document"
+        short = room if document else _LONG_SENTENCE * room
+        reach = room + _MARGIN
+        starts: dict[tuple[int, int], list[int]] = {}
+        for candidate in candidates:
+            unit = (candidate.start, candidate.end)
+            if unit[1] - unit[0] <= short:
+                yield candidate
+                continue
+            if unit not in starts:
+                [encoding] = self.tokens.encode([text[slice(*unit)]])
+                starts[unit] = [unit[0] + start for start, _ in encoding.offsets]
+            places = starts[unit]
+            first, second = sorted((candidate.head, candidate.tail), key=_position)
+            before = bisect_left(places, first.start) - reach
+            after = bisect_left(places, max(first.end, second.end)) + reach
+            left, right = bisect_left(places, first.end), bisect_left(places, second.start)
+            if document and self.head != "markers" and right - left > room:
+                continue
+            gap = None
+            if self.head == "markers" and right - left > 2 * reach:
+                gap = (_word_start(text, places[left + reach]), _word_start(text, places[right - reach]))
+            start = _word_start(text, places[before]) if before > 0 else candidate.start
+            end = _word_start(text, places[after]) if after < len(places) else candidate.end
+            yield candidate._replace(start=max(start, candidate.start), end=end, gap=gap)
+
     def _key(self, head: Span, tail: Span) -> tuple[str, str]:
         if self.card.symmetric and _position(tail) < _position(head):
             head, tail = tail, head
@@ -174,6 +228,8 @@ class RelationBuilder(Builder):
         before = text[candidate.start : start]
         # Overlapping mentions are written one after the other.
         between = text[end:start2] if start2 >= end else " "
+        if candidate.gap:
+            between = text[end : candidate.gap[0]] + text[candidate.gap[1] : start2]
         marked = f"{before}{first}{between}{second}"
         places = (len(before), len(marked) - len(second))
         head, tail = reversed(places) if swapped else places
@@ -216,6 +272,15 @@ class RelationBuilder(Builder):
             kept = [*range(start, start + half), *range(again, min(again + half, len(ids)))]
         shift = len(self.tokens.prefix)
         return [ids[place] for place in kept], (kept.index(head) + shift, kept.index(tail) + shift)
+
+
+def _word_start(text: str, place: int) -> int:
+    """Where the word at a place begins, or the place itself if the word is very long."""
+    least = max(0, place - _LONG_WORD)
+    start = place
+    while start > least and not text[start - 1].isspace():
+        start -= 1
+    return start if start > least else place
 
 
 def _position(span: Span) -> tuple[int, int, str]:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.cli.main import app as command
 from osler.formats.registry import get_format
+from osler.report.colours import palette_css
 from osler.stages.serve.corrections import CorrectionLog
 
 TEXT = "💊 He took aspirin 81 mg."
@@ -41,6 +42,15 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_no_inline_code(client: T
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", source)
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", source), path.name
     assert client.get("/static/../routes.py").status_code == 404
+
+
+def test_the_page_has_the_colours_of_the_reports(client: TestClient) -> None:
+    palette = client.get("/static/palette.css")
+    assert (palette.headers["content-type"], palette.text) == ("text/css; charset=utf-8", palette_css())
+    own = client.get("/static/app.css").text
+    assert "prefers-color-scheme" not in own
+    used = set(re.findall(r"var\(--([\w-]+)", own))
+    assert used <= set(re.findall(r"--([\w-]+):", palette.text + own))
 
 
 def test_the_page_is_public_and_what_it_asks_for_is_not(app_for: Callable[..., Any]) -> None:

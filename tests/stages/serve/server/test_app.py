@@ -139,7 +139,7 @@ def test_what_the_bundle_can_do(client, bundle):
     assert found["languages"] == ["en", "es"]
     card = client.get("/v1/card").json()
     assert card["heads"] == list(Bundle.load(bundle, "cpu").spec.heads)
-    assert card["name"] == bundle.name
+    assert (card["name"], card["model_version"]) == (bundle.name, "")
     assert len(card["digest"]) == 64
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"status": "ready"}

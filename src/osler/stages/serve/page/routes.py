@@ -20,7 +20,7 @@ from osler.core.errors import InputError, UnknownNameError
 from osler.formats.base import Format
 from osler.formats.jsonl import from_json
 from osler.formats.registry import get_format
-from osler.report.colours import label_colours
+from osler.report.colours import label_colours, palette_css
 from osler.stages.serve.corrections import CHANGES, CorrectionLog, check_annotator, check_note
 from osler.stages.serve.server import schemas
 from osler.stages.serve.server.guard import RefusedError
@@ -48,7 +48,7 @@ class DownloadFormat(BaseModel):
 class PageSettings(BaseModel):
     """What the page must know about the bundle and the service."""
 
-    bundle: str
+    bundle: str = Field(description="Name of the bundle, with its version if it is an installed model.")
     model: str = Field(description="Digest of the bundle.")
     heads: list[schemas.HeadDescription] = Field(description="Heads that annotate documents.")
     colours: dict[str, str] = Field(description="Classes of each label in the page's style sheet.")
@@ -166,6 +166,10 @@ def add_page(
     async def page() -> FileResponse:
         return FileResponse(_STATIC / "index.html", headers={"content-security-policy": _POLICY})
 
+    @app.get("/static/palette.css", include_in_schema=False)
+    async def palette() -> Response:
+        return Response(palette_css(), media_type="text/css")
+
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
 
     @app.get("/v1/page", summary="What the page must know", tags=["page"], responses=problems(401, 403, 421))
@@ -188,7 +192,7 @@ def add_page(
         entities |= {label for head in heads if head.kind == "tagging" for label in head.labels}
         deid = any(getattr(route, "path", "") == _DEID for route in request.app.routes)
         return PageSettings(
-            bundle=service.about["name"],
+            bundle=f"{service.about['name']} {service.about['model_version']}".rstrip(),
             model=model,
             heads=heads,
             colours={label: colour.css for label, colour in label_colours(entities).items()},

@@ -244,7 +244,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
 
     @app.get("/v1/card", summary="The model card", tags=["bundle"], responses=denied)
     async def card() -> schemas.BundleCard:
-        """The bundle that answers: its name, its digest, its heads and its model card."""
+        """The bundle that answers: its name and version, its digest, its heads and its model card."""
         return schemas.BundleCard(
             **service.about, version=VERSION, heads=list(bundle.spec.heads), max_length=bundle.spec.max_length
         )

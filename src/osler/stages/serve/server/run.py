@@ -21,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.core.errors import RecipeError, place_of
 from osler.core.logs import get_logger
+from osler.core.models import bundle_title
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.server.app import create_app
@@ -37,7 +38,7 @@ def plan(recipe: ServeRecipe) -> list[str]:
     tokens = recipe.tokens()
     who = "this machine only" if recipe.local else "other machines too"
     return [
-        f"serve {recipe.bundle} on {recipe.host}, port {recipe.port or 'chosen by the system'} ({who})",
+        f"serve {bundle_title(recipe.bundle)} on {recipe.host}, port {recipe.port or 'chosen by the system'} ({who})",
         f"heads: {', '.join(spec.heads)}",
         "every request needs the token" if tokens else "no token is needed",
         *([f"notes corrected on the page go to {recipe.corrections}"] if recipe.corrections else []),

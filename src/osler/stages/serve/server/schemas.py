@@ -350,7 +350,8 @@ class HeadDescriptions(BaseModel):
 class BundleCard(BaseModel):
     """The bundle that answers."""
 
-    name: str
+    name: str = Field(description="Name of the installed model, or of the bundle's folder.")
+    model_version: str = Field(description="Version of the installed model; empty for any other bundle.")
     version: str = Field(description="Version of osler.")
     digest: str = Field(description="Hash of the weights, the vocabulary and the heads.")
     heads: list[str]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from osler.artifacts.bundle import Bundle
 from osler.core.artifact import Artifact
 from osler.core.errors import ArtifactError
+from osler.core.models import installed_as
 from osler.formats.jsonl import json_line
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
@@ -177,7 +178,13 @@ def _about(folder: Path) -> dict[str, str]:
         digest = Artifact.open(folder, kind="bundle").manifest.digest
     except ArtifactError:  # not made by osler on this machine
         digest = ""
-    return {"name": folder.resolve().name, "digest": digest, "markdown": Bundle.read_card(folder)}
+    known = installed_as(folder)
+    return {
+        "name": known.name if known else folder.resolve().name,
+        "model_version": known.version if known else "",
+        "digest": digest,
+        "markdown": Bundle.read_card(folder),
+    }
 
 
 def _metrics(service: AnnotationService) -> Metrics:
