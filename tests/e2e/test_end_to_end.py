@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import run_code
 
 from osler.core.artifact import Artifact
 
@@ -43,9 +44,9 @@ def test_every_stage_leaves_a_whole_artifact_and_a_page(demo):
     assert all(cell["protocol"].endswith("@v1") for cell in results["cells"])
 
 
-def test_a_second_run_reuses_everything(osler, demo):
+def test_a_second_run_reuses_everything(osler, demo, demo_command):
     before = digests(demo)
-    done = osler("demo", "--fast", cwd=demo.parent.parent)
+    done = osler(*demo_command, cwd=demo.parent.parent)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("reused)") == 6
     assert digests(demo) == before
@@ -274,7 +275,7 @@ def python_example_of_the_readme(bundle_of: Path, folder: Path) -> str:
     example = next(block for block in blocks if "demo/full/bundle" in block)
     (folder / "demo").mkdir()
     (folder / "demo" / "full").symlink_to(bundle_of)
-    done = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=False)
+    done = run_code(example, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
