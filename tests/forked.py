@@ -11,20 +11,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from multiprocessing import get_context
 from pathlib import Path
 
-_SERVER = get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    [
-        "osler.cli.main",
-        "osler.stages.corpus.run",
-        "osler.stages.finetune.run",
-        "osler.stages.pretrain.run",
-        "osler.stages.serve.annotate",
-        "osler.stages.study.run",
-        "transformers.models.modernbert.modeling_modernbert",
-    ]
+from osler.core.processes import with_modules
+
+MODULES = (
+    "osler.cli.main",
+    "osler.stages.corpus.run",
+    "osler.stages.finetune.run",
+    "osler.stages.pretrain.run",
+    "osler.stages.serve.annotate",
+    "osler.stages.study.run",
+    "transformers.models.modernbert.modeling_modernbert",
 )
 
 
@@ -44,7 +42,9 @@ def _run(
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder, "stdout"), Path(folder, "stderr")
         everything = {**os.environ, **environment}
-        process = _SERVER.Process(target=_redirected, args=(function, arguments, cwd, everything, written))
+        process = with_modules(MODULES).Process(
+            target=_redirected, args=(function, arguments, cwd, everything, written)
+        )
         process.start()
         process.join()
         out, err = (path.read_text(encoding="utf-8") if path.exists() else "" for path in written)

@@ -22,4 +22,4 @@ def test_every_command_killed_or_out_of_room_ends_with_the_same_bytes(root):
 
 def test_a_corpus_with_every_step_and_format_killed_again_and_again_ends_with_the_same_bytes(root):
     """The seed decides where the traps are: before which change of a file."""
-    attack(root, "--stages", "corpus build", "--kills", "4", "--disks", "0", "--seed", "2")
+    attack(root, "--stages", "corpus build", "--kills", "2", "--disks", "0", "--seed", "2")
