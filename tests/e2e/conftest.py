@@ -22,7 +22,8 @@ def demo_command() -> list[str]:
     """The command that makes `demo`. Only its bundle must find something: the encoder and the study train less than in `--fast`."""
     pretrain = 'pretrain={batch_tokens=1024,"train.steps"=20}'
     study = 'study={seeds=[1],"finetune.epochs"=1}'
-    return ["demo", "--fast", "--set", pretrain, "--set", study]
+    notes = "notes={train=44,dev=3,test=4}"
+    return ["demo", "--fast", "--set", pretrain, "--set", study, "--set", notes]
 
 
 @pytest.fixture(scope="session")
