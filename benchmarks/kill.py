@@ -527,9 +527,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10, help="trials with kills for each command")
     parser.add_argument("--disks", type=int, default=4, help="trials with a full disk for each command")
     parser.add_argument("--stages", nargs="+", choices=list(COMMANDS), default=list(COMMANDS), metavar="COMMAND")
+    parser.add_argument("--without", nargs="+", choices=list(COMMANDS), default=[], metavar="COMMAND")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="a new folder for the output of trials that differ")
     arguments = parser.parse_args()
+    arguments.stages = [command for command in arguments.stages if command not in arguments.without]
     # Mounting needs a mount namespace of its own, which also removes every mount when the script ends.
     if arguments.disks and "OSLER_KILL" not in os.environ:
         command = ["unshare", "--map-root-user", "--mount"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from hypothesis import settings
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# Many tests start processes of their own: without compiled files, each would compile osler again, and every worker all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # One thread a worker: the suite already runs one worker a core, and results must not depend on the thread count.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -32,9 +37,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+LONG = ("e2e", "recipes", "stages", "tasks", "train")
+"""Folders whose files take long, the longest first."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first, so that the workers of a parallel run end together."""
-    items.sort(key=lambda item: "e2e" not in item.path.parts)
+    """Long files first, so that the workers of a parallel run end together; pytest.ini_options keeps xdist from sorting again."""
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        return LONG.index(folder) if folder in LONG else len(LONG)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import run_osler
 
 COMMANDS = ["corpus", "vocab", "pretrain", "tasks", "finetune", "evaluate", "study", "annotate", "export", "demo"]
 
@@ -84,7 +85,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path):
     ],
 )
 def test_bad_input_is_one_clear_error_with_exit_code_two(tmp_path, arguments, pieces):
-    done = osler(*arguments, cwd=tmp_path)
+    done = run_osler(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     message = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(message) == 1

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import run_code
 
 from osler.core.artifact import Artifact
 
@@ -43,9 +44,9 @@ def test_every_stage_leaves_a_whole_artifact_and_a_page(demo):
     assert all(cell["protocol"].endswith("@v1") for cell in results["cells"])
 
 
-def test_a_second_run_reuses_everything(osler, demo):
+def test_a_second_run_reuses_everything(osler, demo, demo_command):
     before = digests(demo)
-    done = osler("demo", "--fast", cwd=demo.parent.parent)
+    done = osler(*demo_command, cwd=demo.parent.parent)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("reused)") == 6
     assert digests(demo) == before
@@ -176,11 +177,12 @@ def test_the_encoder_loads_with_stock_automodel_and_one_head_with_equal_logits(o
         AutoModelForMaskedLM.from_pretrained(demo / "encoder")
 
 
-@pytest.mark.parametrize("task", ["clinic-entities-en", "clinic-phi-en", "clinic-entities-es"])
-def test_an_exported_head_scores_in_transformers_what_it_scores_in_osler(demo, tmp_path, task):
+def test_an_exported_head_scores_in_transformers_what_it_scores_in_osler(demo, tmp_path):
+    """One head of the demo; tests/stages/serve/test_export_hf.py does it with three kinds."""
     from osler.stages.serve.config import ExportRecipe
     from osler.stages.serve.export import run
 
+    task = "clinic-entities-es"
     made = run(ExportRecipe(bundle=demo / "bundle", head=task, tasks=(demo / "tasks" / task,)), tmp_path / "hf")
     measured = made.counts[f"dev of {task}/strict@v1"]
     assert measured["osler"] > 5
@@ -274,7 +276,7 @@ def python_example_of_the_readme(bundle_of: Path, folder: Path) -> str:
     example = next(block for block in blocks if "demo/full/bundle" in block)
     (folder / "demo").mkdir()
     (folder / "demo" / "full").symlink_to(bundle_of)
-    done = subprocess.run([sys.executable, "-c", example], cwd=folder, capture_output=True, text=True, check=False)
+    done = run_code(example, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from osler.artifacts.tokenizer import BEGIN, END, SPECIAL_TOKENS, UNKNOWN
 from osler.clinic import abstracts, entailment_pairs, notes, similarity_pairs
 from osler.clinic.distributions.rewriting import contiguous, edited, relabelled
 from osler.clinic.labels import Language, Split
@@ -59,10 +60,18 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) 
 
 
 @pytest.fixture(scope="session")
-def long_encoder(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Path) -> Path:
-    """An encoder whose window holds any sentence, even in the many sub-words of a small vocabulary."""
+def long_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder whose window holds any sentence, and to which every word is one unknown token: whole corpora are cut quickly."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    tokenizer = Tokenizer(models.WordLevel({name: number for number, name in enumerate(SPECIAL_TOKENS)}, UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.RobertaProcessing((END, 2), (BEGIN, 0))
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    words = tmp_path_factory.mktemp("words")
+    tokenizer.save(str(words / "tokenizer.json"))
     folder = tmp_path_factory.mktemp("long") / "encoder"
-    _tiny_encoder(folder, tokenizer_folder, positions=8192)
+    _tiny_encoder(folder, words, positions=8192)
     return folder
 
 

@@ -37,7 +37,7 @@ CORPORA = [
     "ncbi_disease/iob/test.tsv.xz",
     "s800/iob/test.tsv.xz",
 ]
-SENTENCES = 1000
+SENTENCES = 250
 """The first ones of each file, or so many documents, to keep the test short."""
 
 

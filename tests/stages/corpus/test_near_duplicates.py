@@ -116,8 +116,8 @@ def test_defaults_find_nearly_all_pairs_and_only_real_ones(find: Find) -> None:
 def test_the_number_of_workers_changes_nothing(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = made_texts(15, 4, seed=2)
     monkeypatch.setattr(near_duplicates, "_FEW", 0)
-    results = [find(texts, workers=workers, size=20, bands=10) for workers in (1, 2, 4)]
-    assert results[0] == results[1] == results[2] != []
+    results = [find(texts, workers=workers, size=20, bands=10) for workers in (1, 3)]
+    assert results[0] == results[1] != []
 
 
 def test_the_order_of_the_work_changes_nothing(find: Find, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.corpus.run import run
 
 parts.PART_BYTES = 200_000
-recipe = load_recipe(CorpusRecipe, None, [], {"sources": [sys.argv[1]], "workers": 1, "shard_megabytes": 1})
+recipe = load_recipe(CorpusRecipe, None, [], {"sources": [sys.argv[1]], "workers": int(sys.argv[3]), "shard_megabytes": 1})
 try:
     run(recipe, Path(sys.argv[2]), force=True)
 except OslerError as error:
@@ -192,14 +192,14 @@ except OslerError as error:
 """
 
 
-@pytest.mark.parametrize(("limit", "shards_begun"), [(100_000, False), (300_000, True)])
-def test_a_full_disk(build, tmp_path: Path, limit: int, shards_begun: bool) -> None:
+@pytest.mark.parametrize(("limit", "shards_begun", "workers"), [(100_000, False, 2), (300_000, True, 1)])
+def test_a_full_disk(build, tmp_path: Path, limit: int, shards_begun: bool, workers: int) -> None:
     """No file can grow past the limit: at the first a part does not fit, at the second the parts do and a shard does not."""
     path, out = tmp_path / "notes.jsonl", tmp_path / "corpus"
     path.write_bytes(GOOD)
     before = build(path, out=out)
     path.write_text("".join(json.dumps({"text": NOTE + os.urandom(1500).hex()}) + "\n" for _ in range(1000)))
-    command = [sys.executable, "-c", FULL_DISK, str(path), str(out)]
+    command = [sys.executable, "-c", FULL_DISK, str(path), str(out), str(workers)]
     ended = subprocess.run(
         command,
         capture_output=True,

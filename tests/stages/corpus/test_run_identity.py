@@ -1,4 +1,4 @@
-"""One hash: every step gives the same bytes for 1, 2 or 4 workers, in any order of the work, and after kills at random moments."""
+"""One hash: every step gives the same bytes for 1, 2 or 3 workers, in any order of the work, and after kills at random moments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_step_has_something_to_do(whole: Corpus, ledger) -> None:
     assert all(source.documents for source in whole.card.sources.values())
 
 
-@pytest.mark.parametrize("way", [{"workers": 2}, {"workers": 4}, {"order": 1}, {"order": 2}], ids=str)
+@pytest.mark.parametrize("way", [{"workers": 3}, {"order": 1}, {"order": 2}], ids=str)
 def test_same_bytes_for_any_number_of_workers_and_any_order(
     tmp_path: Path, every_step, whole: Corpus, way: dict[str, int]
 ) -> None:

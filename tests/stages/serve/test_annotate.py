@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from forked import run_code
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.runner import run_heads
@@ -273,9 +272,7 @@ def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, 
     # Two notes are a part, so that the first part is finished when the third note is counted.
     (tmp_path / "notes.jsonl").write_text("".join(f'{{"text": "Aspirin {n} mg."}}\n' for n in range(6)) + "bad\n")
     for call in (4, 3):
-        command = [sys.executable, "-c", KILLED, str(tmp_path), str(call), str(bundle), to]
-        tests = Path(__file__).parents[2]
-        done = subprocess.run(command, cwd=tests, capture_output=True, text=True, check=False)
+        done = run_code(KILLED, str(tmp_path), str(call), str(bundle), to, cwd=tmp_path)
         assert done.returncode == -9, done.stderr
     parts = sorted(path.name for path in (tmp_path / "out.partial" / "parts").glob("0*"))
     assert parts == ["00000000.json", "00000000.jsonl", "00000001.json", "00000001.jsonl"]
@@ -332,8 +329,8 @@ NASTY = {
 
 
 def test_offsets_slice_the_original_whatever_the_text(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr("osler.artifacts.bundle.SECTION_CHARACTERS", 20_000)  # ten sections in the longest text
-    texts = {name: text[:200_000] for name, text in NASTY.items()}
+    monkeypatch.setattr("osler.artifacts.bundle.SECTION_CHARACTERS", 10_000)  # ten sections in the longest text
+    texts = {name: text[:100_000] for name, text in NASTY.items()}
     path = tmp_path / "nasty.jsonl"
     path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
     for name in texts:
