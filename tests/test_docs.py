@@ -10,11 +10,11 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import typer
+from pages import DOCS, FENCE, PAGES, ROOT, Block, blocks
 
 import osler
 from osler.cli import common
@@ -24,34 +24,6 @@ from osler.core.errors import RecipeError
 from osler.stages.corpus.config import CorpusRecipe
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.stages.study.recipe import StudyRecipe
-
-ROOT = Path(__file__).resolve().parents[1]
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("guide/*.md"))]
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-class Block(NamedTuple):
-    """A code block of a page."""
-
-    page: Path
-    line: int
-    language: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-
-def blocks(*languages: str) -> list[Block]:
-    """The code blocks of all pages in some languages."""
-    found = []
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for match in _FENCE.finditer(text):
-            if match[1] in languages:
-                found.append(Block(page, text[: match.start()].count("\n") + 2, match[1], match[2]))
-    return found
 
 
 def commands(block: Block) -> Iterator[list[str]]:
@@ -236,7 +208,7 @@ def test_the_recipes_of_the_corpus_guide_are_valid():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page):
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         assert "://" in target or (page.parent / target).exists(), target
 
