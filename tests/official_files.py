@@ -141,8 +141,10 @@ def _chemprot(data: Path) -> None:
 
 def _ddi(data: Path) -> None:
     types = {"DDI-advise": "advise", "DDI-effect": "effect", "DDI-mechanism": "mechanism", "DDI-int": "int"}
-    for split, folder in (("train", "Train"), ("test", "Test/Test for DDI Extraction task")):
-        documents = _documents("ddi2013", "train" if split == "train" else "test", {"DRUG": "drug"}, types)
+    folders: list[tuple[Split, str]] = [("train", "Train")]
+    folders += [("test", f"Test/Test for {part} task") for part in ("DDI Extraction", "DrugNER")]
+    for split, folder in folders:
+        documents = _documents("ddi2013", split, {"DRUG": "drug"}, types)
         for number, part in enumerate(("DrugBank", "MedLine")):
             _save("ddi_xml", documents[number::2], data / "DDICorpus" / folder / part)
 

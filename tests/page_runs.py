@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,9 @@ SMALLER = {
     "tasks prepare clinic-": "--set options.train=6 --set options.dev=2 --set options.test=2",
     "tasks synthesize": "--set n=8",
     "vocab train": "--set size=600",
-    "pretrain": "--set preset=tiny --set train.budget= --set train.steps=2 --set max_length=64 --set batch_tokens=256",
-    "distill": "--set train.steps=2 --set max_length=64 --set batch_tokens=256",
+    "pretrain": "--set preset=tiny --set train.budget= --set train.steps=2 --set max_length=64 --set batch_tokens=256 "
+    "--set accumulate=1 --set validation_share=0.05",
+    "distill": "--set train.steps=2 --set max_length=64 --set batch_tokens=256 --set validation_share=0.05",
     "finetune": "--set epochs=1 --set max_length=128 --set overlap=24",
     "study run study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad",
     "study pairwise study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad",
@@ -74,7 +75,7 @@ USING = {
 TRAINING = {
     "docs/index.md": "notes=raw note.txt",
     "docs/guide/command-line.md": "tasks/phi=tasks/clinic-phi-en encoder",
-    "docs/guide/corpus.md": "export articles pubmed notes tasks/meddocan tasks/pharmaconer",
+    "docs/guide/corpus.md": "export articles pubmed notes tasks/meddocan tasks/pharmaconer tasks/ncbi-disease",
     "docs/guide/distillation.md": "corpus corpus.toml text=raw large=encoder small=encoder tasks/ncbi-disease big-bundle=bundle-ncbi",
     "docs/guide/pretraining.md": "corpus tokenizer corpus-bio=corpus corpus-pm=corpus roberta-base=encoder roberta-bne=encoder "
     "my-tokenizer=tokenizer CHECKPOINT=encoder",
@@ -144,7 +145,7 @@ class PageRun:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        self._names = {"__name__": "page", **NAMES.get(page, {})}
+        self.names = {"__name__": "page", **NAMES.get(page, {})}
 
     def run(self) -> None:
         """Run the page from top to bottom."""
@@ -173,7 +174,7 @@ class PageRun:
                 self._clear(self.folder / out)
             with pytest.MonkeyPatch.context() as patch:
                 patch.chdir(self.folder)
-                exec(compile(script, str(block), "exec"), self._names)
+                exec(compile(script, str(block), "exec"), self.names)
             return
         done = len(self._shell.calls)
         ended = self._shell.run(script, self.folder)
@@ -207,10 +208,3 @@ def run_page(page: str, shelf: Shelf, folder: Path) -> None:
     """Lay out what a page supposes, and run the page."""
     shelf.lay(folder, WORKING_FOLDERS[page])
     PageRun(page, folder).run()
-
-
-def all_steps() -> Iterator[str]:
-    """Every step of every page."""
-    for page in {block.page for block in blocks()}:
-        for block in runnable(page):
-            yield from steps(block)

@@ -30,7 +30,8 @@ class Block(NamedTuple):
     """The file that the reader is told to save the block as: the sentence before it ends in "`NAME`:"."""
 
     def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
+        page = self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page
+        return f"{page}:{self.line}"
 
 
 def blocks(*languages: str, page: Path | None = None) -> list[Block]:

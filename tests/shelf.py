@@ -21,6 +21,7 @@ from official_files import write_official_files
 
 import osler
 from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.task_folder import TaskFolder
 from osler.clinic import entailment_pairs, notes
 from osler.clinic.labels import Language
 from osler.formats.registry import get_format
@@ -107,9 +108,10 @@ def _raw(shelf: Shelf, path: Path) -> None:
 
 
 def _export(shelf: Shelf, path: Path) -> None:
-    """The export of a record system. Note 48255 is nearly the same as the one before it."""
+    """The export of a record system. Note 48255 is nearly the same as the one before it, and the last one is empty."""
     texts = _texts(8, "es", seed=8)
     texts.insert(6, texts[5].replace(" de ", " del ", 1))
+    texts.append(" ")
     fields = ("NOTE_ID", "PATIENT_ID", "DATE", "TEXT")
     rows = [zip(fields, (48249 + k, f"p{k}", "2026-11-18", text), strict=True) for k, text in enumerate(texts)]
     _write(path / "notes.jsonl", "".join(json.dumps(dict(row)) + "\n" for row in rows))
@@ -121,8 +123,9 @@ def _articles(shelf: Shelf, path: Path) -> None:
 
 
 def _pubmed(shelf: Shelf, path: Path) -> None:
-    """A baseline of abstracts, and an update that revises the first."""
+    """A baseline of abstracts, one of them a test document of a task, and an update that revises the first."""
     texts = list(raw_sources.texts("pubmed", 6, "en"))
+    texts += [record.text for record in TaskFolder.open(shelf.get("tasks/ncbi-disease")).read("test")[:1]]
     records = [raw_sources.citation(20118285 + k, text) for k, text in enumerate(texts)]
     raw_sources.pubmed_file(path / "baseline" / "pubmed26n0001.xml.gz", records)
     revised = [raw_sources.citation(20118285, f"{texts[0]} Revised.")]
@@ -152,7 +155,8 @@ def _encoder(shelf: Shelf, path: Path) -> None:
         tokenizer=shelf.get("tokenizer"),
         preset="tiny",
         max_length=128,
-        batch_tokens=1024,
+        batch_tokens=256,
+        validation_share=0.05,
         train={"steps": 2},
         out=path,
     )
