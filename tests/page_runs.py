@@ -28,6 +28,7 @@ NOT_RUN = {
     ". venv/bin/activate": "the tests have their environment",
     "make demo": "builds an environment; tests/e2e runs `osler demo`",
     "make test": "this is what runs here",
+    "osler demo": "takes a minute; tests/e2e runs it",
     "osler --install-completion": "writes to the start-up file of the user's shell",
     "torchrun ": "needs several GPUs; tests/train starts several processes on one CPU",
     "RAY_ADDRESS=": "needs a cluster; tests/clusters.py starts Ray on one machine and compares the results",
@@ -38,12 +39,14 @@ NOT_RUN = {
 SMALLER = {
     "tasks prepare clinic-": "--set options.train=6 --set options.dev=2 --set options.test=2",
     "tasks synthesize": "--set n=8",
+    "tasks synthesize mimic-iii-notes": "--set n=40",  # a vocabulary needs more text
     "vocab train": "--set size=600",
     "pretrain": "--set preset=tiny --set train.budget= --set train.steps=2 --set max_length=64 --set batch_tokens=256 "
     "--set accumulate=1 --set validation_share=0.05",
     "distill": "--set train.steps=2 --set max_length=64 --set batch_tokens=256 --set validation_share=0.05",
     "finetune": "--set epochs=1 --set max_length=128 --set overlap=24",
     "study run study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad",
+    "study run vocabulary.toml": "--set seeds=1 --set finetune.epochs=1",
     "study pairwise study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad",
     # Hundreds of runs. tests/recipes runs every paper's study, with less of everything.
     "study run lewis2020": "--dry-run",
@@ -70,6 +73,7 @@ USING = {
     "docs/guide/deidentification.md": "bundle bundle-es notes notes.csv tasks/meddocan",
     "docs/guide/export.md": "bundle note.txt tasks/clinic-entities-en tasks/clinic-phi-en",
     "docs/guide/scores.md": "demo/fast/encoder=encoder notes pairs.tsv",
+    "docs/tutorials/integrator.md": "demo/fast/bundle=bundle demo/fast/tasks/clinic-entities-en=tasks/clinic-entities-en",
     "docs/guide/serving.md": "demo/full/bundle=bundle bundle notes.jsonl",
 }
 TRAINING = {
@@ -80,7 +84,7 @@ TRAINING = {
     "docs/guide/pretraining.md": "corpus tokenizer corpus-bio=corpus corpus-pm=corpus roberta-base=encoder roberta-bne=encoder "
     "my-tokenizer=tokenizer CHECKPOINT=encoder",
     "docs/guide/several-gpus.md": "",
-    "docs/guide/spanish-hospital.md": "notes=notes-es official/meddocan official/pharmaconer other-text=raw",
+    "docs/tutorials/hospital.md": "notes=notes-es official/meddocan official/pharmaconer other-text=raw",
     "docs/guide/vocabulary.md": "runs/corpus=corpus other/model=encoder third/tokenizer.json=tokenizer/tokenizer.json terms.txt",
 }
 TASKS = {
@@ -92,6 +96,7 @@ TASKS = {
     "tasks/a=tasks/clinic-entities-en tasks/b=tasks/clinic-phi-en tasks/new=tasks/ncbi-disease",
     "docs/guide/formats.md": "notes=brat windows-notes=windows-brat table.csv bare.tsv distemist annotations project-export.json",
     "docs/guide/own-task.md": "my-data=brat-splits encoder visits.csv",
+    "docs/tutorials/researcher.md": "",
     "docs/guide/papers.md": "DATA=papers ENCODER=encoder",
     "docs/guide/studies.md": "encoder other-encoder=encoder tasks/bc5cdr-chem tasks/ncbi-disease tasks/gad-1=tasks/gad-fold-1 "
     "tasks/gad-2=tasks/gad-fold-2 tasks/gad-3=tasks/gad-fold-3",
