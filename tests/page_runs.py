@@ -41,13 +41,13 @@ SMALLER = {
     "tasks synthesize": "--set n=8",
     "tasks synthesize mimic-iii-notes": "--set n=40",  # a vocabulary needs more text
     "vocab train": "--set size=600",
-    "pretrain": "--set preset=tiny --set train.budget= --set train.steps=2 --set max_length=64 --set batch_tokens=256 "
-    "--set accumulate=1 --set validation_share=0.05",
-    "distill": "--set train.steps=2 --set max_length=64 --set batch_tokens=256 --set validation_share=0.05",
+    "pretrain": "--set preset=tiny --set shape= --set train.budget= --set train.steps=2 --set max_length=64 --set batch_tokens=256 "
+    "--set accumulate=1 --set validation_share=0.2",
+    "distill": "--set train.steps=2 --set max_length=64 --set batch_tokens=256 --set validation_share=0.2",
     "finetune": "--set epochs=1 --set max_length=128 --set overlap=24",
-    "study run study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad",
-    "study run vocabulary.toml": "--set seeds=1 --set finetune.epochs=1",
-    "study pairwise study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad",
+    "study run study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad --workers 1",
+    "study run vocabulary.toml": "--set seeds=1 --set finetune.epochs=1 --workers 1",
+    "study pairwise study.toml": "--set seeds=1 --set grid= --set finetune.epochs=1 --set without=gad --workers 1",
     # Hundreds of runs. tests/recipes runs every paper's study, with less of everything.
     "study run lewis2020": "--dry-run",
     "study run mulyar2020": "--dry-run",
@@ -72,6 +72,7 @@ USING = {
     "docs/guide/correct-and-learn.md": "bundle encoder corrections tasks/clinic-entities-en",
     "docs/guide/deidentification.md": "bundle bundle-es notes notes.csv tasks/meddocan",
     "docs/guide/export.md": "bundle note.txt tasks/clinic-entities-en tasks/clinic-phi-en",
+    "docs/guide/formats.md": "notes=brat windows-notes=windows-brat table.csv bare.tsv distemist annotations project-export.json",
     "docs/guide/scores.md": "demo/fast/encoder=encoder notes pairs.tsv",
     "docs/tutorials/integrator.md": "demo/fast/bundle=bundle demo/fast/tasks/clinic-entities-en=tasks/clinic-entities-en",
     "docs/guide/serving.md": "demo/full/bundle=bundle bundle notes.jsonl",
@@ -94,7 +95,6 @@ TASKS = {
     "runs/bc5cdr-disease=tasks/bc5cdr-disease",
     "docs/guide/finetuning.md": "BC5CDR=official/bc5cdr encoder corpus tasks/ncbi-disease tasks/hoc "
     "tasks/a=tasks/clinic-entities-en tasks/b=tasks/clinic-phi-en tasks/new=tasks/ncbi-disease",
-    "docs/guide/formats.md": "notes=brat windows-notes=windows-brat table.csv bare.tsv distemist annotations project-export.json",
     "docs/guide/own-task.md": "my-data=brat-splits encoder visits.csv",
     "docs/tutorials/researcher.md": "",
     "docs/guide/papers.md": "DATA=papers ENCODER=encoder",

@@ -156,7 +156,7 @@ def _encoder(shelf: Shelf, path: Path) -> None:
         preset="tiny",
         max_length=128,
         batch_tokens=256,
-        validation_share=0.05,
+        validation_share=0.2,
         train={"steps": 2},
         out=path,
     )
@@ -253,7 +253,7 @@ def _label_studio(shelf: Shelf, path: Path) -> None:
 def _study(shelf: Shelf, path: Path) -> None:
     _write(
         path,
-        'tasks = ["demo/full/tasks/clinic-phi-en"]\nseeds = [1]\n[models.mine]\nmodel = "demo/full/encoder"\n'
+        'tasks = ["demo/full/tasks/clinic-phi-en"]\nseeds = [1]\nworkers = 1\n[models.mine]\nmodel = "demo/full/encoder"\n'
         "[finetune]\nepochs = 1\nmax_length = 128\noverlap = 24\n",
     )
 
