@@ -211,5 +211,9 @@ class PageRun:
 
 def run_page(page: str, shelf: Shelf, folder: Path) -> None:
     """Lay out what a page supposes, and run the page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for program in ("curl", "jq"):
+        if f"{program} -" in text and shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
     shelf.lay(folder, WORKING_FOLDERS[page])
     PageRun(page, folder).run()
