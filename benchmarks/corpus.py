@@ -134,6 +134,9 @@ def clean(options: argparse.Namespace) -> None:
         for name, (seconds, cpu) in best.items():
             ratio = best["naive loop"][0] / seconds
             print(f"{name:<12} {seconds:7.2f} s {size / seconds:8.1f} MB/s {ratio:6.1f}x   {cpu:7.2f} s of CPU")
+        if options.json:
+            sides = {name: {"seconds": seconds, "processor": cpu} for name, (seconds, cpu) in best.items()}
+            options.json.write_text(json.dumps({"megabytes": size, **sides}, indent=1) + "\n")
     finally:
         shutil.rmtree(folder)
 
@@ -511,6 +514,7 @@ def main() -> None:
     cleaning.add_argument("--megabytes", type=float, default=40.0)
     cleaning.add_argument("--rounds", type=int, default=3)
     cleaning.add_argument("--workers", type=int, default=0, help="worker processes of osler; 0 means one per core")
+    cleaning.add_argument("--json", type=Path)
     cleaning.set_defaults(run=clean)
     pairs = commands.add_parser("tools")
     pairs.add_argument("--documents", type=int, default=10_000)

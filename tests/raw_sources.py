@@ -42,17 +42,17 @@ def carrino(raw: Path, number: int, data: Path | None = None, pubmed: Path | Non
     _crawl(raw / "medical-crawler", number, data)
     _cases(raw, number, data)
     for place, text in enumerate(texts("scielo", number)):
-        _write(raw / "scielo" / f"S{place:04}.xml", _jats(place, text, "es", english="An abstract in English."))
+        write(raw / "scielo" / f"S{place:04}.xml", _jats(place, text, "es", english="An abstract in English."))
     _wikipedia(raw / "wikipedia-life-sciences", number)
     _patents(raw / "patents", number)
     _emea(raw / "emea", number)
     topics = [_topic(place, text, "Spanish") for place, text in enumerate(texts("medlineplus", number))]
     topics += [_topic(number, "The English side of a topic.", "English")]
-    _write(raw / "mespen-medlineplus" / "mplus_topics.xml", f"<health-topics>{''.join(topics)}</health-topics>")
+    write(raw / "mespen-medlineplus" / "mplus_topics.xml", f"<health-topics>{''.join(topics)}</health-topics>")
     records = [
-        _citation(place, "An abstract in English.", other=text) for place, text in enumerate(texts("pubmed", number))
+        citation(place, "An abstract in English.", other=text) for place, text in enumerate(texts("pubmed", number))
     ]
-    _pubmed(raw / "pubmed" / "baseline" / "pubmed26n0001.xml.gz", records)
+    pubmed_file(raw / "pubmed" / "baseline" / "pubmed26n0001.xml.gz", records)
     _ehr(raw / "ehr", number)
     if data is not None:
         for file in (data / "raw_formats" / "medlineplus_xml").glob("*.xml"):
@@ -69,13 +69,13 @@ def lewis(raw: Path, number: int, data: Path | None = None, pubmed: Path | None 
     if data is None:
         articles = [_jats(place, text, "en").encode() for place, text in enumerate(texts("pmc", number, "en"))]
         english = list(texts("pubmed", number, "en"))
-        first = [_citation(place, text) for place, text in enumerate(english)]
+        first = [citation(place, text) for place, text in enumerate(english)]
         revised = [
-            _citation(0, f"{english[0]} Revised."),
+            citation(0, f"{english[0]} Revised."),
             '<DeleteCitation><PMID Version="1">1</PMID></DeleteCitation>',
         ]
-        _pubmed(raw / "pubmed" / "baseline" / "pubmed26n0001.xml.gz", first)
-        _pubmed(raw / "pubmed" / "updatefiles" / "pubmed26n0002.xml.gz", revised)
+        pubmed_file(raw / "pubmed" / "baseline" / "pubmed26n0001.xml.gz", first)
+        pubmed_file(raw / "pubmed" / "updatefiles" / "pubmed26n0002.xml.gz", revised)
     else:
         articles = [file.read_bytes() for file in sorted((data / "raw_formats" / "jats_nxml").glob("*.nxml"))]
         for file in _real_pubmed(data):
@@ -83,7 +83,7 @@ def lewis(raw: Path, number: int, data: Path | None = None, pubmed: Path | None 
     for file in sorted(pubmed.glob("*.xml.gz")) if pubmed else ():
         _copy(file, raw / "pubmed" / "baseline")
     _tar(raw / "pmc" / "oa_comm_xml.PMC000xxxxxx.baseline.tar.gz", {f"PMC{k}.xml": a for k, a in enumerate(articles)})
-    _write(raw / "pmc" / "oa_comm_xml.PMC000xxxxxx.baseline.filelist.csv", "Article File,Article Citation\n")
+    write(raw / "pmc" / "oa_comm_xml.PMC000xxxxxx.baseline.filelist.csv", "Article File,Article Citation\n")
 
 
 def texts(name: str, number: int, language: Language = "es") -> Iterator[str]:
@@ -98,10 +98,10 @@ def _crawl(folder: Path, number: int, data: Path | None) -> None:
     records = [_response(f"https://salud.example/{place}", _page(text)) for place, text in enumerate(pages[:half])]
     records.append(_response("https://salud.example/no", _page("404"), status="404 Not Found"))
     records.append(_response("https://salud.example/foto.png", "PNG", kind="image/png"))
-    _write(folder / "crawl.warc.gz", b"".join(map(_packed, records)))
+    write(folder / "crawl.warc.gz", b"".join(map(_packed, records)))
     # The last page copies the first of the other file, under another address.
     lines = [{"id": f"p{place}", "text": text} for place, text in enumerate([*pages[half:], pages[0]])]
-    _write(folder / "pages.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write(folder / "pages.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     if data is not None:
         _copy(data / "raw_formats" / "warc" / "example.warc.gz", folder)
 
@@ -130,13 +130,13 @@ def _cases(raw: Path, number: int, data: Path | None) -> None:
                     and member.name.endswith(".txt")
                     and (file := archive.extractfile(member))
                 ):
-                    _write(raw / "barr2-background" / Path(member.name).name, file.read())
+                    write(raw / "barr2-background" / Path(member.name).name, file.read())
         return
     cases = list(texts("cases", number))
     for place, text in enumerate(cases):
-        _write(raw / "clinical-cases" / f"case{place}.txt", text)
+        write(raw / "clinical-cases" / f"case{place}.txt", text)
     for place, text in enumerate([*texts("sections", number - number // 4), *cases[: number // 4]]):
-        _write(raw / "barr2-background" / f"section{place}.txt", text.replace("pacientes", "enfermos"))
+        write(raw / "barr2-background" / f"section{place}.txt", text.replace("pacientes", "enfermos"))
 
 
 def _jats(number: int, text: str, language: str, english: str = "") -> str:
@@ -163,7 +163,7 @@ def _wikipedia(folder: Path, number: int) -> None:
         )
         pages.append(_wiki_page(place, f"Artículo {place}", f"'''Artículo'''<ref>x</ref> {text}\n{links}", 0))
     pages.append(_wiki_page(99, "Otro nombre", "#REDIRECCIÓN [[Artículo 100]]", 0, '<redirect title="Artículo 100" />'))
-    _write(folder / "eswiki-pages-articles.xml", WIKI_HEAD + "".join(pages) + "</mediawiki>\n")
+    write(folder / "eswiki-pages-articles.xml", WIKI_HEAD + "".join(pages) + "</mediawiki>\n")
 
 
 def _wiki_page(number: int, title: str, markup: str, namespace: int, redirect: str = "") -> str:
@@ -180,7 +180,7 @@ def _patents(folder: Path, number: int) -> None:
         code = f"{codes[place % 4]} 31/00"
         record = {"publication_number": f"ES-{place}-A1", "publication_date": "20190305", "ipc": [{"code": code}]}
         records.append(record | {"title": title, "abstract": description})
-    _write(folder / "patents.jsonl", "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    write(folder / "patents.jsonl", "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
 
 
 def _emea(folder: Path, number: int) -> None:
@@ -191,7 +191,7 @@ def _emea(folder: Path, number: int) -> None:
         spanish += lines
         ids += [f"en/{place}.xml.gz\tes/{place}.xml.gz\t{k}\t{k}" for k in range(1, len(lines) + 1)]
     for ending, lines in (("es", spanish), ("en", ["A line in English."] * len(spanish)), ("ids", ids)):
-        _write(folder / f"EMEA.en-es.{ending}", "".join(f"{line}\n" for line in lines))
+        write(folder / f"EMEA.en-es.{ending}", "".join(f"{line}\n" for line in lines))
 
 
 def _topic(number: int, text: str, language: str) -> str:
@@ -200,7 +200,7 @@ def _topic(number: int, text: str, language: str) -> str:
     return f'<health-topic title="{escape(title)}" id="{number}" language="{language}">{whole}</health-topic>'
 
 
-def _citation(number: int, abstract: str, other: str = "") -> str:
+def citation(number: int, abstract: str, other: str = "") -> str:
     spanish = (
         f'<OtherAbstract Language="spa"><AbstractText>{escape(other)}</AbstractText></OtherAbstract>' if other else ""
     )
@@ -211,10 +211,10 @@ def _citation(number: int, abstract: str, other: str = "") -> str:
     )
 
 
-def _pubmed(path: Path, records: list[str]) -> None:
+def pubmed_file(path: Path, records: list[str]) -> None:
     """A file of PubMed, with the sum that is published beside it and is not to be read."""
-    _write(path, _packed(f"<PubmedArticleSet>{''.join(records)}</PubmedArticleSet>".encode()))
-    _write(path.with_name(f"{path.name}.md5"), f"MD5({path.name})= 0\n")
+    write(path, _packed(f"<PubmedArticleSet>{''.join(records)}</PubmedArticleSet>".encode()))
+    write(path.with_name(f"{path.name}.md5"), f"MD5({path.name})= 0\n")
 
 
 def _real_pubmed(data: Path | None) -> list[Path]:
@@ -231,7 +231,7 @@ def ehr_notes(number: int) -> Iterator[tuple[str, str, str]]:
 def _ehr(folder: Path, number: int) -> None:
     stream = io.StringIO()
     csv.writer(stream).writerows([("id", "patient", "text"), *ehr_notes(number)])
-    _write(folder / "notes.csv", stream.getvalue())
+    write(folder / "notes.csv", stream.getvalue())
 
 
 def _tar(path: Path, members: dict[str, bytes]) -> None:
@@ -241,14 +241,14 @@ def _tar(path: Path, members: dict[str, bytes]) -> None:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    _write(path, _packed(stream.getvalue()))
+    write(path, _packed(stream.getvalue()))
 
 
 def _packed(content: bytes) -> bytes:
     return gzip.compress(content, mtime=0)
 
 
-def _write(path: Path, content: str | bytes) -> None:
+def write(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -259,7 +259,7 @@ def _copy(file: Path, folder: Path) -> None:
 
 
 def _copy_packed(file: Path, folder: Path) -> None:
-    _write(folder / f"{file.name}.gz", _packed(file.read_bytes()))
+    write(folder / f"{file.name}.gz", _packed(file.read_bytes()))
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def test_the_test_of_a_module_is_found_by_its_name():
 
 
 def test_every_test_file_is_named_after_a_module_or_a_package():
-    whole = {"e2e", "recipes", "test_docs.py"}  # tests of whole commands, the shipped recipes and the docs
+    whole = {"e2e", "recipes", "docs", "test_docs.py"}  # tests of whole commands, the shipped recipes and the docs
     places = [path.relative_to(TESTS) for path in sorted(TESTS.rglob("test_*.py")) if path != Path(__file__)]
     unknown = []
     for place in places:

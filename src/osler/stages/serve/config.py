@@ -87,8 +87,8 @@ class AnnotateRecipe(NoteInputs, AnnotateOptions):
 class PairsRecipe(NoteInputs):
     """Compare pairs of texts with one head of a bundle."""
 
-    bundle: Path = runtime()
-    """A bundle folder."""
+    bundle: BundleFolder = runtime()
+    """A bundle folder, or the name of an installed model."""
     head: str | None = None
     """The head to use; not needed if only one head of the bundle fits."""
     language: str | None = None
@@ -103,8 +103,8 @@ class PairsRecipe(NoteInputs):
 class ExportRecipe(Recipe):
     """Export a bundle for other software, or for machines without torch."""
 
-    bundle: Path = runtime()
-    """A bundle folder."""
+    bundle: BundleFolder = runtime()
+    """A bundle folder, or the name of an installed model."""
     head: str | None = None
     """The head to export to hf; not needed if the bundle has only one. Other targets hold every head."""
     to: Literal["hf", "onnx", "onnx-int8", "spacy"] = "hf"
