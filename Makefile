@@ -6,12 +6,17 @@ BASE := .venv-base
 PIP := pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= auto
 
-.PHONY: demo test lint types layers pytest browser clean
+.PHONY: demo test bench lint types layers pytest browser clean
 
 demo: $(VENV)/.installed
 	$(BIN)/osler demo
 
 test: lint types layers pytest
+
+# Speed against peers, on a machine that does nothing else: about fifteen minutes on two cores. The figures become a page of the docs.
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/bench.py --out benchmarks/results/bench.json
+	$(BIN)/python benchmarks/bench.py --page benchmarks/results/bench.json
 
 $(VENV)/.installed: pyproject.toml constraints.txt models/osler-compact/pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -146,9 +146,14 @@ def table(lines: list[Line]) -> str:
     rows = ["| what | osler | peer | unit | against | ratio | by processor time |", "|---|--:|--:|---|---|--:|--:|"]
     for line in lines:
         processor = f"{line.processor:.2f}" if line.processor else ""
-        cells = (line.what, f"{line.osler:,.4g}", f"{line.other:,.4g}", line.unit, line.peer, f"**{line.ratio:.2f}**")
+        cells = (line.what, short(line.osler), short(line.other), line.unit, line.peer, f"**{line.ratio:.2f}**")
         rows.append(f"| {' | '.join(cells)} | {processor} |")
     return "\n".join(rows)
+
+
+def short(value: float) -> str:
+    """About three digits: 28,828, 13.5, 0.76."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def page(kept: dict[str, Any]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import runpy
 import shlex
@@ -231,6 +232,12 @@ def test_the_pages_of_studies_are_made_from_their_results():
     assert {path.with_suffix("") for path in made} == {path.with_suffix("") for path in DOCS.glob("results/*/*.json")}
     for path, text in made.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python docs/build_results.py"
+
+
+def test_the_page_about_speed_is_made_from_kept_figures():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "bench.py"))
+    text, plot = script["page"](json.loads((ROOT / "benchmarks" / "results" / "bench.json").read_text()))
+    assert (script["PAGE"].read_text(encoding="utf-8"), script["PLOT"].read_text(encoding="utf-8")) == (text, plot)
 
 
 def test_every_page_is_in_the_navigation():

@@ -120,7 +120,7 @@ def _run(recipe: DemoRecipe, out: Path) -> None:
         (vocab, "{size:,} tokens"),
         (pretrain, "{parameters:,} parameters, {tokens_seen:,} tokens, perplexity {perplexity:.1f}"),
         (finetune, "{heads} heads, mean dev score {dev_percent:.1f}"),
-        (study, "{runs} runs, {models} models x {tasks} tasks x {seeds} seeds"),
+        (study, "{runs} runs of {models} models on {tasks} tasks"),
         (annotate, "{entities} entities and {relations} relations in {documents} note"),
     )
     for number, (stage, summary) in enumerate(stages, start=1):

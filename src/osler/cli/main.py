@@ -126,6 +126,10 @@ EXAMPLES = {
     "study resume": ("osler study resume study", "osler study resume study --retry-failed"),
     "study status": ("osler study status study",),
     "study report": ("osler study report study",),
+    "study page": (
+        "osler study page study --out study.md",
+        "osler study page results.json --about about.md --out study.md",
+    ),
     "study pairwise": ("osler study pairwise my-study.toml --out pairs",),
     "annotate": (
         "osler annotate note.txt --bundle bundle > annotations.jsonl",

@@ -93,6 +93,14 @@ def test_clinical_numbers_and_eponyms_are_left_alone(text: str) -> None:
     assert found(text, *LANGUAGES) == []
 
 
+def test_the_name_of_a_hospital_ends_with_a_heading_but_not_where_text_was_wrapped() -> None:
+    assert found("Hospital Universitario San Lucas\nInforme de alta", "es") == [
+        ("HOSPITAL", "Hospital Universitario San Lucas")
+    ]
+    wrapped = "La paciente fue trasladada sin incidencias al Hospital General de\nSan Lucas para estudio."
+    assert found(wrapped, "es") == [("HOSPITAL", "Hospital General de\nSan Lucas")]
+
+
 def test_a_doctor_may_have_the_name_of_a_disease() -> None:
     assert found("Dr. Bell treats Bell's palsy.", "en") == [("NAME", "Bell")]
 
