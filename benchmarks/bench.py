@@ -143,10 +143,11 @@ def processor_name() -> str:
 
 
 def table(lines: list[Line]) -> str:
-    rows = ["| what | osler | peer | unit | against | ratio | by processor time |", "|---|--:|--:|---|---|--:|--:|"]
+    rows = ["| what | against | osler | peer | ratio | by CPU |", "|---|---|--:|--:|--:|--:|"]
     for line in lines:
         processor = f"{line.processor:.2f}" if line.processor else ""
-        cells = (line.what, short(line.osler), short(line.other), line.unit, line.peer, f"**{line.ratio:.2f}**")
+        figures = f"{short(line.osler)} {line.unit}", short(line.other), f"**{line.ratio:.2f}**"
+        cells = (line.what, line.peer, *figures)
         rows.append(f"| {' | '.join(cells)} | {processor} |")
     return "\n".join(rows)
 
