@@ -203,6 +203,7 @@ STUDY_EXAMPLES = {
         "store": '"runs"',
         "engine": '"ray"',
         "workers": "4",
+        "keep_weights": "false",
         "processes": "2",
     },
     "StudyModel": {

@@ -17,12 +17,13 @@ from pydantic import BaseModel, ConfigDict
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.evaluation import Evaluation, EvaluationMetrics
-from osler.core.artifact import MANIFEST, Artifact
+from osler.core.artifact import MANIFEST, Manifest
 from osler.core.config import Recipe
 from osler.core.errors import writing
 from osler.core.files import write_json
 from osler.text.document import Record
 
+_WEIGHTS = ".safetensors"
 PATHS = (".mlm.corpus", ".teacher.bundle")
 """Settings that hold a path, by the end of their dotted name. `RunSpec.inputs` has the digest of each."""
 
@@ -261,7 +262,7 @@ class RunTraining(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> RunTraining:
-        manifest = Artifact.open(folder / "bundle", kind="bundle").manifest
+        manifest = Manifest.read(folder / "bundle" / MANIFEST)  # the weights may be gone
         return cls.model_validate({**manifest.counts, "recipe": manifest.recipe})
 
     @property
@@ -356,3 +357,17 @@ class Run:
 def is_trained(folder: Path) -> bool:
     """Whether a run's fine-tuning is done."""
     return (folder / "bundle" / MANIFEST).is_file()
+
+
+def lacks_weights(folder: Path) -> bool:
+    """Whether a run is fine-tuned but its weights were removed."""
+    if not is_trained(folder):
+        return False
+    files = Manifest.read(folder / "bundle" / MANIFEST).files
+    return any(name.endswith(_WEIGHTS) and not (folder / "bundle" / name).is_file() for name in files)
+
+
+def remove_weights(folder: Path) -> None:
+    """Remove the weights of a run. Its manifest, history and scores stay."""
+    for path in (folder / "bundle").glob(f"*{_WEIGHTS}"):
+        path.unlink(missing_ok=True)

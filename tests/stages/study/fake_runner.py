@@ -86,7 +86,8 @@ class FakeRunner:
             "start": job.start,
         }
         counts |= {"batches_trained": trained, "batches_by_epoch": [turns]}
-        write_manifest(bundle, counts, {"epochs": 1})
+        (bundle / "model.safetensors").touch()
+        write_manifest(bundle, counts, {"epochs": 1}, {"model.safetensors": ""})
         return DeviceUse(os.environ.get("FAKE_DEVICE", "fake"))
 
     def score(self, job: RunJob) -> DeviceUse:
@@ -135,7 +136,9 @@ def _no_space(_: object, path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def write_manifest(bundle: Path, counts: dict[str, Any], recipe: dict[str, Any]) -> None:
-    """The manifest of a bundle without files."""
-    known = {"kind": "bundle", "format_version": 1, "identity": "", "parents": {}, "files": {}}
+def write_manifest(
+    bundle: Path, counts: dict[str, Any], recipe: dict[str, Any], files: dict[str, str] | None = None
+) -> None:
+    """The manifest of a bundle; without files by default."""
+    known = {"kind": "bundle", "format_version": 1, "identity": "", "parents": {}, "files": files or {}}
     write_json(bundle / "manifest.json", {**known, "recipe": recipe, "counts": counts})

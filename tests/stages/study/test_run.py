@@ -169,3 +169,38 @@ def test_an_unknown_baseline_is_refused(task, tmp_path, fake):
     fake()
     with pytest.raises(RecipeError, match="baseline 'x'"):
         run(recipe(task, "one", baseline="x"), tmp_path / "study")
+
+
+def weights(tmp_path: Path) -> int:
+    return len(list(tmp_path.rglob("model.safetensors")))
+
+
+def test_weights_go_when_nothing_needs_them_and_tables_stay(task, tmp_path, fake):
+    runner = fake(dev={"a 2": 0.9})
+    grid = {"grid": {"epochs": [1, 2]}}
+    made = run(recipe(task, "a", keep_weights=False, **grid), tmp_path / "study")
+    assert (len(runner.done()), len(runner.done("score")), weights(tmp_path)) == (4, 2, 0)
+    table = (made.path / "table.md").read_text()
+    folder, missing = report(recipe(task, "a", **grid), tmp_path / "study", force=True)
+    assert not missing
+    assert (folder / "table.md").read_text() == table
+    # All runs are to be scored now: the two that were not chosen are trained again, and keep their weights.
+    run(recipe(task, "a", score="all", **grid), tmp_path / "study", force=True)
+    assert (len(runner.done()), len(runner.done("score")), weights(tmp_path)) == (6, 4, 2)
+    # The weights of a finished study go, too.
+    run(recipe(task, "a", score="all", keep_weights=False, **grid), tmp_path / "study")
+    assert (len(runner.done()), weights(tmp_path)) == (6, 0)
+
+
+def test_weights_that_other_runs_start_from_stay_until_those_are_done(task, tmp_path, fake):
+    other = prepare(PrepareRecipe(task="clinic-phi-en", options={"train": 2, "dev": 1, "test": 12}), tmp_path / "phi")
+    refined = {"model": "m", "refine": {"tasks": ["clinic-entities-en", "clinic-phi-en"]}}
+    values = {"models": {"refined": refined}, "tasks": [task, other.path], "seeds": [1], "workers": 1}
+    runner = fake()
+    run(StudyRecipe.model_validate(values | {"grid": {"epochs": [1]}, "keep_weights": False}), tmp_path / "study")
+    assert (len(runner.done()), weights(tmp_path)) == (3, 0)
+    # Another grid point starts from the same refinement, which is trained again for it.
+    run(StudyRecipe.model_validate(values | {"grid": {"epochs": [1, 2]}}), tmp_path / "study")
+    assert len(runner.done()) == 6
+    assert runner.done()[3].startswith("refined, refinement on")
+    assert weights(tmp_path) == 3

@@ -104,6 +104,8 @@ class StudyRecipe(Recipe):
     engine: Literal["local", "ray"] = runtime("local", description="this machine, or a Ray cluster (RAY_ADDRESS)")
     workers: int = runtime(0, ge=0)
     """Runs at the same time. 1: one after the other in this process; 0: chosen by cores and GPU memory."""
+    keep_weights: bool = runtime(True)
+    """Whether runs keep their weights. Without them tables can still be made; a run that is needed again is trained again."""
     processes: int = runtime(1, ge=1)
     """Processes per run; more than one are started with torchrun."""
 

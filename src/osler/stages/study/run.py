@@ -132,7 +132,10 @@ def run(
         schedule.check_complete()
         _write(schedule, work)
 
-    return _produce(recipe, planned, out, build, force=force)
+    made = _produce(recipe, planned, out, build, force=force)
+    if not recipe.keep_weights:
+        Schedule(recipe, planned).remove_weights()
+    return made
 
 
 def report(recipe: StudyRecipe, out: Path, *, force: bool = False) -> tuple[Path, Sequence[RunSpec]]:

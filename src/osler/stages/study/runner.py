@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from osler.artifacts.encoder import Encoder
-from osler.artifacts.run import Run, RunSpec, RunStatus, holding, is_trained
+from osler.artifacts.run import Run, RunSpec, RunStatus, holding, is_trained, lacks_weights
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import Artifact
 from osler.core.config import validate
 from osler.core.errors import OslerError, OutputError, RecipeError
-from osler.core.files import write_atomic
+from osler.core.files import remove_tree, write_atomic
 from osler.stages.study.matched import MatchedLength
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
 def _attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
     with holding(job.folder):
         before = RunStatus.read(job.folder)
+        if lacks_weights(job.folder):  # they are needed again: for another score, or for runs that start from them
+            remove_tree(job.folder / "bundle")
         trained = is_trained(job.folder)
         if before.state == "done" and trained and (not job.score or Run(job.spec, job.folder).scored):
             return before  # another study that shares the store did it meanwhile

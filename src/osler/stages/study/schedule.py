@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from osler.artifacts.run import Mode, Run, RunSettings, RunSpec, RunStatus, RunTraining, State, is_trained
+from osler.artifacts.run import (
+    Mode,
+    Run,
+    RunSettings,
+    RunSpec,
+    RunStatus,
+    RunTraining,
+    State,
+    is_trained,
+    lacks_weights,
+    remove_weights,
+)
 from osler.core.errors import OslerError, OutputError
 from osler.stages.study import runner
 from osler.stages.study.engines import Engine
@@ -95,6 +106,9 @@ class Schedule:
             status = self.statuses[key] = RunStatus.read(plan.folder(key))
             done = status.state == "done" and is_trained(plan.folder(key))
             self.states[key] = "done" if done else "failed" if status.failed and not retry_failed else "waiting"
+        for key in self._started_from():
+            if self.states[key] == "done" and lacks_weights(plan.folder(key)):
+                self.states[key] = "waiting"
         for run in plan.runs:
             if not run.spec.only_start:
                 self._groups.setdefault(ChoiceGroup.of(run.spec), []).append(run)
@@ -129,6 +143,17 @@ class Schedule:
         self.statuses[job.key] = status
         self.states[job.key] = status.state if status.failed or status.stopped else "done"
         self._advance()
+
+    def remove_weights(self) -> None:
+        """Remove the weights of runs that nothing needs any more: those that are scored or were not chosen, and that no run is
+        still to start from."""
+        needed = {key for key in self._to_score if self._unscored(key)} | self._started_from()
+        for group, runs in self._groups.items():
+            if self._needs_choice(group) and group not in self._choices:
+                needed.update(run.key for run in runs)
+        for key, state in self.states.items():
+            if state == "done" and key not in needed and key not in self._repeated:
+                remove_weights(self.plan.folder(key))
 
     def finished(self) -> list[Run]:
         """Every run that is done, in recipe order."""
@@ -202,6 +227,11 @@ class Schedule:
                 fix="Run the same command again",
             )
 
+    def _started_from(self) -> set[str]:
+        """Runs that others are still to start from."""
+        waiting = (run.spec.after for key, runs in self.by_key.items() if self.states[key] != "done" for run in runs)
+        return {key for key in waiting if key}
+
     def _needs_choice(self, group: ChoiceGroup) -> bool:
         runs = self._groups.get(group, [])
         return len(runs if self.recipe.choose == "run" else {run.spec.point for run in runs}) > 1
@@ -270,6 +300,8 @@ def do_runs(schedule: Schedule, engine: Engine, show: Callable[..., None]) -> No
             for job, status in engine.wait():
                 schedule.end(job, status)
                 show(job, status)
+            if not schedule.recipe.keep_weights:
+                schedule.remove_weights()
             show()
     finally:
         engine.close()
