@@ -43,6 +43,8 @@ def test_the_service_and_the_commands_call_it_by_name_and_version(tmp_path):
     card = client.get("/v1/card").json()
     assert (card["name"], card["model_version"]) == ("osler-compact", version)
     assert client.get("/v1/page").json()["bundle"] == f"osler-compact {version}"
+    for text, language in (("She was given the drug.", "en"), ("Se le dio el fármaco.", "es"), ("4821736", None)):
+        assert client.post("/v1/language", json={"text": text}).json() == {"language": language}
     assert serve_plan(recipe)[0].startswith(f"serve osler-compact {version} on ")
     note = tmp_path / "note.txt"
     note.write_text(NOTE, encoding="utf-8")

@@ -53,6 +53,12 @@ def test_the_page_has_the_colours_of_the_reports(client: TestClient) -> None:
     assert used <= set(re.findall(r"--([\w-]+):", palette.text + own))
 
 
+def test_a_language_that_no_head_has_is_not_chosen(client: TestClient) -> None:
+    assert client.post("/v1/language", json={"text": "She was given the drug."}).json() == {"language": "en"}
+    assert client.post("/v1/language", json={"text": "Elle a été traitée par le médecin pendant des jours."}).json() == {"language": None}
+    assert client.post("/v1/language", json={"text": 3}).status_code == 422
+
+
 def test_the_page_is_public_and_what_it_asks_for_is_not(app_for: Callable[..., Any]) -> None:
     guarded = TestClient(app_for(("a-long-enough-token",)), "http://127.0.0.1")
     assert guarded.get("/").status_code == guarded.get("/static/app.js").status_code == 200

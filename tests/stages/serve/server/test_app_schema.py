@@ -24,7 +24,7 @@ PATHS = [
     "/readyz",
     "/metrics",
 ]
-PATHS += ["/v1/page", "/v1/convert", "/v1/corrections"]
+PATHS += ["/v1/page", "/v1/language", "/v1/convert", "/v1/corrections"]
 
 
 @pytest.fixture(scope="module")

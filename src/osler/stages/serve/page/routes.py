@@ -25,6 +25,7 @@ from osler.stages.serve.corrections import CHANGES, CorrectionLog, check_annotat
 from osler.stages.serve.server import schemas
 from osler.stages.serve.server.guard import RefusedError
 from osler.text.document import Document, check_record
+from osler.text.language import LanguageGuess
 
 if TYPE_CHECKING:
     from osler.stages.serve.server.service import AnnotationService
@@ -84,6 +85,18 @@ class GivenRelation(_Given):
     id: str | None = None
     score: float | None = Field(None, ge=0, le=1)
     attributes: dict[str, str] = Field(default_factory=dict)
+
+
+class GivenText(_Given):
+    """A text whose language is asked for."""
+
+    text: str
+
+
+class TextLanguage(BaseModel):
+    """The language of a text, by its common words."""
+
+    language: str | None = Field(description="One of the bundle's languages; null if the text shows none of them.")
 
 
 class ReviewedDocument(_Given):
@@ -200,6 +213,19 @@ def add_page(
             deid=["mask", "tag", "surrogate"] if deid else [],
             formats=downloads,
         )
+
+    @app.post(
+        "/v1/language",
+        summary="Guess the language of a text",
+        tags=["page"],
+        responses=problems(400, 401, 403, 408, 413, 421, 422, 429, 503),
+    )
+    async def language(body: GivenText) -> TextLanguage:
+        """For bundles with heads for several languages."""
+        guess = LanguageGuess()
+        guess.add(body.text)
+        known = {head.card.language for head in spec.heads.values()}
+        return TextLanguage(language=guess.language if guess.hits and guess.language in known else None)
 
     def document(found: dict[str, Any]) -> Document:
         if len(found["text"]) > settings.max_text:

@@ -13,6 +13,7 @@ const LISTED = 200; // entities in the list before "Show more"
 const state = {
   settings: null, // heads, colours, formats of the server
   source: "", // the text to annotate, as it came: a text area would change its line ends
+  language: "", // of the heads that were used; empty for all heads
   note: null, // the annotated document
   offsets: null,
   review: null,
@@ -95,12 +96,13 @@ async function annotate() {
   $("annotate").disabled = true;
   const began = performance.now();
   try {
-    const language = $("language").value;
-    const options = language ? { language } : {};
+    state.language = await chosenLanguage(text);
+    const options = state.language ? { language: state.language } : {};
     show(await server.post("v1/annotate", { id: "note", text, options }));
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
     const count = state.review.spans.length;
-    say(`${count.toLocaleString("en")} ${count === 1 ? "entity" : "entities"} in ${text.length.toLocaleString("en")} characters, ${seconds} s.`);
+    const heads = state.language && $("language").value === "auto" ? ` Heads for: ${state.language}.` : "";
+    say(`${count.toLocaleString("en")} ${count === 1 ? "entity" : "entities"} in ${text.length.toLocaleString("en")} characters, ${seconds} s.${heads}`);
     $("note-title").focus({ preventScroll: true });
     if ($("result").getBoundingClientRect().top > innerHeight / 2) $("result").scrollIntoView({ block: "start" });
   } catch (error) {
@@ -108,6 +110,13 @@ async function annotate() {
   } finally {
     $("annotate").disabled = false;
   }
+}
+
+// The language whose heads are used; empty for all heads. A head for another language finds nonsense.
+async function chosenLanguage(text) {
+  const chosen = $("language").value;
+  if ($("language-box").hidden) return "";
+  return chosen === "auto" ? (await server.post("v1/language", { text })).language ?? "" : chosen;
 }
 
 function show(found) {
@@ -441,7 +450,7 @@ function drawReview() {
 // Heads that are switched on, and their entities. Labels that are only hidden from view are saved too.
 function reviewed() {
   const found = new Set(state.review.spans.map((span) => span.head));
-  const used = $("language").value;
+  const used = state.language;
   return state.settings.heads
     .filter((head) => head.kind === "tagging" && !state.hiddenHeads.has(head.name) && (found.has(head.name) || (used ? head.language === used : state.settings.heads.length === 1)))
     .map((head) => head.name);
