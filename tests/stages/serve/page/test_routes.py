@@ -55,7 +55,9 @@ def test_the_page_has_the_colours_of_the_reports(client: TestClient) -> None:
 
 def test_a_language_that_no_head_has_is_not_chosen(client: TestClient) -> None:
     assert client.post("/v1/language", json={"text": "She was given the drug."}).json() == {"language": "en"}
-    assert client.post("/v1/language", json={"text": "Elle a été traitée par le médecin pendant des jours."}).json() == {"language": None}
+    assert client.post(
+        "/v1/language", json={"text": "Elle a été traitée par le médecin pendant des jours."}
+    ).json() == {"language": None}
     assert client.post("/v1/language", json={"text": 3}).status_code == 422
 
 
