@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from osler.metrics.scores import PRF
 from osler.metrics.spans import score_spans
@@ -40,3 +40,8 @@ def score_by_form(
         ]
         found[name] = score_spans(*sides, labels=labels).micro
     return found
+
+
+def form_metrics(found: Mapping[str, PRF]) -> dict[str, float]:
+    """The metrics that a score by form adds: seen_recall, seen_f1, unseen_recall, unseen_f1."""
+    return {f"{name}_{part}": getattr(side, part) for name, side in found.items() for part in ("recall", "f1")}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from osler.core.extras import require
 
@@ -89,6 +90,14 @@ class LanguageGuess:
     def __init__(self) -> None:
         self._left = 200_000
         self._hits: Counter[str] = Counter()
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Self:
+        """The guess for these texts."""
+        guess = cls()
+        for text in texts:
+            guess.add(text)
+        return guess
 
     def add(self, text: str) -> None:
         if self._left > 0:

@@ -19,7 +19,7 @@ from osler.stages.evaluate.config import EvaluateRecipe
 from osler.stages.evaluate.errors import WRONG, Errors, find_errors, outcomes
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import Scored, score
-from osler.tasks.seen import mention_forms, score_by_form
+from osler.tasks.seen import form_metrics, mention_forms, score_by_form
 from osler.text.document import Document, Record
 
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
@@ -230,9 +230,8 @@ def _with_seen(scored: Scored, inputs: _Inputs, gold: Sequence[Record], predicte
     """Add the scores of mentions with a form that training had, and of the others."""
     known = mention_forms(record for task in inputs.seen_in for record in task.read("train"))
     found = score_by_form(inputs.task.card, inputs.protocol, gold, predicted, known)
-    metrics = {f"{name}_{part}": getattr(side, part) for name, side in found.items() for part in ("recall", "f1")}
     forms = {"known": len(known), **{name: side.as_dict() for name, side in found.items()}}
-    return replace(scored, metrics=scored.metrics | metrics, details={**scored.details, "forms": forms})
+    return replace(scored, metrics=scored.metrics | form_metrics(found), details={**scored.details, "forms": forms})
 
 
 def _training_differences(one: Protocol, other: Protocol) -> list[str]:

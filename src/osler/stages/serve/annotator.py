@@ -72,10 +72,7 @@ class Annotator:
         """Warn once if the texts are in another language than the heads."""
         if not self._advise:
             return
-        guess = LanguageGuess()
-        for text in texts:
-            guess.add(text)
-        mismatch = self.bundle.spec.language_mismatch(guess, heads)
+        mismatch = self.bundle.spec.language_mismatch(LanguageGuess.of(texts), heads)
         if mismatch is not None:
             self._advise = False
             advice = f" Leave them out with osler.load(..., language={mismatch.choose!r})." if mismatch.choose else ""

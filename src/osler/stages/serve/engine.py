@@ -49,9 +49,9 @@ class AnnotationEngine:
         """Heads in use that were trained on another language than these records, if their language is beyond doubt."""
         if self.options.language is not None or not records:
             return None
-        guess = LanguageGuess()
-        for record in records:
-            guess.add(record.text if isinstance(record, Document) else f"{record.first} {record.second}")
+        guess = LanguageGuess.of(
+            record.text if isinstance(record, Document) else f"{record.first} {record.second}" for record in records
+        )
         kind: RecordKind = "document" if isinstance(records[0], Document) else "pair"
         spec = self.bundle.spec
         return spec.language_mismatch(guess, spec.heads_for(kind, self.options.heads))
@@ -122,7 +122,9 @@ class AnnotationEngine:
                 by_language.setdefault(own if own in LANGUAGES else self.options.language or "", []).append(number)
         spans = list(document.spans)
         for language, numbers in by_language.items():
-            found = attributes(document.text, [spans[n] for n in numbers], language or _guessed(document.text))
+            found = attributes(
+                document.text, [spans[n] for n in numbers], language or LanguageGuess.of([document.text]).language
+            )
             for number, more in zip(numbers, found, strict=True):
                 spans[number] = replace(spans[number], attributes={**spans[number].attributes, **more})
         return document.with_(spans=tuple(spans))
@@ -139,12 +141,6 @@ class AnnotationEngine:
     def _biased(self) -> Bundle:
         """The bundle, set to find as much as is asked for."""
         return replace(self.bundle, biases=self._demands.biases(self._document_heads))
-
-
-def _guessed(text: str) -> str:
-    guess = LanguageGuess()
-    guess.add(text)
-    return guess.language
 
 
 def _probe(bundle: Bundle) -> tuple[list[Instance], list[str]]:

@@ -16,7 +16,7 @@ from osler.metrics.scores import Decomposed, over_parts
 from osler.metrics.significance import Interval, Summary, bootstrap_interval, summarise
 from osler.tasks.card import Kind, Protocol
 from osler.tasks.scoring import score
-from osler.tasks.seen import mention_forms, score_by_form
+from osler.tasks.seen import form_metrics, mention_forms, score_by_form
 from osler.text.document import Record
 
 RESAMPLES = 2000
@@ -297,8 +297,7 @@ class _Gold:
         seen, unseen = (found[name].tp + found[name].fn for name in ("seen", "unseen"))
         if not seen or not unseen:
             return {}
-        metrics = {f"{name}_{part}": getattr(side, part) for name, side in found.items() for part in ("recall", "f1")}
-        return metrics | {"unseen_share": unseen / (seen + unseen)}
+        return {**form_metrics(found), "unseen_share": unseen / (seen + unseen)}
 
 
 def _read(run: Run, column: str, gold_of: Callable[[Path, str], _Gold]) -> _ReadRun:

@@ -76,9 +76,7 @@ def _splitting_language(text: str, language: str | None) -> str:
     """The language of the text, or the nearest one that sentences can be split in."""
     if language in LANGUAGES:
         return language
-    guess = LanguageGuess()
-    guess.add(text)
-    return guess.language
+    return LanguageGuess.of([text]).language
 
 
 def _joined(text: str, ranges: Sequence[Range], kept: Sequence[int]) -> str:

@@ -164,8 +164,7 @@ class DeidEngine:
         """The language of a note; None if it may be any of the three, and a failure if it seems to be none of them."""
         if self.options.language is not None:
             return self.options.language
-        guess = LanguageGuess()
-        guess.add(text)
+        guess = LanguageGuess.of([text])
         if guess.sure:
             return guess.sure
         count = sum(text[start].isalpha() for start, _ in words(text[:200_000]))
@@ -176,9 +175,7 @@ class DeidEngine:
     def deidentify(self, note: Document, findings: Sequence[PhiFinding], keyed: Keyed) -> DeidNote:
         """Replace what was found in a note."""
         known = self.language_of(note.text)
-        guess = LanguageGuess()
-        guess.add(note.text)
-        language = known if isinstance(known, str) else guess.language
+        language = known if isinstance(known, str) else LanguageGuess.of([note.text]).language
         new = list(self._replacements(note.text, findings, language, keyed))
         # A year that is kept, for example, is no change.
         changed = [(f, text) for f, text in zip(findings, new, strict=True) if text != note.text[f.start : f.end]]

@@ -220,10 +220,9 @@ def add_page(
         tags=["page"],
         responses=problems(400, 401, 403, 408, 413, 421, 422, 429, 503),
     )
-    async def language(body: GivenText) -> TextLanguage:
+    def language(body: GivenText) -> TextLanguage:
         """For bundles with heads for several languages."""
-        guess = LanguageGuess()
-        guess.add(body.text)
+        guess = LanguageGuess.of([body.text])
         known = {head.card.language for head in spec.heads.values()}
         return TextLanguage(language=guess.language if guess.hits and guess.language in known else None)
 
