@@ -114,8 +114,8 @@ def _across_lines(recipe: StudyRecipe) -> list[str]:
         return []
     pairs = "; ".join(f"{name} on {', '.join(others)}" for name, others in recipe.across.items())
     return [
-        f"score across corpora, without further training, each chosen run of {pairs}; "
-        "documents that the task trained on has in train or dev are left out"
+        f"score the chosen runs across corpora, without further training: {pairs}; "
+        "leave out documents that the task trained on has in train or dev"
     ]
 
 
