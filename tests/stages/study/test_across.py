@@ -298,7 +298,7 @@ def test_columns_that_are_left_out_are_left_out_of_across(corpora) -> None:
         ),
         ({"across": {"pairs": ["north"]}}, "pairs is a classification task"),
         ({"across": {"north": ["folded"]}}, "folded is cross-validated"),
-        ({"modes": ["together"], "folds": {}}, "this study has none.*Add .single. to modes"),
+        ({"modes": ["together"], "folds": {}}, "across scores runs of one task on others; add .single. to modes"),
         ({"across": {"north": ["many"]}}, r"the labels of north \(DRUG\) and of many \(DRUG, DOSE\) differ.*--label"),
         ({"across": {"north": ["merged"]}}, "the protocols of north and merged differ in merged"),
         (

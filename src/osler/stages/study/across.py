@@ -2,71 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from osler.artifacts.evaluation import Evaluation
-from osler.artifacts.run import Run
+from osler.artifacts.run import AcrossTask, Run
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import RecipeError
-from osler.metrics.scores import Decomposed
 from osler.metrics.significance import PairedComparison, Summary, paired_bootstrap, summarise
-from osler.stages.study.cells import RESAMPLES
-from osler.stages.study.recipe import StudyRecipe
 from osler.tasks.card import Kind, Protocol
 from osler.tasks.leakage import copied_from
 from osler.tasks.scoring import Scored, score
 from osler.text.document import Record
 
-
-@dataclass(frozen=True)
-class AcrossTask:
-    """A task that the runs of another column are scored on."""
-
-    head: str
-    """The task trained on, which gives the head its name."""
-    column: str
-    """The column tested on."""
-    task: Path
-    """Its task folder."""
-    digest: str
-    protocol: str
-    """Its protocol in the study."""
-    label_map: tuple[tuple[str, str], ...] = ()
-    """Label of the head and label of the task, if they are called differently."""
-
-    def evaluation(self, folder: Path) -> Path:
-        """Where the score is kept in the folder of a run."""
-        # A run's key says nothing about other tasks, and studies that share a store may score it on different ones.
-        content = json.dumps([self.digest, self.protocol, self.label_map])
-        return folder / "across" / f"{self.column}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-
-    def is_scored(self, folder: Path) -> bool:
-        return Evaluation.read_metrics(self.evaluation(folder)) is not None
-
-
 Across = Mapping[str, tuple[AcrossTask, ...]]
 """By column trained on: the tasks its chosen runs are also scored on."""
 
 
-def across_tasks(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]]) -> Across:
-    """The tasks of `across`, or an error that says why one cannot be scored. The names are known to be columns."""
-    if recipe.across and "single" not in recipe.modes:
-        raise RecipeError(
-            "across: runs of one task are scored on others, but this study has none",
-            fix='Add "single" to modes, or remove across',
-        )
+def across_tasks(
+    asked: Mapping[str, Sequence[str]], protocols: Mapping[str, str], columns: Mapping[str, Sequence[TaskFolder]]
+) -> Across:
+    """The tasks of a recipe's `across`, or an error that says why one cannot be scored. All names are columns."""
     return {
-        name: tuple(_across_task(recipe, columns, name, other) for other in others)
-        for name, others in recipe.across.items()
+        name: tuple(_across_task(name, other, protocols, columns) for other in others) for name, others in asked.items()
     }
 
 
-def _across_task(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]], name: str, other: str) -> AcrossTask:
+def _across_task(
+    name: str, other: str, named: Mapping[str, str], columns: Mapping[str, Sequence[TaskFolder]]
+) -> AcrossTask:
     for column in (name, other):
         kind = columns[column][0].card.kind
         if kind is not Kind.TAGGING:
@@ -80,7 +46,7 @@ def _across_task(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]
                 fix=f"Remove {column} from across",
             )
     one, two = columns[name][0], columns[other][0]
-    protocols = [task.card.protocol_named(recipe.protocols.get(column)) for task, column in ((one, name), (two, other))]
+    protocols = [task.card.protocol_named(named.get(column)) for task, column in ((one, name), (two, other))]
     differing = protocols[0].training_differences(protocols[1])
     if differing:
         raise RecipeError(
@@ -100,7 +66,7 @@ def _across_task(recipe: StudyRecipe, columns: Mapping[str, Sequence[TaskFolder]
         column=other,
         task=two.artifact.path,
         digest=two.artifact.manifest.digest,
-        protocol=recipe.protocols.get(other) or two.card.protocol,
+        protocol=named.get(other) or two.card.protocol,
         label_map=() if set(own) == set(wanted) else ((own[0], wanted[0]),),
     )
 
@@ -143,7 +109,7 @@ class AcrossCell:
         return cls(**{**values, **read, "comparison": PairedComparison(**found) if found else None})
 
 
-def gather_across(finished: Sequence[Run], across: Across) -> tuple[AcrossCell, ...]:
+def gather_across(finished: Sequence[Run], across: Across, resamples: int) -> tuple[AcrossCell, ...]:
     """Score the stored predictions of the chosen runs on other tasks, by pair of tasks, models in the order of the runs."""
     chosen: dict[tuple[str, str], list[Run]] = {}
     for run in finished:
@@ -158,7 +124,8 @@ def gather_across(finished: Sequence[Run], across: Across) -> tuple[AcrossCell, 
                 runs = [run for run in chosen[row, name] if target.is_scored(run.folder)]
                 if runs:
                     split = split or _ScoredSplit.read(runs[0], target)
-                    cells.append(_cell(row, name, target, split, runs, chosen.get((row, target.column), [])))
+                    own = chosen.get((row, target.column), [])
+                    cells.append(_cell(row, name, target, split, (runs, own), resamples))
     return tuple(cells)
 
 
@@ -191,14 +158,20 @@ class _ScoredSplit:
 
 
 def _cell(
-    row: str, name: str, target: AcrossTask, split: _ScoredSplit, runs: Sequence[Run], in_corpus: Sequence[Run]
+    row: str,
+    name: str,
+    target: AcrossTask,
+    split: _ScoredSplit,
+    runs: tuple[Sequence[Run], Sequence[Run]],
+    resamples: int,
 ) -> AcrossCell:
-    folders = [target.evaluation(run.folder) for run in runs]
-    metrics = Evaluation.read_metrics(folders[0])
+    """The cell of a model: its runs on the task trained on, and those on the task tested on."""
+    across = [target.evaluation(run.folder) for run in runs[0]]
+    own = [run.evaluation(target.column) for run in runs[1] if run.metrics(target.column)]
+    metrics = Evaluation.read_metrics(across[0])
     assert metrics is not None
-    there = [run.evaluation(target.column) for run in in_corpus if run.metrics(target.column)]
-    any_kept = any(split.kept)
-    across, own = ([split.score(folder) for folder in side] if any_kept else [] for side in (folders, there))
+    scored = [[split.score(folder) for folder in side] if any(split.kept) else [] for side in (across, own)]
+    sides = [[one.decomposed for one in side if one.decomposed is not None] for side in scored]
     return AcrossCell(
         row=row,
         trained_on=name,
@@ -207,14 +180,7 @@ def _cell(
         metric=metrics.metric,
         documents=sum(split.kept),
         left_out=split.kept.count(False),
-        scores=tuple(scored.main for scored in across),
-        in_corpus=tuple(scored.main for scored in own),
-        comparison=_compared(across, own),
+        scores=tuple(one.main for one in scored[0]),
+        in_corpus=tuple(one.main for one in scored[1]),
+        comparison=paired_bootstrap(*sides, resamples=resamples) if all(sides) else None,
     )
-
-
-def _compared(across: Sequence[Scored], own: Sequence[Scored]) -> PairedComparison | None:
-    sides: list[list[Decomposed]] = [
-        [scored.decomposed for scored in side if scored.decomposed is not None] for side in (across, own)
-    ]
-    return paired_bootstrap(*sides, resamples=RESAMPLES) if all(sides) else None

@@ -72,7 +72,7 @@ def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
     check_grid(recipe, columns)
     check_modes(recipe, columns)
     check_split(recipe, columns)
-    across = across_tasks(recipe, columns)
+    across = across_tasks(recipe.across, recipe.protocols, columns)
     runs = tuple(_Expansion(recipe, columns, digests).runs())
     check_decoding(recipe, columns, [run.spec for run in runs])
     return StudyPlan(runs, Path(os.path.abspath(recipe.store or runs_folder(out))), columns, digests, across)

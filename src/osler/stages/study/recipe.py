@@ -149,6 +149,8 @@ class StudyRecipe(Recipe):
         for name, others in self.across.items():
             if name in others or len(set(others)) < len(others):
                 raise ValueError(f"across: {name!r} must name other columns, each once")
+        if self.across and "single" not in self.modes:
+            raise ValueError("across scores runs of one task on others; add 'single' to modes, or remove across")
         self._check_rows()
         for name in self.within:
             if len(self.groups.get(name, ())) < 2:

@@ -253,7 +253,7 @@ def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0, acro
         missing=missing,
         work=_work(finished),
         published=_beside(recipe, finished, cells),
-        across=gather_across(by_model, across or {}),
+        across=gather_across(by_model, across or {}, RESAMPLES),
         timings=_timings(finished),
     )
 

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from osler.artifacts.encoder import Encoder
-from osler.artifacts.run import Run, RunSpec, RunStatus, holding, is_trained, lacks_weights
+from osler.artifacts.run import AcrossTask, Run, RunSpec, RunStatus, holding, is_trained, lacks_weights
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import MANIFEST, Artifact, Manifest
 from osler.core.config import validate
 from osler.core.errors import OslerError, OutputError, RecipeError
 from osler.core.files import remove_tree, write_atomic
-from osler.stages.study.across import AcrossTask
 from osler.stages.study.matched import MatchedLength
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from osler.artifacts.run import (
+    AcrossTask,
     Mode,
     Run,
     RunSettings,
@@ -21,7 +22,6 @@ from osler.artifacts.run import (
 )
 from osler.core.errors import OslerError, OutputError
 from osler.stages.study import runner
-from osler.stages.study.across import AcrossTask
 from osler.stages.study.engines import Engine
 from osler.stages.study.grid import edges
 from osler.stages.study.matched import matched_length, run_folder
