@@ -174,9 +174,10 @@ def corpora(bench) -> Any:
     return two_corpora(bench)
 
 
-def test_documents_that_training_has_are_left_out_on_both_sides(corpora, tmp_path: Path, fake) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_documents_that_training_has_are_left_out_on_both_sides(corpora, tmp_path: Path, fake, workers) -> None:
     fake(missed={"m": 1})  # seed 1 misses the first two documents of each split, seed 2 the first three
-    made = run(recipe(corpora), tmp_path / "study")
+    made = run(recipe(corpora, workers=workers), tmp_path / "study")
     to_south, to_north = across(made.path)
     # Of the five documents of south the first is the copy: of the other four, one and two are missed.
     assert (to_south["documents"], to_south["left_out"]) == (4, 1)
