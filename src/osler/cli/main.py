@@ -24,7 +24,7 @@ COMMANDS = {
     "finetune": "Fine-tune one encoder on one or more tasks.",
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
-    "annotate": "Annotate raw text with every head of a bundle.",
+    "annotate": "Annotate raw text with the heads of a bundle for its language.",
     "serve": "Serve a bundle over HTTP.",
     "corrections": "Tasks from notes that people corrected on the page of osler serve.",
     "deid": "De-identify notes: masks, tags or surrogates, and how well that works.",
