@@ -31,9 +31,9 @@ _EVIDENT_OF = {word: language for language, words in _EVIDENT.items() for word i
 _EVIDENT_WORDS = frozenset(_EVIDENT_OF)
 _WORD = re.compile(r"[^\W\d_]+")
 LANGUAGE_NAMES = {"en": "English", "es": "Spanish", "fr": "French"}
-# With a smaller share of the hits, the text may be a mixture; with fewer hits, a name or a quoted word could decide.
-_SURE_SHARE = 0.8
+# With fewer hits, or a smaller share of them, a few names or quoted words could decide.
 _SURE_HITS = 8
+_SURE_SHARE = 0.8
 # Four windows tell the language of a document as well as all of it does, and five times as fast.
 _WINDOWS = 4
 _WINDOW = 100
@@ -112,14 +112,15 @@ class LanguageGuess:
 
     @property
     def likely(self) -> str | None:
-        """The language that at least four in five of the common words are of, however few there are; None without any."""
+        """The language that at least two in three of the common words are of, however few there are; None without any."""
         own = self._hits[self.language]
-        return self.language if own and own >= _SURE_SHARE * self._hits.total() else None
+        return self.language if own and 3 * own >= 2 * self._hits.total() else None
 
     @property
     def sure(self) -> str | None:
-        """The likely language if there are enough common words to leave no doubt, else None."""
-        return self.likely if self._hits[self.language] >= _SURE_HITS else None
+        """The language if there are enough hits and nearly all are its own, else None."""
+        own = self._hits[self.language]
+        return self.language if own >= max(_SURE_HITS, _SURE_SHARE * self._hits.total()) else None
 
     @property
     def hits(self) -> int:

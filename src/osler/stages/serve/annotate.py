@@ -118,7 +118,9 @@ def skipped(annotations: Artifact) -> list[Skipped]:
 def report_languages(read: Mapping[str, int]) -> None:
     """Print how many documents were read by the heads for which language, if their text decided that."""
     if read:
-        listed = [f"{count:,} as {LANGUAGE_NAMES.get(language, language)}" for language, count in read.items() if language]
+        listed = [
+            f"{count:,} as {LANGUAGE_NAMES.get(language, language)}" for language, count in read.items() if language
+        ]
         listed += [f"{read['']:,} by all heads"] if "" in read else []
         console().print(f"  documents read: {', '.join(listed)}", style="dim")
 

@@ -30,7 +30,7 @@ class Annotator:
         self._engine = AnnotationEngine.steady(bundle, (options or AnnotateOptions()).changed(**asked))
         self._asked = (tuple(heads), language)
         self.heads = bundle.spec.heads_for("document", heads, language)
-        """Heads that may read single texts. If they are for several languages and none is asked for, a text is read by those for its own."""
+        """Heads that read single texts. If neither heads nor a language were asked for, each text is read by those for its language."""
         self.pair_heads = bundle.spec.heads_for("pair", heads, language)
         """Heads that read pairs of texts."""
         self._advise = language is None

@@ -24,9 +24,9 @@ class AnnotateOptions(Recipe):
     heads: tuple[str, ...] = ()
     """Heads to use. By default those that read documents in the language of each document, or pairs, if the input is pairs."""
     language: str | None = None
-    """Use the heads for this language, such as es, or every head with all. By default, if the bundle has heads for several
-    languages, each document is read by the heads for its own: that of at least four in five of its common words. All heads read a
-    document without common words, with a mixture, or in a language that no head is for."""
+    """Use the heads for this language, such as es, or all heads (all); by default each document is read by the heads for its own
+    language. That is the language of at least two in three of its common words. All heads read a document without common words, with a
+    mixture of them, or in a language that no head is for."""
     min_score: float = Field(0.0, ge=0.0, le=1.0)
     """Leave out entities and relations with a lower score."""
     thresholds: Annotated[dict[str, Share], BeforeValidator(assignments)] = Field(default_factory=dict)

@@ -47,7 +47,7 @@ class AnnotationEngine:
     def languages(self, records: Sequence[Record]) -> list[str | None]:
         """The language whose heads read each record, by its text; None where all heads that are asked for do.
 
-        A document is read by the heads of the language that at least four in five of its common words are of. One without common words,
+        A document is read by the heads of the language that at least two in three of its common words are of. One without common words,
         with a mixture of them, or in a language that the bundle has no heads for, is read by all heads. Nothing but the document's own
         text counts.
         """
