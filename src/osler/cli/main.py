@@ -40,7 +40,7 @@ EXAMPLES = {
     "": (
         "osler demo --fast",
         "osler corpus build notes/ --out corpus",
-        "osler annotate note.txt --bundle demo/fast/bundle --language en",
+        "osler annotate note.txt --bundle demo/fast/bundle",
     ),
     "corpus": (
         "osler corpus build notes/ --out corpus",
@@ -135,6 +135,7 @@ EXAMPLES = {
         "osler annotate note.txt --bundle bundle > annotations.jsonl",
         "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
         "osler annotate note.txt --bundle bundle --head clinic-phi-en",
+        "osler annotate notes/ --bundle bundle --language all",
         "osler annotate notes/ --bundle bundle --target-recall 0.99 --dry-run",
         "osler annotate notes/ --bundle bundle --min-score 0.5 --threshold DRUG=0.8",
     ),
