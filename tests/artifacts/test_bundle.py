@@ -80,7 +80,7 @@ def test_heads_of_several_languages_and_of_none_read_every_language():
     english = LanguageGuess.of(["The test was normal and the patient was at home. " * 3])
     mismatch = spec.language_mismatch(english, [*heads])
     assert mismatch is not None
-    assert "farmacos, negation and pairs were trained on Spanish and French and de." in f"{mismatch.problem}"
+    assert "farmacos, negation and pairs were trained on Spanish and French and de." in mismatch.problem
 
 
 def test_missing_and_damaged_files_are_named(tmp_path):
