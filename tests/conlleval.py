@@ -11,7 +11,6 @@ import numpy as np
 
 from osler.tasks.instances.base import Builder
 from osler.text.document import Document, Record
-from osler.text.words import trim_offsets
 
 
 @dataclass
@@ -78,10 +77,10 @@ def predictions(
         assert len(starts) == len(wanted)
         logits = np.zeros((len(encoding.ids), len(index)), dtype=np.float32)
         silent = set(range(len(starts)))
-        for place, (start, end) in enumerate(trim_offsets(text, encoding.offsets)):
-            if start == end:
+        for place, (start, end) in enumerate(encoding.offsets):
+            if not text[start:end].strip(" \n"):  # what separates tokens
                 continue
-            token = bisect_right(starts, start) - 1
+            token = bisect_right(starts, end - len(text[start:end].lstrip(" \n"))) - 1
             tag = wanted[token] if token in silent else drawn.choice(builder.outputs)
             silent.discard(token)
             # The second best tag makes constrained decoding choose.

@@ -121,9 +121,10 @@ def load(
 
     Without a bundle, the only installed model is used.
 
-    `heads` and `language` choose among the heads. By default all of them are used. `min_score`, and `thresholds` by label, leave
-    out entities and relations with a lower score. `target_recall` finds more, so that it was reached on dev; the `costs` of
-    the result say what that cost in precision there.
+    `heads` and `language` choose among the heads; "all" asks for those of every language. By default each text is read by the heads
+    for its own language (the one of at least two in three of its common words), and by all heads if that is none of the bundle's.
+    `min_score`, and `thresholds` by label, leave out entities and relations with a lower score. `target_recall` finds more, so that it
+    was reached on dev; the `costs` of the result say what that cost in precision there.
     `attributes` says how negated, possible, hypothetical, historical and other people's entities are found: by "rules", by a
     "head", by "both" or not ("off").
     """

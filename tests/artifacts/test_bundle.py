@@ -11,6 +11,7 @@ from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleHead, BundleSpec, TrainedTask
 from osler.core.errors import ArtifactError, RecipeError
 from osler.tasks.card import TaskCard
+from osler.text.language import LanguageGuess
 
 
 def card(name: str, **more: object) -> TaskCard:
@@ -59,6 +60,27 @@ def test_only_heads_that_read_documents_annotate():
         SPEC.pair_heads(["drugs", "joint"])
     with pytest.raises(RecipeError, match="Did you mean 'drugs'"):
         SPEC.document_heads(["drug"])
+
+
+def test_heads_of_several_languages_and_of_none_read_every_language():
+    heads = {
+        "drugs": card("drugs"),
+        "farmacos": card("farmacos", language="es"),
+        "joint": card("joint", language="mul"),
+        "any": card("any", language=""),
+        "negation": card("negation", language="fr", kind="attributes", labels=("negated",)),
+        "pairs": card("pairs", kind="classification", record="pair", language="de"),
+    }
+    spec = BundleSpec(
+        max_length=64, overlap=8, heads={n: BundleHead(card=c, protocol="strict") for n, c in heads.items()}
+    )
+    assert spec.document_heads(language="es") == ["farmacos", "joint", "any"]
+    assert spec.document_heads(language="all") == spec.document_heads() == [*heads][:5]
+    assert spec.languages == {"en", "es"}  # a head for attributes alone finds nothing
+    english = LanguageGuess.of(["The test was normal and the patient was at home. " * 3])
+    mismatch = spec.language_mismatch(english, [*heads])
+    assert mismatch is not None
+    assert "farmacos, negation and pairs were trained on Spanish and French and de." in mismatch.problem
 
 
 def test_missing_and_damaged_files_are_named(tmp_path):

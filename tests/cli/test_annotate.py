@@ -51,6 +51,18 @@ def test_some_skipped_is_exit_code_three_with_and_without_out_and_again(bundle, 
     assert run(str(tmp_path / "b.txt"), "-b", bundle, "--encoding", "latin-1").exit_code == 0
 
 
+def test_the_last_lines_say_how_many_documents_were_read_in_which_language(bundle, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "Aspirin for pain."}\n{"text": "Aspirina para el dolor."}\n')
+    told = "documents read: 1 as English, 1 as Spanish"
+    for more in ([], ["-o", str(tmp_path / "out")], ["-o", str(tmp_path / "out")]):
+        done = run(str(tmp_path / "a.jsonl"), "-b", bundle, *more)
+        assert told in done.stderr
+    for more in (["--language", "all"], ["--head", "drugs"]):
+        done = run(str(tmp_path / "a.jsonl"), "-b", bundle, *more)
+        assert done.exit_code == 0
+        assert "documents read" not in done.stderr
+
+
 def test_the_help_explains_the_exit_codes_and_how_to_pipe():
     shown = " ".join(run("--help").output.split())
     assert "3: some files or lines could not be read" in shown

@@ -50,7 +50,7 @@ def test_a_place_that_takes_no_folder_is_named() -> None:
 def test_the_note_is_annotated_through_the_running_service(tmp_path: Path, tokenizer_folder: Path, monkeypatch) -> None:
     make_bundle(tmp_path / "bundle", tokenizer_folder, ("drugs", "farmacos"))
     (tmp_path / "note.txt").write_text("He was given aspirin 81 mg for chest pain.", encoding="utf-8")
-    recipe = AnnotateRecipe(files=(tmp_path / "note.txt",), bundle=tmp_path / "bundle", language="en", device="cpu")
+    recipe = AnnotateRecipe(files=(tmp_path / "note.txt",), bundle=tmp_path / "bundle", device="cpu")
     annotations = annotate.run(recipe, tmp_path / "annotations")
     monkeypatch.setenv("OSLER_TOKEN", "correct-horse-battery")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")

@@ -69,18 +69,22 @@ def test_the_base_install_annotates_with_it(tmp_path):
         pytest.skip("make pytest installs the base environment")
     note = tmp_path / "note.txt"
     note.write_text(NOTE, encoding="utf-8")
-    done = subprocess.run([command, "annotate", note, "--language", "en"], capture_output=True, text=True, check=True)
+    done = subprocess.run([command, "annotate", note], capture_output=True, text=True, check=True)
     found = _found(json.loads(done.stdout))
+    assert "documents read: 1 as English" in done.stderr
     assert ("Chemical", "Ibuprofen") in found
     assert found["Disease", "chest pain"]["attributes"]["negated"] == "yes"
     assert found["Disease", "breast cancer"]["attributes"]["someone_else"] == "yes"
 
 
 def test_python_needs_no_name_and_gives_the_same():
-    document = osler.load(language="en")(NOTE)
+    document = osler.load()(NOTE)
     again = osler.load("osler-compact", language="en")(NOTE)
     assert document.spans == again.spans
     assert {"Chemical", "Disease"} <= {span.label for span in document.spans}
+    spanish = osler.load()("Paciente de 64 años con carcinoma ductal infiltrante de mama, tratada con tamoxifeno.")
+    assert {"cantemist", "pharmaconer"} <= {span.attributes["head"] for span in spanish.spans}
+    assert not {span.label for span in spanish.spans} & {"Chemical", "Disease"}
 
 
 def test_the_weights_give_what_the_graph_gives():

@@ -32,6 +32,23 @@ def test_little_or_mixed_text_leaves_doubt(text):
     assert guess.sure is None
 
 
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Aspirin 81 mg daily for chest pain.", "en"),  # one word is enough
+        ("Se le dio el fármaco.", "es"),  # two of three: le is French, too
+        ("Dolor y fever.", "es"),
+        ("Dolor y fever with chills.", None),
+        ("Aspirin 81 mg.", None),
+        ("", None),
+        (TEXTS["fr"], "fr"),
+        (TEXTS["en"] + TEXTS["es"], None),
+    ],
+)
+def test_two_thirds_of_the_common_words_make_a_language_likely(text, language):
+    assert LanguageGuess.of([text]).likely == language
+
+
 @pytest.mark.parametrize("language", ["en", "es"])
 def test_notes_of_the_clinic_are_recognised(language):
     from osler.clinic.notes import notes

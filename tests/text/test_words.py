@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from osler.text.words import covered, trim_offsets, word_of_subword, words
+from osler.text.words import covered, word_of_subword, words
 
 
 @pytest.mark.parametrize(
@@ -142,25 +142,16 @@ def offsets(request: pytest.FixtureRequest) -> list[tuple[int, int]]:
     return found
 
 
-def test_trimmed_offsets_hold_no_outer_whitespace(offsets: list[tuple[int, int]]) -> None:
-    trimmed = trim_offsets(TEXT, offsets)
-    assert len(trimmed) == len(offsets)
-    assert trimmed[0] == trimmed[-1] == (0, 0)
-    for (start, end), (old_start, old_end) in zip(trimmed, offsets, strict=True):
-        assert old_start <= start <= end <= old_end
-        assert TEXT[start:end] == TEXT[old_start:old_end].strip()
-
-
 def test_a_subword_belongs_to_the_first_word_it_touches(offsets: list[tuple[int, int]]) -> None:
-    ranges, trimmed = words(TEXT), trim_offsets(TEXT, offsets)
-    for (start, end), word in zip(trimmed, word_of_subword(ranges, trimmed), strict=True):
+    ranges = words(TEXT)
+    for (start, end), word in zip(offsets, word_of_subword(ranges, offsets), strict=True):
         touched = [i for i, (s, e) in enumerate(ranges) if s < end and start < e]
         assert word == (touched[0] if touched else None)
 
 
-def test_blanks_before_a_word_change_nothing(offsets: list[tuple[int, int]]) -> None:
-    ranges = words(TEXT)
-    assert word_of_subword(ranges, offsets) == word_of_subword(ranges, trim_offsets(TEXT, offsets))
+def test_blanks_around_a_word_change_nothing() -> None:
+    ranges = words(" ab\n c ")
+    assert word_of_subword(ranges, [(0, 4), (4, 7)]) == word_of_subword(ranges, [(1, 3), (5, 6)]) == [0, 1]
 
 
 def test_a_character_spread_over_tokens_is_one_word() -> None:
@@ -177,10 +168,9 @@ def test_one_token_over_several_words() -> None:
 
 
 def test_nothing_in_nothing_out() -> None:
-    assert trim_offsets("", []) == []
+    assert word_of_subword([(0, 4)], []) == []
     assert word_of_subword([], [(0, 0), (0, 2)]) == [None, None]
     assert word_of_subword([(0, 4)], [(2, 2), (0, 0), (4, 4)]) == [None, None, None]
-    assert trim_offsets(" \n", [(0, 1), (0, 2), (2, 2)]) == [(1, 1), (2, 2), (2, 2)]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,17 @@ from osler.text.language import LANGUAGE_NAMES, LanguageGuess
 
 SPEC_FILE = "bundle.json"
 RecordKind = Literal["document", "pair"]
+ALL_LANGUAGES = "all"
+"""What to ask for in place of a language if every head is wanted."""
+SEVERAL_LANGUAGES = "mul"
+"""The language of a head that was trained on tasks in several (ISO 639)."""
+_ADDING = (Kind.RELATION, Kind.ATTRIBUTES)
+"""Heads that find nothing by themselves, but add to what others find."""
+
+
+def reads(own: str, language: str | None) -> bool:
+    """Whether a head with the language `own` on its card reads a language; None and "all" stand for any."""
+    return language in (None, ALL_LANGUAGES, own) or own in ("", SEVERAL_LANGUAGES)
 
 
 class BundleHead(Recipe):
@@ -65,6 +76,13 @@ class BundleSpec(Recipe):
             for task, protocol in (head.members or {name: head.protocol}).items()
         }
 
+    @property
+    def languages(self) -> set[str]:
+        """Languages in which the bundle has heads of their own for documents."""
+        cards = [head.card for head in self.heads.values()]
+        found = {card.language for card in cards if card.record == "document" and card.kind not in _ADDING}
+        return found - {"", SEVERAL_LANGUAGES}
+
     def head(self, name: str) -> BundleHead:
         """Return a head, or raise an error that lists the heads."""
         if name not in self.heads:
@@ -76,7 +94,7 @@ class BundleSpec(Recipe):
     def heads_for(self, record: RecordKind, names: Sequence[str] = (), language: str | None = None) -> list[str]:
         """Heads that read documents or pairs of texts: those named or all, in one language if it is given; may be empty."""
         cards = {name: self.head(name).card for name in names or self.heads}
-        return [name for name, card in cards.items() if card.record == record and language in (None, card.language)]
+        return [name for name, card in cards.items() if card.record == record and reads(card.language, language)]
 
     def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
         """Heads that annotate documents: those named or all, in one language if it is given."""
@@ -115,7 +133,7 @@ class BundleSpec(Recipe):
     def language_mismatch(self, guess: LanguageGuess, heads: Sequence[str]) -> LanguageMismatch | None:
         """The heads trained on another language than the text, if its language is beyond doubt."""
         found = guess.sure
-        others = {name: card for name in heads if (card := self.heads[name].card).language not in (found, "")}
+        others = {name: card for name in heads if not reads((card := self.heads[name].card).language, found)}
         if found is None or not others:
             return None
         languages = " and ".join(dict.fromkeys(LANGUAGE_NAMES.get(c.language, c.language) for c in others.values()))

@@ -38,11 +38,19 @@ app = typer.Typer(add_completion=False)
     },
 )
 def annotate(call: Invocation) -> None:
-    """Annotate raw text with every head of a bundle. Without --out, JSON Lines go to standard output.
+    """Annotate raw text with the heads of a bundle for its language. Without --out, JSON Lines go to standard output.
 
     Exit code 0: everything was annotated. 2: nothing was done. 3: some files or lines could not be read and were skipped.
     """
-    from osler.stages.serve.annotate import plan, report_loss, report_skipped, run, skipped, stream
+    from osler.stages.serve.annotate import (
+        plan,
+        report_languages,
+        report_loss,
+        report_skipped,
+        run,
+        skipped,
+        stream,
+    )
 
     if call.options["files"] is None and call.recipe is None:
         if sys.stdin.isatty():
@@ -54,6 +62,7 @@ def annotate(call: Invocation) -> None:
         artifact = call.perform(plan, run)
         left = skipped(artifact) if artifact else []
         if artifact:
+            report_languages(artifact.counts.get("read_as", {}))
             report_loss(artifact)
     else:
         recipe = call.resolve()

@@ -134,7 +134,7 @@ def _run(recipe: DemoRecipe, out: Path) -> None:
     report = write_report(made, out / "report.html")
     console().print(f"done in {time.monotonic() - began:.0f} s")
     console().print(f"report  [bold]{report}[/]")
-    console().print(f"next    osler annotate {out / 'note.txt'} --bundle {out / 'bundle'} --language en")
+    console().print(f"next    osler annotate {out / 'note.txt'} --bundle {out / 'bundle'}")
     console().print(f"        osler serve --bundle {out / 'bundle'}")
     typer.echo(str(report))
 
@@ -153,7 +153,7 @@ def first_look(out: Path) -> None:
         path = out / "first-look" / f"note-{language}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text)
-        wanted = AnnotateRecipe(files=(path,), bundle=model, language=language, to="html")
+        wanted = AnnotateRecipe(files=(path,), bundle=model, to="html")
         folder = path.with_suffix("")
         made = run(wanted, folder, force=True)
         page = folder / min(made.path.rglob("*.html")).relative_to(made.path)
@@ -258,7 +258,7 @@ def annotate(recipe: DemoRecipe, out: Path) -> Artifact:
     path = out / "note.txt"
     if not path.exists():
         write_atomic(path, next(iter(notes(1, language="en", seed=99, split="test"))).text)
-    return run(AnnotateRecipe(files=(path,), bundle=out / "bundle", language="en"), out / "annotations")
+    return run(AnnotateRecipe(files=(path,), bundle=out / "bundle"), out / "annotations")
 
 
 def serve(out: Path, annotations: Artifact) -> str:
@@ -272,7 +272,7 @@ def serve(out: Path, annotations: Artifact) -> str:
     from osler.stages.serve.server.run import in_background
     from osler.stages.serve.server.settings import ServeRecipe
 
-    note = {"id": "note", "text": (out / "note.txt").read_text(encoding="utf-8"), "options": {"language": "en"}}
+    note = {"id": "note", "text": (out / "note.txt").read_text(encoding="utf-8")}
     with in_background(ServeRecipe(bundle=out / "bundle", port=0)) as (_, address):
         headers = {"content-type": "application/json"}
         # On this machine the service needs a token only if one is set.

@@ -24,7 +24,7 @@ COMMANDS = {
     "finetune": "Fine-tune one encoder on one or more tasks.",
     "evaluate": "Score a bundle on a task under a named protocol.",
     "study": "Many models, tasks and seeds to one table.",
-    "annotate": "Annotate raw text with every head of a bundle.",
+    "annotate": "Annotate raw text with the heads of a bundle for its language.",
     "serve": "Serve a bundle over HTTP.",
     "corrections": "Tasks from notes that people corrected on the page of osler serve.",
     "deid": "De-identify notes: masks, tags or surrogates, and how well that works.",
@@ -40,7 +40,7 @@ EXAMPLES = {
     "": (
         "osler demo --fast",
         "osler corpus build notes/ --out corpus",
-        "osler annotate note.txt --bundle demo/fast/bundle --language en",
+        "osler annotate note.txt --bundle demo/fast/bundle",
     ),
     "corpus": (
         "osler corpus build notes/ --out corpus",
@@ -135,6 +135,7 @@ EXAMPLES = {
         "osler annotate note.txt --bundle bundle > annotations.jsonl",
         "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
         "osler annotate note.txt --bundle bundle --head clinic-phi-en",
+        "osler annotate notes/ --bundle bundle --language all",
         "osler annotate notes/ --bundle bundle --target-recall 0.99 --dry-run",
         "osler annotate notes/ --bundle bundle --min-score 0.5 --threshold DRUG=0.8",
     ),

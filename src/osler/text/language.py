@@ -111,6 +111,12 @@ class LanguageGuess:
         return max(_COMMON, key=lambda name: self._hits[name])
 
     @property
+    def likely(self) -> str | None:
+        """The language that at least two in three of the common words are of, however few there are; None without any."""
+        own = self._hits[self.language]
+        return self.language if own and 3 * own >= 2 * self._hits.total() else None
+
+    @property
     def sure(self) -> str | None:
         """The language if there are enough hits and nearly all are its own, else None."""
         own = self._hits[self.language]

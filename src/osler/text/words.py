@@ -8,6 +8,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 
+import numpy as np
+
 Range = tuple[int, int]
 
 # Marks without width that set the direction of writing or join nothing (byte order mark, zero-width space). They lie between
@@ -49,18 +51,6 @@ def line_ranges(text: str) -> list[Range]:
     return list(zip([0, *(end + 1 for end in ends)], ends, strict=False))
 
 
-def trim_offsets(text: str, offsets: Sequence[Range]) -> list[Range]:
-    """Remove whitespace from both ends of every range; a range of whitespace becomes empty, at its end."""
-    trimmed: list[Range] = []
-    for start, end in offsets:
-        while start < end and text[start].isspace():
-            start += 1
-        while end > start and text[end - 1].isspace():
-            end -= 1
-        trimmed.append((start, end))
-    return trimmed
-
-
 def covered(ranges: Sequence[Range], start: int, end: int) -> range:
     """Indices of the ranges (sorted, disjoint, not empty) that share a character with `start`..`end`."""
     first = bisect_right(ranges, start, key=lambda r: r[1])
@@ -70,12 +60,15 @@ def covered(ranges: Sequence[Range], start: int, end: int) -> range:
 
 
 def word_of_subword(words: Sequence[Range], offsets: Sequence[Range]) -> list[int | None]:
-    """Index of the first word that each sub-word shares a character with; None if there is none."""
-    ends = [end for _, end in words]
-    owners: list[int | None] = []
-    for start, end in offsets:
-        # Only the first word that ends after `start` can be the first to share a character.
-        index = bisect_right(ends, start)
-        shares = start < end and index < len(ends) and words[index][0] < end
-        owners.append(index if shares else None)
-    return owners
+    """Index of the first word that each sub-word shares a character with; None if there is none.
+
+    Whitespace around a sub-word makes no difference: no word has any.
+    """
+    if not words or not offsets:
+        return [None] * len(offsets)
+    (word_starts, word_ends), (starts, ends) = np.array(words).T, np.array(offsets).T
+    # Only the first word that ends after the start of a sub-word can be the first to share a character.
+    first = np.searchsorted(word_ends, starts, side="right")
+    there = (starts < ends) & (first < len(words))
+    shares = there & (word_starts[np.where(there, first, 0)] < ends)
+    return [word if shared else None for word, shared in zip(first.tolist(), shares.tolist(), strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from osler.artifacts.bundle import Bundle
 from osler.artifacts.runner import run_heads
 from osler.core.artifact import Artifact
 from osler.core.errors import InputError, RecipeError
+from osler.formats.jsonl import json_line
 from osler.formats.registry import get_format
 from osler.stages.serve import annotate
 from osler.stages.serve.config import AnnotateRecipe, AnnotationFormat
@@ -25,6 +27,9 @@ from osler.text.document import Document, Relation, Span, TextPair
 SPANISH = "El paciente fue visto por los médicos de la unidad con fiebre y tos, y se trata con el fármaco para las infecciones."
 ENGLISH = (
     "The patient was seen by the doctors of the unit with fever and cough, and is treated for the infections at home."
+)
+FRENCH = (
+    "Le patient est vu par les médecins de l'unité avec une fièvre et une toux, et il est traité pour des infections."
 )
 
 
@@ -151,7 +156,11 @@ def test_heads_that_do_not_fit_the_input_say_what_to_give(bundle, pair_bundle, t
 @pytest.mark.parametrize(
     ("text", "more", "pieces"),
     [
-        (ENGLISH, {}, ["looks English", "farmacos was trained on Spanish", "--language en"]),
+        (ENGLISH, {}, []),
+        (SPANISH, {}, []),
+        (FRENCH, {}, ["looks French", "drugs and farmacos were trained on English and Spanish"]),
+        (FRENCH, {"language": "all"}, []),
+        (ENGLISH, {"heads": ("drugs", "farmacos")}, ["farmacos was trained on Spanish", "--language en"]),
         (ENGLISH, {"heads": ("farmacos",)}, ["looks English", "Expect poor results"]),
         (ENGLISH, {"language": "es"}, []),
         (SPANISH, {"heads": ("drugs",)}, ["looks Spanish", "drugs was trained on English"]),
@@ -167,6 +176,42 @@ def test_text_in_another_language_than_the_heads_is_told_once(bundle, tmp_path, 
     assert told.count("looks") == bool(pieces)
     for piece in pieces:
         assert piece in told
+
+
+def test_the_plan_and_the_summary_say_which_heads_read_the_documents(bundle, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(annotate, "_PART", 64)
+    texts = [ENGLISH, SPANISH, "Aspirin 81 mg.", ENGLISH, SPANISH, ENGLISH]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    chosen = "each document is read by the heads for its language, or by all if it shows none of them"
+    assert chosen in annotate.plan(recipe(bundle, tmp_path / "a.jsonl"), None)
+    found = lines(recipe(bundle, tmp_path / "a.jsonl"))
+    assert "documents read: 3 as English, 2 as Spanish, 1 by all heads\n" in capsys.readouterr().err
+    labels = [{span["attributes"]["head"] for span in note["spans"]} for note in found]
+    assert labels == [{"drugs"}, {"farmacos"}, {"drugs", "farmacos"}, {"drugs"}, {"farmacos"}, {"drugs"}]
+    made = annotate.run(recipe(bundle, tmp_path / "a.jsonl"), tmp_path / "out")
+    assert made.counts["read_as"] == {"en": 3, "es": 2, "": 1}
+    assert set(made.counts) == {"documents", "entities", "relations", "read_as"}
+    assert "documents read" not in capsys.readouterr().err  # Python prints nothing
+    for more in ({"language": "all"}, {"language": "en"}, {"heads": ("drugs", "farmacos")}):
+        assert chosen not in annotate.plan(recipe(bundle, tmp_path / "a.jsonl", **more), None)
+        made = annotate.run(recipe(bundle, tmp_path / "a.jsonl", **more), tmp_path / "out", force=True)
+        assert "read_as" not in made.counts
+        lines(recipe(bundle, tmp_path / "a.jsonl", **more))
+        assert "documents read" not in capsys.readouterr().err
+
+
+def test_python_gives_what_the_command_line_gives_in_mixed_batches(bundle, tmp_path):
+    import osler
+
+    texts = [ENGLISH, SPANISH, "Aspirin 81 mg.", FRENCH, "", ENGLISH[:40], SPANISH[:30]] * 3
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    for more in ({}, {"language": "all"}, {"language": "es"}, {"heads": ("drugs",)}):
+        wanted = lines(recipe(bundle, tmp_path / "a.jsonl", **more))
+        assert lines(recipe(bundle, tmp_path / "a.jsonl", batch_characters=150, **more)) == wanted
+        nlp = osler.load(bundle, device="cpu", **more)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert [json.loads(json_line(document)) for document in nlp.pipe(texts, batch_size=5)] == wanted
 
 
 def test_progress_has_a_total(bundle, tmp_path, monkeypatch):
@@ -234,7 +279,9 @@ def test_notes_are_cut_into_batches_by_size_and_keep_their_order(bundle, tmp_pat
     (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{"x" * length}"}}\n' for length in lengths))
     seen = []
     real = AnnotationEngine.annotate
-    monkeypatch.setattr(AnnotationEngine, "annotate", lambda self, batch: seen.append(batch) or real(self, batch))
+    monkeypatch.setattr(
+        AnnotationEngine, "annotate", lambda self, batch, *rest: seen.append(batch) or real(self, batch, *rest)
+    )
     found = lines(recipe(bundle, tmp_path / "a.jsonl", batch_characters=200))
     assert [len(note["text"]) for note in found] == lengths
     assert [[len(note.text) for note in batch] for batch in seen] == [[3], [300], [3, 3, 40, 3], [1000], [3]]
@@ -270,7 +317,9 @@ annotate.run(recipe, folder / "out")
 @pytest.mark.parametrize("to", ["jsonl", "csv"])
 def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, tmp_path, monkeypatch, to):
     # Two notes are a part, so that the first part is finished when the third note is counted.
-    (tmp_path / "notes.jsonl").write_text("".join(f'{{"text": "Aspirin {n} mg."}}\n' for n in range(6)) + "bad\n")
+    words = ["for", "para el", "and"]
+    notes = "".join(f'{{"text": "Aspirin {n} {words[n % 3]}"}}\n' for n in range(6))
+    (tmp_path / "notes.jsonl").write_text(f"{notes}bad\n")
     for call in (4, 3):
         done = run_code(KILLED, str(tmp_path), str(call), str(bundle), to, cwd=tmp_path)
         assert done.returncode == -9, done.stderr
@@ -286,6 +335,7 @@ def test_killed_twice_and_run_again_it_leaves_the_same_files_as_one_run(bundle, 
     whole = annotate.run(asked, tmp_path / "whole")
     assert killed.manifest == whole.manifest
     assert killed.counts["documents"] == 6
+    assert killed.counts["read_as"] == {"en": 4, "es": 2}
     assert killed.counts["skipped"] == 1
     Artifact.open(killed.path).verify()
     inside = {path.relative_to(killed.path) for path in killed.path.rglob("*")}
@@ -404,5 +454,8 @@ def test_python_warns_of_another_language_and_of_skipped_files(bundle, notes, tm
     nlp = osler.load(bundle, device="cpu", heads=["farmacos"])
     with pytest.warns(UserWarning, match="looks English"):
         nlp(ENGLISH)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        osler.load(bundle, device="cpu")(ENGLISH)
     with pytest.warns(UserWarning, match="1 inputs could not be read"):
         osler.annotate(files=[notes], bundle=bundle, device="cpu", out=tmp_path / "out")

@@ -124,6 +124,36 @@ def test_a_target_recall_finds_more_and_the_scores_stay_those_of_the_head(calibr
     assert all(both[s.key] == s.score for s in more if s.key in both)
 
 
+def test_every_head_that_may_read_a_document_has_to_meet_the_demand_before_the_run(calibrated, tmp_path):
+    (tmp_path / "note.txt").write_text("He was given aspirin for the pain.")  # only the English head would read it
+
+    def planned(**options):
+        recipe = AnnotateRecipe(files=(tmp_path / "note.txt",), bundle=calibrated, target_recall=0.99, **options)
+        return plan(recipe, None)
+
+    for options in ({}, {"language": "all"}, {"heads": ("farmacos",)}):
+        with pytest.raises(RecipeError, match="no target recall for farmacos") as caught:
+            planned(**options)
+        assert "--head or --language" in str(caught.value)
+    for options in ({"language": "en"}, {"heads": ("drugs",)}):
+        assert any(line.startswith("drugs: recall 0.992") for line in planned(**options))
+
+
+def test_a_document_in_a_language_has_the_demands_of_its_heads(calibrated, tmp_path):
+    folder = shutil.copytree(calibrated, tmp_path / "both")
+    BundleCalibration(heads={"drugs": HEAD, "farmacos": HEAD}).save(folder)
+    english, spanish = (
+        Document("1", "He was given aspirin for the pain."),
+        Document("2", "Se dio aspirina para el dolor."),
+    )
+    for options in ({"target_recall": 0.99}, {"thresholds": {"FARMACO": 1.0}}):
+        found = AnnotationEngine.load(folder, AnnotateOptions(**options), "cpu").annotate([spanish, english])
+        for heads, document in ((("farmacos",), found[0]), (("drugs",), found[1])):
+            own = options if "thresholds" not in options or heads == ("farmacos",) else {}
+            alone = AnnotationEngine.load(folder, AnnotateOptions(heads=heads, **own), "cpu")
+            assert alone.annotate([Document(document.id, document.text)]) == [document]
+
+
 def test_an_onnx_export_keeps_the_scores_and_the_demands(calibrated, tmp_path):
     exported = export(ExportRecipe(bundle=calibrated, to="onnx"), tmp_path / "onnx").path
     assert BundleCalibration.load(exported) == BundleCalibration.load(calibrated)

@@ -1,4 +1,4 @@
-"""Attributes on the one path of annotation: rules, head, both or none."""
+"""The one path of annotation: the heads that read a document, and attributes by rules, a head, both or none."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_either_or_both_and_the_union_has_all_that_either_says(bundle):
 
 
 def test_the_rules_are_those_of_the_language_of_the_head_and_say_nothing_about_identifiers(bundle):
-    spans = annotate(bundle, attributes="rules")
+    spans = annotate(bundle, attributes="rules", language="all")
     assert {span.attributes["head"] for span in spans} == {"drugs", "farmacos", "deid"}
     for head, language in (("drugs", "en"), ("farmacos", "es"), ("deid", "")):
         own = [span for span in spans if span.attributes["head"] == head]
@@ -67,7 +67,7 @@ def test_the_rules_are_those_of_the_language_of_the_head_and_say_nothing_about_i
 
 def test_an_attribute_head_is_for_mentions_of_its_language(bundle):
     names = {"negated": "drugs", "negado": "farmacos"}
-    for (_, head), found in told(annotate(bundle, attributes="head")).items():
+    for (_, head), found in told(annotate(bundle, attributes="head", language="all")).items():
         assert all(names[name] == head for name in found)
 
 
@@ -77,7 +77,7 @@ def test_attribute_heads_do_not_change_what_is_found_and_share_the_pass(bundle, 
     monkeypatch.setattr(
         type(bundle.runner), "outputs", lambda self, i, heads, *rest: asked.append(list(heads)) or outputs(self, i, heads, *rest)
     )  # fmt: skip
-    annotate(bundle, attributes="head")
+    annotate(bundle, attributes="head", language="all")
     assert asked == [["drugs", "farmacos", "deid", "negation", "negacion"]]
     asked.clear()
     annotate(bundle, attributes="rules", heads=("drugs",))
@@ -128,3 +128,91 @@ def test_an_entity_within_an_identifier_is_left_out_unless_it_is_surer(bundle):
     beyond = Span.at(0, 13, "DRUG", id="T2", score=0.8, attributes={"head": "drugs"})
     part = Span.at(0, 3, "PERSON", id="T1", score=0.9, attributes={"head": "deid"})
     assert kept(beyond, part) == ["drugs", "deid"]
+
+
+ENGLISH = "She was given aspirin for the pain and is at home."
+SPANISH = "Se le dio aspirina para el dolor y está en casa."
+FRENCH = "Le patient est vu par les médecins avec une douleur et il est traité pour des infections dans le service."
+HEADS_OF = {
+    ENGLISH: {"drugs", "deid"},
+    SPANISH: {"farmacos"},
+    "Aspirin for pain": {"drugs", "deid"},  # one common word
+    "Aspirin 81 mg, warfarin 5 mg": {"drugs", "farmacos", "deid"},  # none
+    "Aspirin for pain y dolor": {"drugs", "farmacos", "deid"},  # one of each
+    FRENCH: {"drugs", "farmacos", "deid"},  # no head is for French
+}
+
+
+def heads_of(document) -> set[str]:
+    return {span.attributes["head"] for span in document.spans}
+
+
+def test_each_document_is_read_by_the_heads_for_its_language_in_the_order_given(bundle):
+    engine = AnnotationEngine(bundle, AnnotateOptions())
+    documents = [Document(str(number), text) for number, text in enumerate([*HEADS_OF] * 3)]
+    found = engine.annotate(documents)
+    assert [document.id for document in found] == [document.id for document in documents]
+    for document in found:
+        assert heads_of(document) == HEADS_OF[document.text]
+        assert engine.annotate([Document(document.id, document.text)]) == [document]  # whatever is beside it
+    for language, text in (("en", ENGLISH), ("es", SPANISH)):
+        [alone] = AnnotationEngine(bundle, AnnotateOptions(language=language)).annotate([Document("1", text)])
+        assert alone.spans == found[[*HEADS_OF].index(text)].spans
+
+
+def test_documents_of_one_language_share_a_pass(bundle, monkeypatch):
+    asked = []
+    outputs = type(bundle.runner).outputs
+    monkeypatch.setattr(
+        type(bundle.runner), "outputs", lambda self, i, heads, *rest: asked.append((len(i), list(heads))) or outputs(self, i, heads, *rest)
+    )  # fmt: skip
+    texts = [ENGLISH, SPANISH, ENGLISH, SPANISH, ENGLISH]
+    AnnotationEngine(bundle, AnnotateOptions(attributes="off")).annotate([Document("1", text) for text in texts])
+    assert asked == [(3, ["drugs", "deid"]), (2, ["farmacos"])]
+
+
+@pytest.mark.parametrize("text", HEADS_OF)
+def test_all_heads_and_named_heads_are_used_whatever_the_language(bundle, text):
+    for options, heads in (
+        ({"language": "all"}, {"drugs", "farmacos", "deid"}),
+        ({"heads": ("drugs", "farmacos")}, {"drugs", "farmacos"}),
+        ({"heads": ("farmacos",)}, {"farmacos"}),
+        ({"language": "es"}, {"farmacos"}),
+    ):
+        engine = AnnotationEngine(bundle, AnnotateOptions(**options))
+        [found] = engine.annotate([Document("1", text)])
+        assert heads_of(found) == heads
+        assert engine.languages([found]) == [None]
+
+
+def test_the_only_language_of_a_bundle_is_not_chosen(tokenizer_folder, tmp_path):
+    engine = AnnotationEngine.load(make_bundle(tmp_path / "b", tokenizer_folder, ("drugs", "deid")), AnnotateOptions())
+    assert engine.languages([Document("1", SPANISH), Document("2", ENGLISH)]) == [None, None]
+
+
+def test_a_head_for_attributes_in_one_language_is_no_mistake_in_the_other(tokenizer_folder, tmp_path):
+    folder = make_bundle(tmp_path / "b", tokenizer_folder, ("drugs", "farmacos", "negation"))
+    engine = AnnotationEngine.load(folder, AnnotateOptions(attributes="head"), "cpu")
+    documents = [Document("1", ENGLISH), Document("2", SPANISH)]
+    assert [document.id for document in engine.annotate(documents)] == ["1", "2"]
+    with pytest.raises(RecipeError, match="no attribute head for farmacos, only negation"):
+        AnnotationEngine.load(folder, AnnotateOptions(attributes="head", language="es"), "cpu").annotate(documents)
+
+
+def test_only_text_that_no_language_was_chosen_for_can_mismatch(bundle):
+    engine = AnnotationEngine(bundle, AnnotateOptions())
+    documents = [Document("1", ENGLISH * 3), Document("2", SPANISH * 3)]
+    assert engine.language_mismatch(documents) is None
+    mismatch = engine.language_mismatch([*documents, Document("3", FRENCH)])
+    assert mismatch is not None
+    assert mismatch.problem.startswith("the text looks French")
+    assert mismatch.choose is None
+    assert AnnotationEngine(bundle, AnnotateOptions(language="all")).language_mismatch([Document("3", FRENCH)]) is None
+
+
+def test_rules_for_attributes_ask_the_text_if_all_heads_are_wanted(bundle, monkeypatch):
+    text = "El paciente niega fiebre y la exploración es normal por lo que se va de alta"
+    found = Document("1", text, (Span.at(text.index("fiebre"), text.index("fiebre") + 6, "X", id="T1"),))
+    monkeypatch.setattr(Bundle, "annotate", lambda *_: [found])
+    [span] = annotate(bundle, text, language="all")
+    assert span.attributes == {"negated": "yes"}

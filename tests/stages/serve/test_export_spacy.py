@@ -44,7 +44,9 @@ def test_spacy_opens_the_folder_and_finds_what_osler_finds(bundle, folder):
     assert plan(ExportRecipe(bundle=bundle, to="spacy"), folder)[0].startswith("export drugs, farmacos of")
     nlp = spacy.load(folder)
     assert nlp.pipe_names == ["osler"]
-    expected = annotated(bundle, ["drugs", "farmacos"])
+    records = [Document(str(number), text) for number, text in enumerate(TEXTS)]
+    expected = AnnotationEngine.load(bundle, AnnotateOptions(), "cpu").annotate(records)
+    assert [len({span.attributes["head"] for span in document.spans}) for document in expected] == [2, 0, 2, 1]
     assert sum(len(document.spans) for document in expected) > 30
     for docs in (list(nlp.pipe(TEXTS, batch_size=3)), [nlp(text) for text in TEXTS]):
         for doc, document in zip(docs, expected, strict=True):

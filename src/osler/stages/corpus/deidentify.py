@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from osler.artifacts.bundle import Bundle
-from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.bundle_spec import BundleSpec, reads
 from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError
 from osler.core.extras import require
@@ -82,7 +82,7 @@ class Deidentifier:
         """The heads that read documents of a language, or all if it is not known; there may be none."""
         if self.named or language is None:
             return tuple(self.languages)
-        return tuple(name for name, own in self.languages.items() if own in (language, ""))
+        return tuple(name for name, own in self.languages.items() if reads(own, language))
 
     def check(self, languages: Mapping[str, str | None]) -> None:
         """Refuse a source in a language that no head reads, given the languages of sources."""

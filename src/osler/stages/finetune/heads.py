@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from osler.artifacts.bundle_spec import BundleHead, BundleSpec
+from osler.artifacts.bundle_spec import SEVERAL_LANGUAGES, BundleHead, BundleSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.stages.finetune.config import MLM, FinetuneRecipe, TaskTeacher
@@ -91,7 +91,7 @@ def _joint_head(recipe: FinetuneRecipe, name: str, members: Sequence[TaskCard]) 
         name=name,
         title="; ".join(card.title for card in members),
         kind=Kind.TAGGING,
-        language=first.language if len(languages) == 1 else "mul",
+        language=first.language if len(languages) == 1 else SEVERAL_LANGUAGES,
         domain=first.domain,
         labels=tuple(dict.fromkeys(label for card in members for label in card.labels)),
         sentences=first.sentences,

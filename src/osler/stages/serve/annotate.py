@@ -30,9 +30,10 @@ from osler.formats.jsonl import json_line
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
 from osler.stages.serve.demands import Demands
-from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.engine import AnnotationEngine, chooses_language
 from osler.stages.serve.inputs import Notes, Skipped
 from osler.text.document import Record, TextPair
+from osler.text.language import LANGUAGE_NAMES
 
 _SKIPPED, _LOSS, _PARTS = "skipped.jsonl", "loss.json", "parts"
 _SHOWN = 10
@@ -40,6 +41,8 @@ _PART = 1 << 20
 """Characters of a part; a part is what a kill costs at most."""
 _NAMES = {"csv": "entities_csv", "parquet": "entities_parquet"}
 """Formats with another name in the registry, where csv is a table of texts."""
+_READ_AS = "read_as:"
+"""Counts of documents by the language whose heads read them begin so; nothing follows if all heads did."""
 _HOLD_PAIRS = ("jsonl", "csv", "parquet", "html")
 
 
@@ -56,6 +59,8 @@ def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
     if recipe.bundle.is_dir():
         spec = BundleSpec.load(recipe.bundle)
         lines.append(f"heads: {', '.join(heads := _heads(spec, recipe, notes))}")
+        if chooses_language(spec, recipe) and notes.kinds != {"pair"}:
+            lines.append("each document is read by the heads for its language, or by all if it shows none of them")
         lines += Demands(spec, BundleCalibration.load(recipe.bundle), recipe).costs(heads)
     return [*lines, f"write {recipe.to} to {out or 'standard output'}"]
 
@@ -76,7 +81,9 @@ def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
         for record in _annotated(recipe, notes, found, parts):
             parts.add(record)
         loss = _assemble(recipe, parts, work.path)
-        work.counts.update(found)
+        work.counts.update({name: count for name, count in found.items() if not name.startswith(_READ_AS)})
+        if read := _read_as(found):
+            work.counts["read_as"] = read
         if notes.skipped:
             work.counts["skipped"] = len(notes.skipped)
             lines = (json.dumps(item._asdict(), ensure_ascii=False) + "\n" for item in notes.skipped)
@@ -94,8 +101,10 @@ def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
     """Write one JSON object per note or pair as soon as its batch is done; returns what could not be read."""
     _check_bundle(recipe.bundle)
     notes = Notes(recipe)
-    for record in _annotated(recipe, notes, Counter()):
+    found: Counter[str] = Counter()
+    for record in _annotated(recipe, notes, found):
         target.write(f"{json_line(record)}\n")
+    report_languages(_read_as(found))
     return notes.skipped
 
 
@@ -104,6 +113,16 @@ def skipped(annotations: Artifact) -> list[Skipped]:
     path = annotations.path / _SKIPPED
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [Skipped(**json.loads(line)) for line in lines]
+
+
+def report_languages(read: Mapping[str, int]) -> None:
+    """Print how many documents were read by the heads for which language, if their text decided that."""
+    if read:
+        listed = [
+            f"{count:,} as {LANGUAGE_NAMES.get(language, language)}" for language, count in read.items() if language
+        ]
+        listed += [f"{read['']:,} by all heads"] if "" in read else []
+        console().print(f"  documents read: {', '.join(listed)}", style="dim")
 
 
 def report_loss(annotations: Artifact) -> None:
@@ -228,13 +247,13 @@ def _heads(spec: BundleSpec, recipe: AnnotateRecipe, notes: Notes) -> list[str]:
 def _annotated(
     recipe: AnnotateRecipe, notes: Notes, found: Counter[str], parts: Parts | None = None
 ) -> Iterator[Record]:
-    """Annotate batch by batch, counting notes, pairs, entities and relations in `found`.
+    """Annotate batch by batch, counting notes, pairs, entities, relations and languages in `found`.
 
     With `parts`, finished ones are passed over, and each is finished when all of its notes were given out. Batches end where a
     part ends, so that they are the same after a kill.
     """
     engine: AnnotationEngine | None = None
-    advised = False
+    advised = choosing = False
     with progress("annotate", total=notes.count()) as bar, ExitStack() as stack:
         for number, part in enumerate(_pieces(notes, _PART)):
             known = parts.finished(number, len(part)) if parts else None
@@ -245,12 +264,16 @@ def _annotated(
             if engine is None:
                 engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device)
                 _heads(engine.bundle.spec, recipe, notes)  # fails before the first batch
+                choosing = chooses_language(engine.bundle.spec, recipe)
                 stack.enter_context(_kept_objects())
             mine: Counter[str] = Counter()
             for batch in _pieces(part, recipe.batch_characters or engine.bundle.pass_characters):
-                advised = advised or _advise(engine, batch)
-                for record in engine.annotate(batch):
+                languages = engine.languages(batch)
+                advised = advised or _advise(engine, batch, languages)
+                for record, language in zip(engine.annotate(batch, languages), languages, strict=True):
                     mine.update(_contents(record))
+                    if choosing and not isinstance(record, TextPair):
+                        mine[f"{_READ_AS}{language or ''}"] += 1
                     yield record
                 bar.advance(len(batch))
             found.update(mine)
@@ -301,9 +324,15 @@ def _contents(record: Record) -> dict[str, int]:
     return {"documents": 1, "entities": len(record.spans), "relations": len(record.relations)}
 
 
-def _advise(engine: AnnotationEngine, batch: Sequence[Record]) -> bool:
+def _read_as(found: Mapping[str, int]) -> dict[str, int]:
+    """Documents by the language whose heads read them, most first; an empty name stands for all heads."""
+    read = {name.removeprefix(_READ_AS): count for name, count in found.items() if name.startswith(_READ_AS)}
+    return dict(sorted(read.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _advise(engine: AnnotationEngine, batch: Sequence[Record], languages: Sequence[str | None]) -> bool:
     """Warn if the text is in another language than the heads; whether there was something to warn about."""
-    mismatch = engine.language_mismatch(batch)
+    mismatch = engine.language_mismatch(batch, languages)
     if mismatch is None:
         return False
     advice = f" Leave them out with --language {mismatch.choose}." if mismatch.choose else ""

@@ -11,8 +11,7 @@ from osler.artifacts.bundle import Bundle
 from osler.core.errors import InputError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
-from osler.text.document import Document, TextPair, check_text
-from osler.text.language import LanguageGuess
+from osler.text.document import Document, Record, TextPair, check_text
 
 
 class Annotator:
@@ -28,10 +27,10 @@ class Annotator:
     ) -> None:
         self.bundle = bundle
         asked = {"heads": tuple(heads), "language": language}
-        self._engine = AnnotationEngine(bundle, (options or AnnotateOptions()).changed(**asked))
+        self._engine = AnnotationEngine.steady(bundle, (options or AnnotateOptions()).changed(**asked))
         self._asked = (tuple(heads), language)
         self.heads = bundle.spec.heads_for("document", heads, language)
-        """Heads that read single texts."""
+        """Heads that read single texts. If neither heads nor a language were asked for, each text is read by those for its language."""
         self.pair_heads = bundle.spec.heads_for("pair", heads, language)
         """Heads that read pairs of texts."""
         self._advise = language is None
@@ -46,7 +45,8 @@ class Annotator:
 
     def pipe(self, texts: Iterable[str | Document], batch_size: int = 64) -> Iterator[Document]:
         """Annotate many texts in input order, one batch at a time, so that memory does not grow with their number."""
-        heads = self.heads or self.bundle.spec.document_heads(*self._asked)
+        if not self.heads:
+            self.bundle.spec.document_heads(*self._asked)  # says why there is none
         if isinstance(texts, str):
             raise InputError("pipe takes many texts, this is one", fix="Call the object itself, or give a list")
         numbered = (
@@ -54,8 +54,9 @@ class Annotator:
             for number, text in enumerate(texts, start=1)
         )
         while batch := list(islice(numbered, batch_size)):
-            self._check_language([document.text for document in batch], heads)
-            yield from (made for made in self._engine.annotate(batch) if isinstance(made, Document))
+            languages = self._engine.languages(batch)
+            self._check_language(batch, languages)
+            yield from (made for made in self._engine.annotate(batch, languages) if isinstance(made, Document))
 
     def pairs(self, pairs: Iterable[tuple[str, str] | TextPair], batch_size: int = 64) -> Iterator[TextPair]:
         """Compare pairs of texts, such as a premise and a hypothesis, with the heads that read pairs.
@@ -65,14 +66,14 @@ class Annotator:
         """
         heads = self.pair_heads or self.bundle.spec.pair_heads(*self._asked)
         for batch in pair_batches(pairs, batch_size):
-            self._check_language([f"{pair.first} {pair.second}" for pair in batch], heads)
-            yield from self.bundle.compare(batch, heads)
+            self._check_language(batch)
+            yield from self._engine.bundle.compare(batch, heads)
 
-    def _check_language(self, texts: Sequence[str], heads: Sequence[str]) -> None:
-        """Warn once if the texts are in another language than the heads."""
+    def _check_language(self, records: Sequence[Record], languages: Sequence[str | None] | None = None) -> None:
+        """Warn once if texts are in another language than the heads that read them."""
         if not self._advise:
             return
-        mismatch = self.bundle.spec.language_mismatch(LanguageGuess.of(texts), heads)
+        mismatch = self._engine.language_mismatch(records, languages)
         if mismatch is not None:
             self._advise = False
             advice = f" Leave them out with osler.load(..., language={mismatch.choose!r})." if mismatch.choose else ""

@@ -22,9 +22,11 @@ class AnnotateOptions(Recipe):
     later: ClassVar = ("thresholds", "target_recall")
 
     heads: tuple[str, ...] = ()
-    """Heads to use; by default all that read documents (or pairs, if the input is pairs)."""
+    """Heads to use. By default those that read documents in the language of each document, or pairs, if the input is pairs."""
     language: str | None = None
-    """Use only heads for this language; a bundle may have an English and a Spanish head for the same entities."""
+    """Use the heads for this language, such as es, or all heads (all); by default each document is read by the heads for its own
+    language. That is the language of at least two in three of its common words. All heads read a document without common words, with a
+    mixture of them, or in a language that no head is for."""
     min_score: float = Field(0.0, ge=0.0, le=1.0)
     """Leave out entities and relations with a lower score."""
     thresholds: Annotated[dict[str, Share], BeforeValidator(assignments)] = Field(default_factory=dict)

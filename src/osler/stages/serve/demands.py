@@ -95,14 +95,15 @@ class Demands:
             if known is None or best is None:
                 raise RecipeError(
                     f"no target recall for {head}: the bundle does not say what it finds on dev",
-                    fix="Fine-tune it again (calibrate = true, on a task with a dev split), or choose other heads with --head",
+                    fix="Fine-tune it again (calibrate = true, on a task with a dev split), "
+                    "or choose other heads with --head or --language",
                 )
             point = known.at_recall(target)
             if point is None:
                 raise RecipeError(
                     f"{head} does not reach recall {target:g}: at most {best.recall:.3f} on dev, "
                     f"with precision {_was(known.recall[ALL][0], best)}",
-                    fix=f"Ask for {_floor(best.recall)} or less, or choose other heads with --head",
+                    fix=f"Ask for {_floor(best.recall)} or less, or choose other heads with --head or --language",
                 )
             found[head] = point
         if not found:

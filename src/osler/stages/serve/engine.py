@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 
 from osler.artifacts.bundle import Bundle
-from osler.artifacts.bundle_spec import LanguageMismatch, RecordKind
+from osler.artifacts.bundle_spec import ALL_LANGUAGES, BundleSpec, LanguageMismatch, RecordKind, reads
 from osler.artifacts.runner import SteadyRunner, TorchRunner
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
@@ -31,23 +30,60 @@ class AnnotationEngine:
 
     @classmethod
     def load(cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto") -> AnnotationEngine:
-        """Load a bundle. On a CPU, what it finds in a record does not depend, to the last bit, on the records beside it.
+        """Load a bundle, which is then `steady`."""
+        return cls.steady(Bundle.load(bundle, device), options)
+
+    @classmethod
+    def steady(cls, bundle: Bundle, options: AnnotateOptions) -> AnnotationEngine:
+        """An engine of which, on a CPU, what it finds in a record does not depend, to the last bit, on the records beside it.
 
         On a GPU it may in the last digits of a score: matrix products there change with the size of a batch, and one text at a
         time would leave the GPU idle.
         """
-        loaded = Bundle.load(bundle, device)
-        if isinstance(loaded.runner, TorchRunner) and loaded.runner.device != "cpu":
-            return cls(loaded, options)
-        return cls(replace(loaded, runner=SteadyRunner(loaded.runner, lambda: _probe(loaded))), options)
+        if isinstance(bundle.runner, TorchRunner) and bundle.runner.device != "cpu":
+            return cls(bundle, options)
+        return cls(replace(bundle, runner=SteadyRunner(bundle.runner, lambda: _probe(bundle))), options)
 
-    def annotate(self, records: Sequence[Record]) -> list[Record]:
-        """Annotate documents and pairs of texts, in the order given."""
-        return [made for kind, group in groupby(records, type) for made in self._annotate(kind, list(group))]
+    def languages(self, records: Sequence[Record]) -> list[str | None]:
+        """The language whose heads read each record, by its text; None where all heads that are asked for do.
 
-    def language_mismatch(self, records: Sequence[Record]) -> LanguageMismatch | None:
-        """Heads in use that were trained on another language than these records, if their language is beyond doubt."""
-        if self.options.language is not None or not records:
+        A document is read by the heads of the language that at least two in three of its common words are of. One without common words,
+        with a mixture of them, or in a language that the bundle has no heads for, is read by all heads. Nothing but the document's own
+        text counts.
+        """
+        if not chooses_language(self.bundle.spec, self.options):
+            return [None] * len(records)
+        known = self.bundle.spec.languages
+        likely = (LanguageGuess.of([r.text]).likely if isinstance(r, Document) else None for r in records)
+        return [language if language in known else None for language in likely]
+
+    def annotate(self, records: Sequence[Record], languages: Sequence[str | None] | None = None) -> list[Record]:
+        """Annotate documents and pairs of texts, in the order given.
+
+        A caller who has asked for the `languages` of these records hands them on, so that texts are not looked through twice.
+        """
+        groups: dict[tuple[type, str | None], list[int]] = {}
+        languages = self.languages(records) if languages is None else languages
+        for number, (record, language) in enumerate(zip(records, languages, strict=True)):
+            groups.setdefault((type(record), language), []).append(number)
+        made: dict[int, Record] = {}
+        for (kind, language), numbers in groups.items():
+            found = self._annotate(kind, [records[number] for number in numbers], language)
+            made.update(zip(numbers, found, strict=True))
+        return [made[number] for number in range(len(records))]
+
+    def language_mismatch(
+        self, records: Sequence[Record], languages: Sequence[str | None] | None = None
+    ) -> LanguageMismatch | None:
+        """Heads in use that were trained on another language than these records, if their language is beyond doubt.
+
+        Records that are read by the heads of their language have none.
+        """
+        if self.options.language is not None:
+            return None
+        languages = self.languages(records) if languages is None else languages
+        records = [record for record, language in zip(records, languages, strict=True) if language is None]
+        if not records:
             return None
         guess = LanguageGuess.of(
             record.text if isinstance(record, Document) else f"{record.first} {record.second}" for record in records
@@ -60,13 +96,15 @@ class AnnotationEngine:
         """What thresholds or a target recall cost on dev; an error if they cannot be met."""
         return self._demands.costs(heads)
 
-    def _annotate(self, kind: type, records: list[Record]) -> Sequence[Record]:
-        spec, heads, language = self.bundle.spec, self.options.heads, self.options.language
+    def _annotate(self, kind: type, records: list[Record], language: str | None) -> Sequence[Record]:
+        """Annotate records of one kind with the heads for a language, or with all that are asked for."""
+        spec = self.bundle.spec
         if kind is TextPair:
             pairs = [record for record in records if isinstance(record, TextPair)]
-            return self.bundle.compare(pairs, spec.pair_heads(heads, language))
+            return self.bundle.compare(pairs, spec.pair_heads(self.options.heads, self.options.language))
         documents = [record for record in records if isinstance(record, Document)]
-        found = self._biased.annotate(documents, self._with_attributes(self._document_heads))
+        heads = [name for name in self._running if reads(spec.heads[name].card.language, language)]
+        found = self._biased.annotate(documents, heads)
         kept = [self._without_identifiers(self._demands.kept(document)) for document in found]
         return [self._by_rules(document) for document in kept] if self.options.attributes in ("rules", "both") else kept
 
@@ -114,12 +152,13 @@ class AnnotationEngine:
 
     def _by_rules(self, document: Document) -> Document:
         """Add what the rules say about the mentions, in the language of the head that found them."""
+        asked = "" if self.options.language == ALL_LANGUAGES else self.options.language or ""
         by_language: dict[str, list[int]] = {}
         for number, span in enumerate(document.spans):
             head = self.bundle.spec.heads.get(span.attributes.get("head", ""))
             if head is None or not head.card.phi:
                 own = head.card.language if head else ""
-                by_language.setdefault(own if own in LANGUAGES else self.options.language or "", []).append(number)
+                by_language.setdefault(own if own in LANGUAGES else asked, []).append(number)
         spans = list(document.spans)
         for language, numbers in by_language.items():
             found = attributes(
@@ -134,6 +173,11 @@ class AnnotationEngine:
         return self.bundle.spec.document_heads(self.options.heads, self.options.language)
 
     @cached_property
+    def _running(self) -> list[str]:
+        """The heads that may be run on a document, with those for attributes."""
+        return self._with_attributes(self._document_heads)
+
+    @cached_property
     def _demands(self) -> Demands:
         return Demands(self.bundle.spec, self.bundle.calibration, self.options)
 
@@ -141,6 +185,11 @@ class AnnotationEngine:
     def _biased(self) -> Bundle:
         """The bundle, set to find as much as is asked for."""
         return replace(self.bundle, biases=self._demands.biases(self._document_heads))
+
+
+def chooses_language(spec: BundleSpec, options: AnnotateOptions) -> bool:
+    """Whether each document is read by the heads of its own language: there are several, and neither heads nor a language are asked for."""
+    return options.language is None and not options.heads and len(spec.languages) > 1
 
 
 def _probe(bundle: Bundle) -> tuple[list[Instance], list[str]]:

@@ -34,7 +34,7 @@ from osler.text.sentences import SentenceSplitter, SentenceWords
 from osler.text.subwords import SubwordTokenizer
 from osler.text.tags import Repair, Scheme, chunks, transitions
 from osler.text.windows import Window, windows
-from osler.text.words import Range, line_ranges, trim_offsets, word_of_subword, words
+from osler.text.words import Range, line_ranges, word_of_subword, words
 
 SETTINGS = "osler_pipeline.json"
 _TENSORS = ("input_ids", "attention_mask", "token_type_ids")
@@ -73,7 +73,7 @@ class HeadReader:
         found = words(text)
         begins = [start for start, _ in found]
         starts = {bisect_left(begins, start) for start, _ in sentences}
-        owners = word_of_subword(found, trim_offsets(text, encoding.offsets))
+        owners = word_of_subword(found, encoding.offsets)
         return Piece(found, owners, encoding.ids, sorted({0, *(start for start in starts if start < len(found))}))
 
     def windows(self, piece: Piece, *, by_sentence: bool) -> Iterator[Window]:

@@ -1,4 +1,4 @@
-"""The spaCy component `osler`: every head of a bundle as entities, spans, relations and categories of a spaCy document.
+"""The spaCy component `osler`: what the heads of a bundle find as entities, spans, relations and categories of a spaCy document.
 
 Importing this module registers the component. The entry point `spacy_factories` does so where osler is installed.
 """
@@ -85,10 +85,11 @@ class OslerComponent:
 
     def _annotate(self, docs: Sequence[Doc]) -> None:
         records = [Document(str(number), doc.text) for number, doc in enumerate(docs)]
-        if not self._advised and (mismatch := self.engine.language_mismatch(records)):
+        languages = self.engine.languages(records)
+        if not self._advised and (mismatch := self.engine.language_mismatch(records, languages)):
             self._advised = True
             warnings.warn(f"{mismatch.problem}.", stacklevel=4)
-        for doc, found in zip(docs, self.engine.annotate(records), strict=True):
+        for doc, found in zip(docs, self.engine.annotate(records, languages), strict=True):
             assert isinstance(found, Document)
             _add(doc, found)
 

@@ -21,7 +21,7 @@ from osler.text.document import Document, Fragment, Record, has_tokens, parse_fr
 from osler.text.sentences import sentences
 from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
-from osler.text.words import Range, line_ranges, trim_offsets, word_of_subword
+from osler.text.words import Range, line_ranges, word_of_subword
 
 IGNORED = -100
 """Target of a token without a label."""
@@ -251,7 +251,7 @@ def document_windows(
         zip(documents, tokens.encode([document.text for document in documents]), strict=True)
     ):
         spans = token_ranges(document)
-        word_ids = word_of_subword(spans, trim_offsets(document.text, encoding.offsets))
+        word_ids = word_of_subword(spans, encoding.offsets)
         aligned = Aligned(spans, word_ids, encoding.ids, _sentence_starts(document, spans, reading))
         boundaries = [i for i in range(1, len(word_ids)) if word_ids[i] is None or word_ids[i] != word_ids[i - 1]]
         for start, end in pairwise(_unit_borders(aligned, reading)):

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from osler.artifacts.bundle import Bundle
 from osler.core.errors import RecipeError
 from osler.stages.serve.deid.config import DeidOptions
-from osler.stages.serve.deid.engine import DeidEngine, DeidNote, Failure
+from osler.stages.serve.deid.engine import DeidEngine, DeidNote, Failure, PhiHeads
 from osler.stages.serve.deid.surrogates import Keyed
 from osler.text.document import Document, Span
+from osler.text.language import LanguageGuess
 
 KEYED = Keyed(b"k" * 32, "patient")
 NOTE = "Mr. Ruiz (MRN: 1234567) was seen on 03/04/2017 and 03/14/2017 by Zoltan Qwix, born 1950. He is 45 years old."
@@ -202,6 +203,34 @@ def test_the_language_of_each_note_chooses_rules_and_heads(bundle: Path, reader:
     assert isinstance(spanish, list)
     assert isinstance(unsure, list)
     assert [short[f.start : f.end] for f in unsure] == ["Ruiz", "Bo", "Petit"]
+
+
+def test_all_languages_leave_no_rule_and_no_head_out(bundle: Path, reader: list[tuple[str, ...]]) -> None:
+    text = SPANISH + "Mr. Bo, Mme Petit and Zoltan Qwix"
+    assert DeidEngine(DeidOptions(), bundle).language_of(text) == "es"
+    engine = DeidEngine(DeidOptions(language="all"), bundle)
+    [found, other] = engine.find([Document("a", text), Document("b", GERMAN)])
+    assert reader == [("deid", "deid-es")]
+    assert isinstance(found, list)
+    assert isinstance(other, list)  # a language without rules is not refused if all of them were asked for
+    covered = {text[f.start : f.end] for f in found}
+    assert {"Ruiz", "Bo", "Petit", "Zoltan Qwix"} <= covered
+    [rules] = DeidEngine(DeidOptions(language="all")).find([Document("a", text)])
+    assert isinstance(rules, list)
+    assert {"Ruiz", "Bo", "Petit"} <= {text[f.start : f.end] for f in rules}
+
+
+def test_heads_are_left_out_only_if_the_language_is_beyond_doubt(bundle: Path, reader: list[tuple[str, ...]]) -> None:
+    leaning = "Dra. Ruiz vio a la paciente con dolor y fiebre."
+    assert LanguageGuess.of([leaning]).likely == "es"
+    DeidEngine(DeidOptions(), bundle).find([Document("a", leaning)])
+    assert reader == [("deid", "deid-es")]
+
+
+def test_a_head_that_was_trained_on_several_languages_reads_every_note() -> None:
+    heads = PhiHeads({"deid": "en", "deid-es": "es", "both": "mul"}, {}, named=False)
+    assert heads.reading("en") == ("deid", "both")
+    assert heads.reading("all") == heads.reading(None) == ("deid", "deid-es", "both")
 
 
 def test_a_language_without_a_head_fails_closed(tokenizer_folder: Path, tmp_path: Path) -> None:

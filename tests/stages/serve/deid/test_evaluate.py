@@ -112,6 +112,8 @@ def test_scope_decides_what_counts_as_removed(task: Path, tmp_path: Path) -> Non
 
 def test_planted_names_are_counted_by_origin_and_gender(task: Path, tmp_path: Path) -> None:
     names = evaluate(task, tmp_path / "out", planted=6)["planted_names"]
+    every = evaluate(task, tmp_path / "all", planted=6, language="all")["planted_names"]
+    assert all(every[origin][gender] >= names[origin][gender] for origin in names for gender in names[origin])
     assert len(names) == 8
     assert all(set(row) == {"female", "male"} for row in names.values())
     # Half of the sentences have a title, a label or a relative before the name; the others say nothing about it.

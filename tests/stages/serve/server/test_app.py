@@ -42,9 +42,11 @@ def offline(bundle: Path, tmp_path: Path, records: list[dict], **options) -> lis
 
 def random_notes(count: int, seed: int = 0) -> list[dict]:
     draw = random.Random(seed)
-    words = ["He", "was", "given", "aspirin", "81", "mg", "for", "pain", ".", "No", "fever", "stopped", "💊", "José"]
+    english = ["He", "was", "given", "aspirin", "81", "mg", "for", "pain", ".", "No", "fever", "stopped", "💊", "José"]
+    spanish = ["El", "paciente", "con", "dolor", "aspirina", "81", "mg", "para", ".", "Sin", "fiebre", "💊", "José"]
     sizes = [draw.choice([0, 1, 2, 5, 12, 40, 300]) for _ in range(count)]
-    texts = [" ".join(draw.choice(words) for _ in range(size)) for size in sizes]
+    chosen = [draw.choice([english, english, spanish, english + spanish]) for _ in range(count)]
+    texts = [" ".join(draw.choice(words) for _ in range(size)) for size, words in zip(sizes, chosen, strict=True)]
     return [{"id": f"n{number}", "text": text} for number, text in enumerate(texts)]
 
 
@@ -73,7 +75,7 @@ def test_answers_do_not_depend_on_other_requests(serve, bundle, tmp_path):
     """Requests of all sizes and options at once: every answer is the one that its text has offline."""
     client = serve(batch_tokens=256)
     notes = random_notes(60, seed=1)
-    options = [{}, {"min_score": 0.3}, {"heads": ["drugs"]}, {"language": "es"}]
+    options = [{}, {"min_score": 0.3}, {"heads": ["drugs"]}, {"language": "es"}, {"language": "all"}]
     lines = [offline(bundle, tmp_path, notes, **chosen) for chosen in options]
     asked = [(note, kind) for note in range(len(notes)) for kind in range(len(options))]
     random.Random(2).shuffle(asked)
@@ -89,6 +91,19 @@ def test_answers_do_not_depend_on_other_requests(serve, bundle, tmp_path):
     alone = next(float(line.split()[-1]) for line in shared if 'le="1"' in line)
     every = next(float(line.split()[-1]) for line in shared if "_count" in line)
     assert alone < every  # some passes were shared, or this test says nothing
+
+
+def test_each_document_of_a_request_is_read_by_the_heads_for_its_language(client, bundle, tmp_path):
+    texts = ["He was given aspirin for pain.", "Se dio aspirina para el dolor y la fiebre.", "Aspirin 81 mg."]
+    notes = [{"text": text} for text in texts]
+    found = client.post("/v1/annotate", json={"documents": notes}).json()["documents"]
+    labels = [{span["attributes"]["head"] for span in note["spans"]} for note in found]
+    assert labels == [{"drugs"}, {"farmacos"}, {"drugs", "farmacos"}]
+    everything = {"documents": notes, "options": {"language": "all"}}
+    for note in client.post("/v1/annotate", json=everything).json()["documents"]:
+        assert {span["attributes"]["head"] for span in note["spans"]} == {"drugs", "farmacos"}
+    for text, language in zip(texts, ("en", "es", None), strict=True):
+        assert client.post("/v1/language", json={"text": text}).json() == {"language": language}
 
 
 def test_documents_without_an_id_are_numbered_as_lines_are(client, bundle, tmp_path):
@@ -251,7 +266,7 @@ def test_options_of_the_command_line_are_those_of_a_request(client):
     assert schema["properties"].keys() == AnnotateOptions.model_fields.keys()
     assert all(value["description"] for value in schema["properties"].values())
     assert schema["properties"]["heads"]["items"]["enum"] == ["drugs", "farmacos", "entailment", "similarity"]
-    assert schema["properties"]["language"]["anyOf"][0]["enum"] == ["en", "es"]
+    assert schema["properties"]["language"]["anyOf"][0]["enum"] == ["en", "es", "all"]
 
 
 def test_the_description_says_what_offsets_count(client):

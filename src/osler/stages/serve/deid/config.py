@@ -19,6 +19,9 @@ Dates = Literal["keep-year", "shift", "mask"]
 class DeidOptions(AnnotateOptions):
     """What is removed, and what is written in its place. `heads`, `min_score` and the like are those of an annotation."""
 
+    language: str | None = None
+    """Language of the notes, or all to use the rules and heads of every language. By default, rules and heads are those for the
+    language of each note by its common words, and all of them if that leaves a doubt."""
     style: Style = "tag"
     """What stands in place of PHI: mask (***), tag ([NAME]) or surrogate (another name of the same kind)."""
     dates: Dates = "keep-year"

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.bundle_spec import ALL_LANGUAGES, BundleSpec, reads
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.deid.config import DeidOptions
@@ -87,7 +87,7 @@ class PhiHeads:
         """The heads for a language, or all if it is not known; there may be none."""
         if self.named or language is None:
             return tuple(self.languages)
-        return tuple(name for name, own in self.languages.items() if own in (language, ""))
+        return tuple(name for name, own in self.languages.items() if reads(own, language))
 
 
 class DeidEngine:
@@ -110,7 +110,7 @@ class DeidEngine:
                 )
         elif not options.rules:
             raise RecipeError("neither rules nor a bundle", fix="Give --bundle, or leave rules as they are")
-        elif options.language not in (None, *LANGUAGES):
+        elif options.language not in (None, ALL_LANGUAGES, *LANGUAGES):
             known = ", ".join(LANGUAGES)
             raise RecipeError(f"no rules for the language {options.language!r}", fix=f"Use one of {known}, or a bundle")
         self._where, self._device = bundle, device
@@ -161,9 +161,12 @@ class DeidEngine:
         return found
 
     def language_of(self, text: str) -> str | Failure | None:
-        """The language of a note; None if it may be any of the three, and a failure if it seems to be none of them."""
+        """The language of a note; None if it may be any of the three, and a failure if it seems to be none of them.
+
+        Only a language beyond doubt leaves heads and rules of the others out: what they would have found would stay in the note.
+        """
         if self.options.language is not None:
-            return self.options.language
+            return None if self.options.language == ALL_LANGUAGES else self.options.language
         guess = LanguageGuess.of([text])
         if guess.sure:
             return guess.sure

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from osler.artifacts.bundle_spec import ALL_LANGUAGES
 from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import progress
 from osler.core.errors import InputError, RecipeError
@@ -102,8 +103,10 @@ def _open(recipe: DeidEvaluateRecipe) -> tuple[Any, DeidEngine, str]:
         )
     if recipe.split not in task.splits:
         raise RecipeError(f"no split {recipe.split!r}", where=recipe.task, fix=f"Use one of: {', '.join(task.splits)}")
-    language = recipe.language or task.card.language
-    return task, DeidEngine(recipe.changed(language=language), recipe.bundle, recipe.device), language
+    own = task.card.language
+    asked = recipe.language or own
+    engine = DeidEngine(recipe.changed(language=asked), recipe.bundle, recipe.device)
+    return task, engine, own if asked == ALL_LANGUAGES else asked
 
 
 def _found(engine: DeidEngine, notes: Sequence[Document], batch: int) -> list[list[PhiFinding] | Failure]:

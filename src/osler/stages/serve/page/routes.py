@@ -25,7 +25,6 @@ from osler.stages.serve.corrections import CHANGES, CorrectionLog, check_annotat
 from osler.stages.serve.server import schemas
 from osler.stages.serve.server.guard import RefusedError
 from osler.text.document import Document, check_record
-from osler.text.language import LanguageGuess
 
 if TYPE_CHECKING:
     from osler.stages.serve.server.service import AnnotationService
@@ -88,15 +87,15 @@ class GivenRelation(_Given):
 
 
 class GivenText(_Given):
-    """A text whose language is asked for."""
+    """A text that could be annotated."""
 
     text: str
 
 
 class TextLanguage(BaseModel):
-    """The language of a text, by its common words."""
+    """The language whose heads read a text."""
 
-    language: str | None = Field(description="One of the bundle's languages; null if the text shows none of them.")
+    language: str | None = Field(description="One of the bundle's languages; null if all heads read the text.")
 
 
 class ReviewedDocument(_Given):
@@ -216,15 +215,14 @@ def add_page(
 
     @app.post(
         "/v1/language",
-        summary="Guess the language of a text",
+        summary="Which heads read a text",
         tags=["page"],
         responses=problems(400, 401, 403, 408, 413, 421, 422, 429, 503),
     )
     def language(body: GivenText) -> TextLanguage:
-        """For bundles with heads for several languages."""
-        guess = LanguageGuess.of([body.text])
-        known = {head.card.language for head in spec.heads.values()}
-        return TextLanguage(language=guess.language if guess.hits and guess.language in known else None)
+        """The language that `/v1/annotate` chooses by the text, if the request names neither heads nor a language."""
+        [chosen] = service.engine.languages([Document("note", body.text)])
+        return TextLanguage(language=chosen)
 
     def document(found: dict[str, Any]) -> Document:
         if len(found["text"]) > settings.max_text:

@@ -15,7 +15,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from osler.artifacts.bundle_spec import BundleSpec
+from osler.artifacts.bundle_spec import ALL_LANGUAGES, BundleSpec
 from osler.core.version import VERSION
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.deid.config import DeidOptions
@@ -155,6 +155,9 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
     async def annotate(request: Request, body: Annotated[schemas.Notes, Body(openapi_examples=_NOTES)]) -> Response:
         """Entities, relations and labels of one document, or of many in one request.
 
+        If the bundle has heads for several languages and the request names neither heads nor a language, each document is read by the
+        heads for its own language; `"language": "all"` asks for all of them.
+
         One document is answered with one JSON object, many with `{"documents": [...]}`, or with one object per line if the
         request accepts `application/x-ndjson`.
         """
@@ -192,7 +195,7 @@ def _describe(app: FastAPI, spec: BundleSpec) -> None:
         for name in ("RequestOptions", "RequestDeidOptions"):
             made["components"]["schemas"][name]["properties"]["heads"]["items"]["enum"] = list(spec.heads)
         language = made["components"]["schemas"]["RequestOptions"]["properties"]["language"]
-        language["anyOf"][0]["enum"] = schemas.languages_of(spec)
+        language["anyOf"][0]["enum"] = [*schemas.languages_of(spec), ALL_LANGUAGES]
         return made
 
     app.openapi = openapi  # type: ignore[method-assign]

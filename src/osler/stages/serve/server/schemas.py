@@ -400,9 +400,8 @@ def check_heads(spec: BundleSpec, heads: Sequence[str]) -> None:
 
 def check_language(spec: BundleSpec, language: str | None) -> None:
     """Refuse a language that no head is for, without repeating it."""
-    known = languages_of(spec)
-    if language is not None and language not in known:
-        message = f"No head of this bundle is for that language. Languages: {', '.join(known)}."
+    if not spec.heads_for("document", (), language) and not spec.heads_for("pair", (), language):
+        message = f"No head of this bundle is for that language. Languages: {', '.join(languages_of(spec))}."
         raise RefusedError(422, "no_head", message)
 
 

@@ -96,12 +96,14 @@ async function annotate() {
   $("annotate").disabled = true;
   const began = performance.now();
   try {
-    state.language = await chosenLanguage(text);
-    const options = state.language ? { language: state.language } : {};
-    show(await server.post("v1/annotate", { id: "note", text, options }));
+    const asked = $("language-box").hidden ? "auto" : $("language").value;
+    const options = asked === "auto" ? {} : { language: asked };
+    const [found, language] = await Promise.all([server.post("v1/annotate", { id: "note", text, options }), languageUsed(text, asked)]);
+    state.language = language;
+    show(found);
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
     const count = state.review.spans.length;
-    const heads = state.language && $("language").value === "auto" ? ` Heads for: ${state.language}.` : "";
+    const heads = language && asked === "auto" ? ` Heads for: ${language}.` : "";
     say(`${count.toLocaleString("en")} ${count === 1 ? "entity" : "entities"} in ${text.length.toLocaleString("en")} characters, ${seconds} s.${heads}`);
     $("note-title").focus({ preventScroll: true });
     if ($("result").getBoundingClientRect().top > innerHeight / 2) $("result").scrollIntoView({ block: "start" });
@@ -112,11 +114,10 @@ async function annotate() {
   }
 }
 
-// The language whose heads are used; empty for all heads. A head for another language finds nonsense.
-async function chosenLanguage(text) {
-  const chosen = $("language").value;
-  if ($("language-box").hidden) return "";
-  return chosen === "auto" ? (await server.post("v1/language", { text })).language ?? "" : chosen;
+// The language whose heads the server uses for a text; empty for all heads.
+async function languageUsed(text, asked) {
+  if ($("language-box").hidden || asked === "all") return "";
+  return asked === "auto" ? (await server.post("v1/language", { text })).language ?? "" : asked;
 }
 
 function show(found) {
