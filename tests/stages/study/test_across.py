@@ -197,7 +197,7 @@ def test_the_table_is_in_the_report_and_on_the_page(corpora, tmp_path: Path, fak
     table = (made.path / "tables" / "across.md").read_text()
     assert "| m | north | south | 92.9 ± 10.1 | 92.9 ± 10.1 |" in table
     assert "| 4 | 1 |" in table
-    assert "annotation guidelines differ" in table
+    assert "Annotation guidelines differ" in table
     assert "Across corpora" in (made.path / "report.html").read_text()
     assert table.strip() in study_markdown(read_results(made.path / "results.json"))
     without = run(recipe(corpora, across={}), tmp_path / "without")
@@ -266,6 +266,7 @@ def test_weights_stay_until_the_scores_across_are_made(corpora, tmp_path: Path, 
     assert len(Schedule(study, expand(study, tmp_path / "study")).missing()) == 1
     folder, missing = report(study, tmp_path / "study")
     assert (folder.name, len(missing)) == ("study.so-far", 1)
+    assert "1 run of the study not done yet." in (folder / "tables" / "across.md").read_text()
     run(study, tmp_path / "study", force=True)
     assert (len(runner.done()), len(runner.done("across"))) == (5, 5)
 

@@ -100,12 +100,14 @@ class AcrossCell:
         return summarise(self.in_corpus) if self.in_corpus else None
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        values = asdict(self)
+        return {"model": values.pop("row"), **values}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AcrossCell:
-        found = values["comparison"]
-        read = {"scores": tuple(values["scores"]), "in_corpus": tuple(values["in_corpus"])}
+        values = dict(values)
+        row, found = values.pop("model"), values["comparison"]
+        read = {"row": row, "scores": tuple(values["scores"]), "in_corpus": tuple(values["in_corpus"])}
         return cls(**{**values, **read, "comparison": PairedComparison(**found) if found else None})
 
 

@@ -17,6 +17,7 @@ from osler.stages.study.layouts.common import (
     difference,
     equal_text,
     mean_value,
+    missing_text,
     note,
     protocol_of,
     rate_text,
@@ -134,10 +135,10 @@ def across_table(results: Results) -> Table:
         "with its 95 % interval (paired bootstrap over documents and seeds); † it excludes zero. Left out: documents that the "
         f"task trained on has in its training or dev data, word for word or nearly. Protocols: {protocols}."
         + (f" Refined on several tasks before it was trained on one: {refined}." if refined else "")
-        + " The table shows how much of a score holds for another corpus of the same kind; as annotation guidelines differ, part "
-        "of a loss is disagreement between the corpora and not what the model does not know."
+        + " The table shows how much of a score holds for another corpus of the same kind. Annotation guidelines differ, so part of "
+        f"a loss is disagreement between the corpora, not ignorance of the model. {missing_text(results)}"
     )
-    return Table(heads, rows, "Across corpora", text)
+    return Table(heads, rows, "Across corpora", text.rstrip())
 
 
 def _untested(results: Results) -> str:
