@@ -198,6 +198,7 @@ STUDY_EXAMPLES = {
         "mode_settings": "{ together = { epochs = 20 } }",
         "task_settings": "{ meddocan = { batch_size = 16 } }",
         "split": '"dev"',
+        "across": '{ ncbi-disease = ["bc5cdr-disease"] }',
         "layout": '"lewis2020"',
         "published": '"lewis2020"',
         "store": '"runs"',

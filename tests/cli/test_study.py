@@ -73,6 +73,7 @@ def test_a_dry_run_says_how_many_runs_what_is_chosen_and_what_is_done(recipe: st
     assert "2 models x 2 tasks x 3 grid points x 2 seeds = 24 runs" in told
     assert "protocols: clinic-entities-en/strict@v1 (f1); clinic-phi-en/strict@v1 (f1)" in told
     assert "choose the grid point with the best mean dev score over seeds" in told
+    assert "across corpora" not in told
     assert "24 runs: 0 done, 24 waiting" in told
     assert not Path("out.runs").exists()
     study("run", recipe, "--out", "out")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.tasks.leakage import HeldOut, Leaks, fingerprint, overlaps, without_leaks
+from osler.tasks.leakage import HeldOut, Leaks, copied_from, fingerprint, overlaps, without_leaks
 from osler.text.document import Document, TextPair
 
 WORDS = [f"word{n}" for n in range(400)]
@@ -29,6 +29,19 @@ def test_a_pair_is_the_same_in_either_order_and_not_when_a_word_moves_across():
     pair = fingerprint(TextPair("1", "he takes aspirin", "no drugs taken"))
     assert fingerprint(TextPair("2", "no drugs taken", "he takes aspirin")).text == pair.text
     assert fingerprint(TextPair("3", "he takes aspirin no", "drugs taken")).text != pair.text
+
+
+def test_copies_of_training_documents_are_told_from_others():
+    short = Document("short", "Results .")
+    training = [note("a"), note("b", start=100), short]
+    edited = note("edited", start=100, after=" and some more words")
+    assert copied_from(training, [note("other id"), edited, note("new", start=200), short]) == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert copied_from([], [note("a")]) == [False]
 
 
 def test_a_few_words_are_no_evidence():

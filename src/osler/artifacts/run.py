@@ -354,6 +354,32 @@ class Run:
         return Bundle.read_history(self.bundle)
 
 
+@dataclass(frozen=True)
+class AcrossTask:
+    """A task that the runs of another column are scored on."""
+
+    head: str
+    """The task trained on, which gives the head its name."""
+    column: str
+    """The column tested on."""
+    task: Path
+    """Its task folder."""
+    digest: str
+    protocol: str
+    """Its protocol in the study."""
+    label_map: tuple[tuple[str, str], ...] = ()
+    """Label of the head and label of the task, if they are called differently."""
+
+    def evaluation(self, folder: Path) -> Path:
+        """Where the score is kept in the folder of a run."""
+        # A run's key says nothing about other tasks, and studies that share a store may score it on different ones.
+        content = json.dumps([self.digest, self.protocol, self.label_map])
+        return folder / "across" / f"{self.column}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+    def is_scored(self, folder: Path) -> bool:
+        return Evaluation.read_metrics(self.evaluation(folder)) is not None
+
+
 def is_trained(folder: Path) -> bool:
     """Whether a run's fine-tuning is done."""
     return (folder / "bundle" / MANIFEST).is_file()

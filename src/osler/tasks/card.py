@@ -183,6 +183,10 @@ BY_TOKEN = frozenset({Kind.TAGGING, Kind.ATTRIBUTES})
 """Kinds whose heads read every token of a document."""
 
 
+_SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
+"""Protocol fields that may differ between training and scoring."""
+
+
 class Protocol(Recipe):
     """How instances are made and scored. Increase `version` whenever the meaning of a field changes."""
 
@@ -233,6 +237,11 @@ class Protocol(Recipe):
     def _as_before(self, standard: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out later fields at their default, so that cards and prepared tasks of earlier versions keep their identity."""
         return self.without_later(standard(self))
+
+    def training_differences(self, other: Protocol) -> list[str]:
+        """Names of the fields in which a head trained under this protocol does not fit another one."""
+        fields = [name for name in Protocol.model_fields if name not in _SCORING_FIELDS]
+        return [name for name in fields if getattr(self, name) != getattr(other, name)]
 
     def spans_of(self, document: Document) -> tuple[Span, ...]:
         """Return the mentions of a document with the labels that this protocol trains and scores."""

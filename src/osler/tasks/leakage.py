@@ -217,6 +217,14 @@ class SharedRecords:
         return bool(self.texts or self.near or self.short)
 
 
+def copied_from(training: Iterable[Record], records: Sequence[Record]) -> list[bool]:
+    """Which records are exact or near copies of a training record, as strictly as where copies are removed from training."""
+    index = FingerprintIndex()
+    for record in training:
+        index.add("training", fingerprint(record))
+    return [not print_.short and bool(index.near(print_, strict=True)) for print_ in map(fingerprint, records)]
+
+
 def overlaps(prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[str, str]]) -> list[SharedRecords]:
     """Count, for each pair of names, the records of the first that also occur in the second; omit zeros."""
     wanted: dict[str, set[str]] = defaultdict(set)

@@ -177,6 +177,12 @@ def write(path: Path, value: object) -> None:
     write_json(path, value)
 
 
+@pytest.fixture(scope="session")
+def bench_in() -> type[Bench]:
+    """A bench in a folder of the test's choice."""
+    return Bench
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)

@@ -92,20 +92,25 @@ class FakeRunner:
 
     def score(self, job: RunJob) -> DeviceUse:
         for column, path in zip(job.spec.columns, job.spec.tasks, strict=True):
-            folder = job.folder / "evaluation" / column
-            if (folder / "metrics.json").exists():
-                continue
-            self._note("score", job)
-            task = TaskFolder.open(path)
-            gold = task.read(job.spec.split)
-            missed = self._of(self.missed, job.spec, 0)
-            found = [doc.with_(spans=()) if i < missed + job.spec.seed else doc for i, doc in enumerate(gold)]
-            folder.mkdir(parents=True, exist_ok=True)
-            write_records(found, folder / "predictions.parquet")
-            name = self.protocol.get(job.spec.model, "strict")
-            protocol = f"{task.card.name}/{name}@v1"
-            write_json(folder / "metrics.json", {"protocol": protocol, "metric": "f1", "main": 0.5, "metrics": {}})
+            self._score("score", job, path, job.folder / "evaluation" / column)
+        for target in job.across:
+            assert (job.folder / "bundle" / "model.safetensors").exists()
+            self._score("across", job, target.task, target.evaluation(job.folder))
         return DeviceUse("fake")
+
+    def _score(self, kind: str, job: RunJob, path: Path, folder: Path) -> None:
+        if (folder / "metrics.json").exists():
+            return
+        self._note(kind, job)
+        task = TaskFolder.open(path)
+        gold = task.read(job.spec.split)
+        missed = self._of(self.missed, job.spec, 0)
+        found = [doc.with_(spans=()) if i < missed + job.spec.seed else doc for i, doc in enumerate(gold)]
+        folder.mkdir(parents=True, exist_ok=True)
+        write_records(found, folder / "predictions.parquet")
+        name = self.protocol.get(job.spec.model, "strict")
+        protocol = f"{task.card.name}/{name}@v1"
+        write_json(folder / "metrics.json", {"protocol": protocol, "metric": "f1", "main": 0.5, "metrics": {}})
 
     def done(self, kind: str = "train") -> list[str]:
         """The labels of all jobs of a kind, in the order they were done."""

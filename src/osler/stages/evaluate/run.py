@@ -22,9 +22,6 @@ from osler.tasks.scoring import Scored, score
 from osler.tasks.seen import form_metrics, mention_forms, score_by_form
 from osler.text.document import Document, Record
 
-_SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
-"""Protocol fields that may differ between training and scoring."""
-
 
 @dataclass(frozen=True)
 class _Inputs:
@@ -164,9 +161,9 @@ def _with_protocol(spec: BundleSpec, name: str, card: TaskCard, protocol: str | 
     own = (head.members or {}).get(card.name, head.protocol)
     trained = head.card.protocols.get(own) or card.protocol_named(own)
     wanted = protocol or own
-    differing = _training_differences(trained, card.protocol_named(wanted))
+    differing = trained.training_differences(card.protocol_named(wanted))
     if differing:
-        fitting = [other for other, values in card.protocols.items() if not _training_differences(trained, values)]
+        fitting = [other for other, values in card.protocols.items() if not trained.training_differences(values)]
         raise RecipeError(
             f"the head {name!r} was trained under {own!r}, which differs from {wanted!r} in {', '.join(differing)}; "
             "it cannot be scored under that protocol",
@@ -232,11 +229,6 @@ def _with_seen(scored: Scored, inputs: _Inputs, gold: Sequence[Record], predicte
     found = score_by_form(inputs.task.card, inputs.protocol, gold, predicted, known)
     forms = {"known": len(known), **{name: side.as_dict() for name, side in found.items()}}
     return replace(scored, metrics=scored.metrics | form_metrics(found), details={**scored.details, "forms": forms})
-
-
-def _training_differences(one: Protocol, other: Protocol) -> list[str]:
-    fields = [name for name in Protocol.model_fields if name not in _SCORING_FIELDS]
-    return [name for name in fields if getattr(one, name) != getattr(other, name)]
 
 
 def _existing(out: Path, recipe: EvaluateRecipe, parents: dict[str, str | Artifact]) -> EvaluateRecipe | None:

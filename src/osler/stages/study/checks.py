@@ -32,6 +32,8 @@ def check_names(recipe: StudyRecipe, columns: Columns) -> None:
     named = [("task_settings", name) for name in recipe.task_settings]
     named += [("protocols", name) for name in recipe.protocols]
     named += [(f"groups.{group}", name) for group, names in recipe.groups.items() for name in names]
+    for trained_on, others in recipe.across.items():
+        named += [("across", trained_on), *((f"across.{trained_on}", name) for name in others)]
     for row, model in recipe.models.items():
         named += [(f"models.{row}.task_settings", name) for name in model.task_settings]
         named += [(f"models.{row}.refine.tasks", name) for name in (model.refine.tasks if model.refine else ())]
@@ -127,7 +129,8 @@ def check_decoding(recipe: StudyRecipe, columns: Columns, runs: Sequence[RunSpec
     for spec in runs:
         chosen = {name: spec.settings[name] for name in ("tagger", "decoding") if name in spec.settings}
         options = HeadOptions.model_validate(chosen)
-        for name in () if spec.only_start else spec.columns:
+        others = recipe.across.get(spec.columns[0], ()) if spec.mode == "single" else ()
+        for name in () if spec.only_start else (*spec.columns, *others):
             card = columns[name][0].card
             protocol = card.protocol_named(recipe.protocols.get(name))
             suffix = options.other_decoding(protocol.decoding) if card.kind is Kind.TAGGING else ""

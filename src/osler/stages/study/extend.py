@@ -10,8 +10,8 @@ from osler.core.artifact import MANIFEST, Artifact, Manifest, identity_of
 from osler.core.errors import OslerError, OutputError
 from osler.stages.study.recipe import StudyRecipe
 
-_ONLY_TABLES = {"title", "layout", "groups", "baseline", "choose", "score", "over_folds", "published"}
-"""Settings that change no run, only what the tables show."""
+_ONLY_TABLES = {"title", "layout", "groups", "baseline", "choose", "score", "over_folds", "published", "across"}
+"""Settings that change no run, only what is scored and what the tables show."""
 _LISTS = ("seeds", "fractions", "modes")
 _MOST = 5
 

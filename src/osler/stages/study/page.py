@@ -117,6 +117,9 @@ def _study_page(
     if "seen" in extra:
         page.heading("Seen and unseen mentions")
         page.table(extra["seen"])
+    if "across" in extra:
+        page.heading("Across corpora")
+        page.table(extra["across"])
     if "differences" in extra:
         page.heading(f"Against {results.baseline}")
         page.table(extra["differences"])

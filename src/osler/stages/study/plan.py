@@ -16,6 +16,7 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import merged
 from osler.core.errors import OslerError, RecipeError
 from osler.stages.study import runner
+from osler.stages.study.across import Across, across_tasks
 from osler.stages.study.checks import (
     RUNTIME,
     check_decoding,
@@ -57,6 +58,7 @@ class StudyPlan:
     """The task of each column, or the tasks of its folds."""
     digests: dict[str, str]
     """The digest of each row's model."""
+    across: Across
 
     def folder(self, key: str) -> Path:
         return self.store / key
@@ -70,9 +72,10 @@ def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
     check_grid(recipe, columns)
     check_modes(recipe, columns)
     check_split(recipe, columns)
+    across = across_tasks(recipe.across, recipe.protocols, columns)
     runs = tuple(_Expansion(recipe, columns, digests).runs())
     check_decoding(recipe, columns, [run.spec for run in runs])
-    return StudyPlan(runs, Path(os.path.abspath(recipe.store or runs_folder(out))), columns, digests)
+    return StudyPlan(runs, Path(os.path.abspath(recipe.store or runs_folder(out))), columns, digests, across)
 
 
 def runs_folder(out: Path) -> Path:

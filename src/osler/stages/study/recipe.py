@@ -53,7 +53,7 @@ class StudyRecipe(Recipe):
     """Fine-tune every model on every task with every grid point and seed. Finished runs are kept and reused."""
 
     retired: ClassVar = {"resamples": 2000}
-    later: ClassVar = ("over_folds", "published")
+    later: ClassVar = ("across", "over_folds", "published")
 
     title: str = Field("Study", description="title of the report")
     models: dict[str, StudyModel] = Field(min_length=1)
@@ -95,6 +95,8 @@ class StudyRecipe(Recipe):
     task_settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By column: settings of the runs on this task alone, on top of `finetune` and `mode_settings`."""
     split: str = Field("test", description="the split to score")
+    across: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """By column trained on: other columns to score its chosen runs on, without further training. Only for taggers."""
     layout: Literal["plain", "carrino2022", "lewis2020", "mulyar2020", "peng2020", "wada2020"] = "plain"
     """The layout of the main table."""
     published: str | None = None
@@ -144,6 +146,11 @@ class StudyRecipe(Recipe):
         for name, folds in self.folds.items():
             if len(folds) < 2:
                 raise ValueError(f"folds: {name!r} has fewer than two folds")
+        for name, others in self.across.items():
+            if name in others or len(set(others)) < len(others):
+                raise ValueError(f"across: {name!r} must name other columns, each once")
+        if self.across and "single" not in self.modes:
+            raise ValueError("across scores runs of one task on others; add 'single' to modes, or remove across")
         self._check_rows()
         for name in self.within:
             if len(self.groups.get(name, ())) < 2:
@@ -213,6 +220,9 @@ def _leave_out(values: Mapping[str, Any]) -> dict[str, Any]:
         result["groups"] = {group: names for group, names in groups.items() if names}
         if "within" in result:
             result["within"] = [group for group in result["within"] if group in result["groups"]]
+    if "across" in result:
+        kept = {name: [o for o in others if o not in gone] for name, others in _kept(result["across"], gone).items()}
+        result["across"] = {name: others for name, others in kept.items() if others}
     if isinstance(result.get("finetune"), Mapping):
         result["finetune"] = without_tasks(result["finetune"], gone)
     if isinstance(result.get("mode_settings"), Mapping):

@@ -13,6 +13,7 @@ from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, OslerError
 from osler.metrics.ranks import RankTest, rank_test
 from osler.metrics.significance import PairedComparison, holm, paired_bootstrap
+from osler.stages.study.across import Across, AcrossCell, gather_across
 from osler.stages.study.cells import RESAMPLES, CellKey, Evidence, StudyCell, gather
 from osler.stages.study.recipe import StudyRecipe
 from osler.tasks.published import PublishedPaper, load_published, rows_of_models
@@ -125,6 +126,8 @@ class Results:
     work: Work = field(default_factory=Work)
     """Of all runs, chosen or not, including refinements."""
     published: Beside | None = None
+    across: Sequence[AcrossCell] = ()
+    """Models on other tasks than the one they were trained on."""
     timings: Sequence[Timing] = ()
     """Not part of results.json: times differ from run to run."""
 
@@ -184,6 +187,7 @@ class Results:
             "ranks": asdict(self.ranks) if self.ranks else None,
             "cells": cells,
             **({"published": self.published.to_dict()} if self.published else {}),
+            **({"across": [cell.to_dict() for cell in self.across]} if self.across else {}),
         }
 
 
@@ -210,6 +214,7 @@ def read_results(path: Path) -> Results:
             missing=values["missing_runs"],
             work=Work(**values.get("work", {})),
             published=Beside.from_dict(values["published"]) if "published" in values else None,
+            across=tuple(map(AcrossCell.from_dict, values.get("across", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtifactError("not the results of a study", where=path, fix="Run osler study run again") from error
@@ -220,10 +225,11 @@ def _family(values: Mapping[str, Any], name: str, modes: tuple[str, ...]) -> dic
     return {compared.key: compared for compared in found}
 
 
-def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0) -> Results:
+def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0, across: Across | None = None) -> Results:
     """Score the chosen runs, group all runs into cells, and compare the cells."""
     order = {name: index for index, name in enumerate(recipe.models)}
-    gathered = gather(sorted(finished, key=lambda run: order.get(run.spec.row, len(order))), recipe.over_folds)
+    by_model = sorted(finished, key=lambda run: order.get(run.spec.row, len(order)))
+    gathered = gather(by_model, recipe.over_folds)
     if not gathered:
         raise OslerError("no run of the study has a score yet", fix="Run the study first: osler study run")
     baseline = recipe.baseline or next(iter(recipe.models))
@@ -247,6 +253,7 @@ def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0) -> R
         missing=missing,
         work=_work(finished),
         published=_beside(recipe, finished, cells),
+        across=gather_across(by_model, across or {}, RESAMPLES),
         timings=_timings(finished),
     )
 

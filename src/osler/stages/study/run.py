@@ -60,6 +60,7 @@ def plan(
         f"protocols: {'; '.join(names)}",
         _tried(recipe),
         _selection(recipe),
+        *_across_lines(recipe),
         *(describe(planned.runs, expect(planned.runs)) if dry_run else []),
         f"{summary(found)}{estimate}",
         f"keep runs in {planned.store}; {verb} the tables and the report in {out}",
@@ -107,6 +108,17 @@ def _selection(recipe: StudyRecipe) -> str:
     return f"{rule}, for each model and task; {score} {'every run' if recipe.score == 'all' else chosen}"
 
 
+def _across_lines(recipe: StudyRecipe) -> list[str]:
+    """The scores on other tasks than the one trained on."""
+    if not recipe.across:
+        return []
+    pairs = "; ".join(f"{name} on {', '.join(others)}" for name, others in recipe.across.items())
+    return [
+        f"score the chosen runs across corpora, without further training: {pairs}; "
+        "leave out documents that the task trained on has in train or dev"
+    ]
+
+
 def run(
     recipe: StudyRecipe,
     out: Path,
@@ -150,7 +162,7 @@ def report(recipe: StudyRecipe, out: Path, *, force: bool = False) -> tuple[Path
         made = _produce(recipe, planned, out, lambda work: _write(schedule, work), force=force)
         return made.path, missing
     folder = _so_far(out)
-    write_report(collect(recipe, schedule.finished(), len(missing)), folder)
+    write_report(collect(recipe, schedule.finished(), len(missing), planned.across), folder)
     write_json(folder / "choices.json", schedule.choices())
     return folder, missing
 
@@ -181,7 +193,7 @@ def _so_far(out: Path) -> Path:
 
 def _write(schedule: Schedule, work: Workspace) -> None:
     recipe, finished = schedule.recipe, schedule.finished()
-    write_report(collect(recipe, finished), work.path)
+    write_report(collect(recipe, finished, across=schedule.plan.across), work.path)
     write_json(work.path / "choices.json", schedule.choices())
     work.counts.update(
         runs=len({run.folder for run in finished}),

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from osler.artifacts.encoder import Encoder
-from osler.artifacts.run import Run, RunSpec, RunStatus, holding, is_trained, lacks_weights
+from osler.artifacts.run import AcrossTask, Run, RunSpec, RunStatus, holding, is_trained, lacks_weights
 from osler.artifacts.task_folder import TaskFolder
-from osler.core.artifact import Artifact
+from osler.core.artifact import MANIFEST, Artifact, Manifest
 from osler.core.config import validate
 from osler.core.errors import OslerError, OutputError, RecipeError
 from osler.core.files import remove_tree, write_atomic
@@ -65,6 +65,14 @@ class RunJob:
     """Processes of the run, started with torchrun if there are several."""
     length: MatchedLength | None = None
     """Single-task baseline: its length, which replaces its epochs."""
+    across: tuple[AcrossTask, ...] = ()
+    """Other tasks to score it on."""
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether all scores that it is to make exist."""
+        own = not self.score or Run(self.spec, self.folder).scored
+        return own and all(target.is_scored(self.folder) for target in self.across)
 
 
 @dataclass(frozen=True)
@@ -153,7 +161,7 @@ def train(job: RunJob) -> DeviceUse:
 
 
 def score(job: RunJob) -> DeviceUse:
-    """Score the study's split once for every column."""
+    """Score the study's split once for every column and every task across."""
     from osler.stages.evaluate.config import EvaluateRecipe
     from osler.stages.evaluate.run import run as evaluate
 
@@ -163,10 +171,28 @@ def score(job: RunJob) -> DeviceUse:
     try:
         for column, task in zip(job.spec.columns, job.spec.tasks, strict=True):
             recipe = EvaluateRecipe(bundle=run.bundle, task=task, split=job.spec.split, device=device)
-            evaluate(recipe, run.evaluation(column))
+            evaluate(recipe, run.evaluation(column), force=_of_other_weights(run, run.evaluation(column)))
+        for target in job.across:
+            out = target.evaluation(job.folder)
+            recipe = EvaluateRecipe(
+                bundle=run.bundle,
+                task=target.task,
+                head=target.head,
+                split=job.spec.split,
+                protocol=target.protocol,
+                label_map=dict(target.label_map),
+                device=device,
+            )
+            evaluate(recipe, out, force=_of_other_weights(run, out))
         return _device_use()
     finally:
         _free_gpu_memory()
+
+
+def _of_other_weights(run: Run, evaluation: Path) -> bool:
+    """Whether a score is of weights that were removed and, on a GPU, came out differently when they were trained again."""
+    path = evaluation / MANIFEST
+    return path.is_file() and Manifest.read(path).parents["bundle"] != Manifest.read(run.bundle / MANIFEST).digest
 
 
 Step = Callable[[RunJob], DeviceUse]
@@ -190,7 +216,7 @@ def _attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
         if lacks_weights(job.folder):  # they are needed again: for another score, or for runs that start from them
             remove_tree(job.folder / "bundle")
         trained = is_trained(job.folder)
-        if before.state == "done" and trained and (not job.score or Run(job.spec, job.folder).scored):
+        if before.state == "done" and trained and job.is_scored:
             return before  # another study that shares the store did it meanwhile
         job.spec.write(job.folder)
         # Scoring a run that was trained before is not a new attempt.

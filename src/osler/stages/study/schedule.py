@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from osler.artifacts.run import (
+    AcrossTask,
     Mode,
     Run,
     RunSettings,
@@ -100,6 +101,8 @@ class Schedule:
         self._choices: dict[ChoiceGroup, DevChoice] = {}
         self._groups: dict[ChoiceGroup, list[PlannedRun]] = {}
         self._to_score: set[str] = set()
+        self._chosen: set[str] = set()
+        """Runs chosen on dev, and those of groups without a choice."""
         self._repeated: dict[str, str] = {}
         """Single-task baselines that need no run of their own, and the run that already has their length."""
         for key in self.by_key:
@@ -113,8 +116,11 @@ class Schedule:
             if not run.spec.only_start:
                 self._groups.setdefault(ChoiceGroup.of(run.spec), []).append(run)
         for group, runs in self._groups.items():
-            if recipe.score == "all" or not self._needs_choice(group):
+            if not self._needs_choice(group):
+                self._chosen.update(run.key for run in runs)
+            elif recipe.score == "all":
                 self._to_score.update(run.key for run in runs)
+        self._to_score |= self._chosen
         self._advance()
 
     def ready(self) -> list[RunJob]:
@@ -133,9 +139,8 @@ class Schedule:
             start = str(Run(spec, self.plan.folder(spec.after)).bundle) if spec.after else spec.model
             # Scoring is short however long the training took.
             cost = 0.0 if is_trained(folder) else runs[0].cost
-            score = key in self._to_score
-            processes = self.recipe.processes
-            jobs.append(RunJob(spec, key, folder, start, score, cost, processes=processes, length=length))
+            job = RunJob(spec, key, folder, start, score=key in self._to_score, cost=cost, length=length)
+            jobs.append(replace(job, processes=self.recipe.processes, across=self._across(key)))
         return sorted(jobs, key=lambda job: -job.cost)
 
     def end(self, job: RunJob, status: RunStatus) -> None:
@@ -147,7 +152,7 @@ class Schedule:
     def remove_weights(self) -> None:
         """Remove the weights of runs that nothing needs any more: those that are scored or were not chosen, and that no run is
         still to start from."""
-        needed = {key for key in self._to_score if self._unscored(key)} | self._started_from()
+        needed = {key for key in self._to_score if self._lacks_scores(key)} | self._started_from()
         for group, runs in self._groups.items():
             if self._needs_choice(group) and group not in self._choices:
                 needed.update(run.key for run in runs)
@@ -268,14 +273,26 @@ class Schedule:
             if undecided and all(self._trained(run.key) for run in runs):
                 folders = {run.key: self._folder(run.key) for run in runs}
                 self._choices[group] = choose(runs, folders, self.recipe.choose)
-                self._to_score.update(self._choices[group].keys)
+                self._chosen.update(self._choices[group].keys)
+        self._to_score |= self._chosen
         self._to_score.update(alone for key, alone in self._repeated.items() if key in self._to_score)
         for key in self._to_score:
-            if self.states[key] == "done" and self._unscored(key):
+            if self.states[key] == "done" and self._lacks_scores(key):
                 self.states[key] = "waiting"
         for key, alone in self._repeated.items():
             self.states[key] = self.states[alone]
             self.statuses[key] = self.statuses[alone]
+
+    def _across(self, key: str) -> tuple[AcrossTask, ...]:
+        """The other tasks that a run is to be scored on: none unless it is chosen, of one task and of all of its data."""
+        specs = [run.spec for run in self.by_key[key] if key in self._chosen]
+        plain = (spec for spec in specs if spec.mode == "single" and spec.fraction == 1.0 and spec.fold is None)
+        found = (target for spec in plain for target in self.plan.across.get(spec.columns[0], ()))
+        return tuple(dict.fromkeys(found))
+
+    def _lacks_scores(self, key: str) -> bool:
+        folder = self.plan.folder(key)
+        return bool(self._unscored(key)) or not all(target.is_scored(folder) for target in self._across(key))
 
     def _unscored(self, key: str) -> list[RunSpec]:
         """The specs that share this run and have a column without a score."""

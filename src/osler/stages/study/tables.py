@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from statistics import median
 
 from osler.metrics.ranks import RankTest
+from osler.metrics.significance import Summary
 from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.grid import MARKS, edge_text, edges
 from osler.stages.study.layouts.common import (
     SPREAD,
+    compared_value,
     deviation,
     difference,
     equal_text,
     mean_value,
+    missing_text,
     note,
     protocol_of,
     rate_text,
@@ -38,6 +41,8 @@ def extra_tables(results: Results) -> dict[str, Table]:
     made = {"intervals": interval_table(results)}
     if any("unseen_f1" in run.metrics for cell in results.cells.values() for run in cell.chosen):
         made["seen"] = seen_table(results)
+    if results.across:
+        made["across"] = across_table(results)
     if results.comparisons:
         made["differences"] = difference_table(results)
     # Over one or two tasks ranks add nothing to the scores.
@@ -94,8 +99,7 @@ def seen_table(results: Results) -> Table:
             if key.column == column and key.fraction == 1.0 and not key.partner:
                 share, *found = (cell.over_chosen(name) for name in ("unseen_share", *measures))
                 if share:
-                    values = [Value(one.mean, std=one.std if one.n > 1 else None) if one else None for one in found]
-                    rows.append([key.row, _trained(key), Value(share.mean), *values])
+                    rows.append([key.row, _trained(key), Value(share.mean), *map(_spread, found)])
         return rows
 
     measures = ("seen_recall", "unseen_recall", "seen_f1", "unseen_f1")
@@ -107,6 +111,34 @@ def seen_table(results: Results) -> Table:
         "train split. A predicted mention counts on the side of its own form."
     )
     return Table(heads, rows, f"Seen and unseen mentions of the {results.split} split", text, headings)
+
+
+def _spread(found: Summary | None) -> Value | None:
+    """Mean and deviation over seeds; one seed has no deviation."""
+    return None if found is None else Value(found.mean, std=found.std if found.n > 1 else None)
+
+
+def across_table(results: Results) -> Table:
+    """Models on other tasks than the one they were trained on, beside the same models trained on the task."""
+    rows: list[Row] = []
+    for cell in results.across:
+        difference = None if cell.comparison is None else compared_value(cell.comparison)
+        scores: Row = [_spread(cell.summary), _spread(cell.in_corpus_summary), difference]
+        rows.append([cell.row, cell.trained_on, cell.tested_on, *scores, cell.documents, cell.left_out])
+    heads: list[Column | str] = ["model", "trained on", "tested on", score_column("score"), score_column("in-corpus")]
+    heads += [score_column("difference"), "documents", "left out"]
+    protocols = "; ".join(dict.fromkeys(f"{cell.protocol} ({cell.metric})" for cell in results.across))
+    refined = ", ".join(row for row in results.refined if any(row == cell.row for cell in results.across))
+    text = (
+        f"{results.split.capitalize()} split of the task tested on, without further training. {SPREAD} over seeds, times 100. "
+        "In-corpus: the same model trained on the task it is tested on, on the same documents. Difference: score minus in-corpus "
+        "with its 95 % interval (paired bootstrap over documents and seeds); † it excludes zero. Left out: documents that the "
+        f"task trained on has in its training or dev data, word for word or nearly. Protocols: {protocols}."
+        + (f" Refined on several tasks before it was trained on one: {refined}." if refined else "")
+        + " The table shows how much of a score holds for another corpus of the same kind. Annotation guidelines differ, so part of "
+        f"a loss is disagreement between the corpora, not ignorance of the model. {missing_text(results)}"
+    )
+    return Table(heads, rows, "Across corpora", text.rstrip())
 
 
 def _untested(results: Results) -> str:

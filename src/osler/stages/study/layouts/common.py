@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from osler.metrics.significance import summarise
+from osler.metrics.significance import PairedComparison, summarise
 from osler.report.tables import Column, Row, Value
 from osler.stages.study.cells import CellKey, StudyCell
 from osler.stages.study.results import Compared, Results
@@ -93,7 +93,11 @@ def difference(family: Mapping[CellKey, Compared], joint: StudyCell | None, sing
     found = family.get(joint.key)
     if found is None:
         return Value(joint.summary.mean - single.summary.mean)
-    c = found.comparison
+    return compared_value(found.comparison)
+
+
+def compared_value(c: PairedComparison) -> Value:
+    """A difference with its interval; † if the interval excludes zero."""
     return Value(c.difference, low=c.low, high=c.high, mark="†" if c.excludes_zero else "")
 
 
