@@ -27,6 +27,7 @@ ENGLISH = [
     "No [fever|negated], possible [pneumonia|possible].",
     "No signs suggestive of [ischemia|negated].",
     "History of [asthma|historical], presents with [wheezing].",
+    "A woman with a history of [asthma|historical] who presented with three days of [fever].",
     "A 3 day history of [cough].",
     "No history of [stroke|negated].",
     "Return to the ED if you develop [fever|hypothetical] or [chest pain|hypothetical].",
@@ -47,6 +48,7 @@ SPANISH = [
     "SOSPECHA DE [TROMBOSIS|possible].",
     "Exploracion sin [adenopatias|negated].",  # written without accents
     "Madre con [cáncer de mama|someone_else]. Antecedentes de [asma|historical].",
+    "Varón con antecedentes de [asma|historical] que acude por [fiebre].",
     "ANTECEDENTES FAMILIARES: padre con [infarto|someone_else].\nENFERMEDAD ACTUAL: [fiebre].",
     "Antecedentes personales:\n- [HTA|historical]\n- [Diabetes|historical]\nExploración: [soplo]",
     "Acudir a urgencias si [fiebre|hypothetical].",

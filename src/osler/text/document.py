@@ -74,6 +74,10 @@ class Span:
         """Characters and label, which exact-match scoring compares."""
         return self.fragments, self.label
 
+    def moved(self, by: int) -> Span:
+        """The same mention `by` characters later, or earlier if it is negative."""
+        return replace(self, fragments=tuple((start + by, end + by) for start, end in self.fragments))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: `start` and `end`, or `fragments` if the mention is discontinuous."""
         place = (

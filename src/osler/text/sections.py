@@ -81,7 +81,7 @@ def join_sections(document: Document, sections: Sequence[Section], found: Sequen
 
 
 def _moved(spans: Iterable[Span], by: int) -> list[Span]:
-    return [replace(span, fragments=tuple((start + by, end + by) for start, end in span.fragments)) for span in spans]
+    return [span.moved(by) for span in spans]
 
 
 def _seam(text: str, start: int, end: int, spans: Iterable[Span]) -> int:

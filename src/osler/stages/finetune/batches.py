@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from osler.artifacts.runner import pack_instances
-from osler.core.seeding import derive
+from osler.core.seeding import derive, generator
 from osler.nn.multihead import MultiHeadModel, Partial
 from osler.nn.packing import Packed
 from osler.stages.finetune.config import FinetuneRecipe
@@ -133,6 +133,12 @@ class TaskInstances:
     """Teacher outputs, one per instance."""
     annotations: int = 0
     """Gold mentions or relations of the training documents."""
+    excerpts: int = 0
+    """How many of the instances, the last ones, are excerpts. Every epoch draws some of them."""
+
+    def excerpts_drawn(self, share: float) -> int:
+        """Excerpts that an epoch draws, given their number for each other instance."""
+        return min(self.excerpts, round(share * (len(self.instances) - self.excerpts)))
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,7 @@ class TaskBatch:
 
 
 class InstanceStream(TaskStream):
-    """Batches of a task with labels; every instance once per epoch."""
+    """Batches of a task with labels; every instance once per epoch, of excerpts as many as are asked for."""
 
     def __init__(self, name: str, task: TaskInstances, recipe: FinetuneRecipe, model: MultiHeadModel) -> None:
         self.name = name
@@ -172,8 +178,19 @@ class InstanceStream(TaskStream):
 
     def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
         cut = packed_batches if self.model.encoder.mode == "packed" else padded_batches
-        batches = cut(self._lengths, self.recipe.batch_tokens, self.recipe.train.seed, epoch, self._size)
-        return [tuple(batch) for batch in batches]
+        chosen = self._chosen(epoch)
+        lengths = [self._lengths[index] for index in chosen]
+        batches = cut(lengths, self.recipe.batch_tokens, self.recipe.train.seed, epoch, self._size)
+        return [tuple(chosen[place] for place in batch) for batch in batches]
+
+    def _chosen(self, epoch: int) -> Sequence[int]:
+        """The instances of an epoch: all that are no excerpts, and excerpts drawn for it."""
+        windows = len(self._lengths) - self.task.excerpts
+        if not self.task.excerpts:
+            return range(windows)
+        order = generator(self.recipe.train.seed, "excerpts", self.name, epoch).permutation(self.task.excerpts)
+        drawn = order[: self.task.excerpts_drawn(self.recipe.excerpts)]
+        return [*range(windows), *(windows + drawn).tolist()]
 
     def labels(self, items: tuple[int, ...]) -> float:
         return sum(self._labels[index] for index in items)

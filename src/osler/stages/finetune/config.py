@@ -95,7 +95,17 @@ class FinetuneTraining(TrainConfig):
 class FinetuneRecipe(Recipe):
     """Fine-tune one encoder on one or more tasks."""
 
-    later: ClassVar = ("leaks", "head", "train_heads", "keep", "average_epochs", "unit", "max_words", "subwords")
+    later: ClassVar = (
+        "leaks",
+        "head",
+        "train_heads",
+        "keep",
+        "average_epochs",
+        "unit",
+        "max_words",
+        "subwords",
+        "excerpts",
+    )
 
     model: str = runtime()
     """An encoder or bundle folder, or a hub name."""
@@ -116,6 +126,9 @@ class FinetuneRecipe(Recipe):
     max_words: int | None = Field(
         None, ge=2, description="longest sentence in words; longer ones are cut (unit = sentence)"
     )
+    excerpts: float = Field(0.0, ge=0.0)
+    """Short texts of one to three sentences to train on in every epoch besides, for each window of a document: 1 adds as many. A
+    head that has read nothing but documents is unsure in a sentence by itself. Only for taggers and attributes."""
     epochs: int = Field(10, ge=1, description="passes over the largest task")
     batch_size: int = Field(32, ge=1)
     """Maximum number of sequences per batch."""
@@ -188,6 +201,9 @@ class FinetuneRecipe(Recipe):
             raise ValueError("overlap must be less than half of max_length")
         if self.max_words is not None and self.unit != "sentence":
             raise ValueError('max_words cuts sentences: set unit = "sentence" too, or remove it')
+        if self.excerpts and (self.unit == "sentence" or self.teacher is not None):
+            other = "a teacher, which reads whole documents" if self.teacher else 'unit = "sentence"'
+            raise ValueError(f"excerpts does not go with {other}; remove one of them")
         if self.lora is not None and self.freeze != "nothing":
             raise ValueError("lora already freezes the encoder; remove freeze")
         if self.keep == "last" and self.train.patience is not None:

@@ -26,13 +26,14 @@ from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
 from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
 from osler.stages.finetune.calibrate import DevSet, calibrate
 from osler.stages.finetune.config import MLM, FinetuneRecipe, FinetuneTraining
+from osler.stages.finetune.excerpts import excerpts
 from osler.stages.finetune.heads import check, check_pooler, head_specs
 from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
 from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate, selection
 from osler.stages.finetune.teacher import with_soft_labels
 from osler.tasks.card import BY_TOKEN, Kind, TaskCard
-from osler.tasks.instances.base import make_builder
+from osler.tasks.instances.base import Instance, make_builder
 from osler.tasks.leakage import HeldOut, Leaks, without_leaks
 from osler.tasks.scoring import score
 from osler.text.document import Record
@@ -291,10 +292,21 @@ def _instances(recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: 
             f"nothing to train on in the {len(records):,} training documents of task {card.name}",
             fix=f"Check its training split with `osler tasks show {card.name}`, and prepare it with more documents",
         )
+    short: list[Instance] = []
+    if recipe.excerpts and card.kind in BY_TOKEN:
+        short = builder.build(excerpts(card, records, recipe.train.seed), gold=True).instances
     weights = balanced(built.instances, len(builder.outputs)) if recipe.class_weights == "balanced" else None
     gold = "relations" if card.kind is Kind.RELATION else "spans"
-    annotations = sum(len(getattr(record, gold, ())) for record in records)
-    return TaskInstances(builder, built.instances, built.unexpressed, head, partial, weights, annotations=annotations)
+    return TaskInstances(
+        builder,
+        [*built.instances, *short],
+        built.unexpressed,
+        head,
+        partial,
+        weights,
+        annotations=sum(len(getattr(record, gold, ())) for record in records),
+        excerpts=len(short),
+    )
 
 
 def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
@@ -333,7 +345,10 @@ def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
         parts = "instances"
         if card and card.kind in BY_TOKEN:
             parts = "windows" if recipe.unit == "document" else "sentences"
-        lines.append(f"{name}: {documents:,} training {what}" + (f", {len(made.instances):,} {parts}" if made else ""))
+        counted = f", {len(made.instances) - made.excerpts:,} {parts}" if made else ""
+        if made and made.excerpts:
+            counted += f" and, an epoch, {made.excerpts_drawn(recipe.excerpts):,} of {made.excerpts:,} excerpts"
+        lines.append(f"{name}: {documents:,} training {what}{counted}")
     lines += [*left_out(recipe, data), *unlearnable(data)]
     steps = len(data.batches.source())
     config = _training(recipe, steps)
