@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -153,8 +153,11 @@ def _stated_type(values: Mapping[str, Any]) -> str | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def load_model(auto: Any, source: str | Path) -> Any:
-    """Load a Hugging Face model of an Auto class in float32 on the CPU; every weight must be in the folder."""
+def load_model(auto: Any, source: str | Path, *, new_parts: Collection[str] = ()) -> Any:
+    """Load a Hugging Face model of an Auto class in float32 on the CPU.
+
+    Every weight must be in the folder, but those of modules in `new_parts`, which are drawn from torch's generator if they are missing.
+    """
     folder = resolve(source)
     config = load_config(folder)
     with _loading(source, auto.__name__):
@@ -167,7 +170,7 @@ def load_model(auto: Any, source: str | Path) -> Any:
             output_loading_info=True,
             **without_pooler(auto, config),
         )
-    missing = sorted(report["missing_keys"])
+    missing = sorted(key for key in report["missing_keys"] if key.partition(".")[0] not in new_parts)
     if missing:
         raise ArtifactError(
             f"{len(missing)} weights of {type(model).__name__} are missing, {missing[0]} first",

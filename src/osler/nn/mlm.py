@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from osler.core.errors import InputError, RecipeError
 from osler.nn.encoder import Mode, PackedModule
-from osler.nn.folders import load_model, quiet, seeded
+from osler.nn.folders import load_model, quiet, resolve, seeded
 from osler.nn.masking import IGNORED
 from osler.nn.packing import Packed
 from osler.nn.vocabulary import pad_decoder, set_dropout
@@ -26,6 +27,10 @@ _HEADS: tuple[tuple[str, ...], ...] = (
     ("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),  # DistilBERT
     ("head", "decoder"),  # ModernBERT
 )
+
+
+HEAD_PARTS = frozenset(name for names in _HEADS for name in names)
+"""Names of the modules that a language-model head has in any architecture; no encoder has one of them."""
 
 
 class MaskedLM(PackedModule):
@@ -90,6 +95,15 @@ class BertLM(MaskedLM):
         """Return scores [N, 2] (follows, random) for the hidden states [N, H] of the first tokens of pairs."""
         scores: Tensor = self.model.cls.seq_relationship(self.model.bert.pooler(hidden[:, None]))
         return scores
+
+
+def has_head(source: str | Path) -> bool:
+    """Whether a checkpoint has a language-model head; one for sentences or tasks has none."""
+    for path in resolve(source).glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            if any(key.partition(".")[0] in HEAD_PARTS for key in file.keys()):  # noqa: SIM118 - not a mapping
+                return True
+    return False
 
 
 def masked_loss(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

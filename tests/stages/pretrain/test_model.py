@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from osler.artifacts.tokenizer import Tokenizer as TokenizerFolder
 from osler.core.config import load_recipe
 from osler.core.errors import ArtifactError, InputError, RecipeError
+from osler.nn.encoder import load_encoder
 from osler.nn.masking import MaskingVocabulary
 from osler.nn.mlm import MaskedLM
 from osler.nn.packing import pack
@@ -83,6 +84,7 @@ def test_a_new_model_has_the_preset_s_shape_but_for_what_the_recipe_changes(toke
         ({"preset": "roberta-lage"}, "Did you mean 'roberta-large'"),
         ({"preset": "compact", "shape": {"heads": 5}}, "5 heads do not divide a width of 384"),
         ({"swap_vocabulary": True}, "name the checkpoint in start_from"),
+        ({"new_head": True}, "name the checkpoint in start_from"),
     ],
 )
 def test_mistakes_are_told_when_the_recipe_is_read(options, message):
@@ -94,6 +96,21 @@ def test_a_checkpoint_goes_on_as_it_was(checkpoint, tokenizer_folder):
     model = made(recipe(tokenizer_folder, start_from=checkpoint))
     expected = MaskedLM.load(checkpoint).state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+
+
+def test_an_encoder_without_a_head_gets_a_new_one_if_the_recipe_says_so(checkpoint, tokenizer_folder, tmp_path):
+    bare = shutil.copytree(checkpoint, tmp_path / "bare")
+    load_encoder(checkpoint).save(bare)
+    with pytest.raises(ArtifactError, match=r"no head that predicts masked tokens.*--set new_head=true"):
+        made(recipe(tokenizer_folder, start_from=bare))
+    first, again = (made(recipe(tokenizer_folder, start_from=bare, new_head=True)).state_dict() for _ in range(2))
+    expected = MaskedLM.load(checkpoint).state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    changed = {name for name, value in first.items() if not torch.equal(value, expected[name])}
+    assert changed
+    assert all(name.startswith(("model.head.", "model.decoder.")) for name in changed)
+    other = made(recipe(tokenizer_folder, start_from=bare, new_head=True, train={"seed": 2})).state_dict()
+    assert any(not torch.equal(other[name], first[name]) for name in changed)
 
 
 def test_dropout_of_the_recipe_applies_to_a_checkpoint_too(checkpoint, tokenizer_folder):

@@ -111,7 +111,7 @@ class PretrainSettings(TrainConfig):
 class PretrainRecipe(Recipe):
     """Train an encoder from random weights, from a checkpoint or from a teacher."""
 
-    later: ClassVar = ("next_sentence", "density_weight", "order")
+    later: ClassVar = ("next_sentence", "density_weight", "order", "new_head")
 
     corpus: Path = runtime()
     """A corpus artifact."""
@@ -125,6 +125,8 @@ class PretrainRecipe(Recipe):
     """A checkpoint to continue from; random weights when left out."""
     needs_start: bool = runtime(False)
     """Stop without a start_from: the recipe is meant for a model that is pretrained already."""
+    new_head: bool = False
+    """Give a checkpoint without a head for masked tokens, such as a sentence encoder or a bundle, a new one with random weights."""
     swap_vocabulary: bool = False
     """Replace the checkpoint's vocabulary by the tokenizer's. A new embedding starts as the mean of its old sub-words."""
     preset: str = "compact"
@@ -216,6 +218,8 @@ class PretrainRecipe(Recipe):
             raise ValueError("next_sentence is not supported with a teacher; leave one of them out")
         if self.next_sentence and self.start_from is None and not self.preset_shape.bert:
             raise ValueError(f"next_sentence needs BERT's architecture: preset = 'bert-base', not {self.preset!r}")
+        if self.new_head and self.start_from is None:
+            raise ValueError("new_head is for a checkpoint without one; name the checkpoint in start_from")
         if self.swap_vocabulary and self.start_from is None:
             raise ValueError("swap_vocabulary changes a checkpoint's vocabulary; name the checkpoint in start_from")
         if self.distill and self.distill.teacher_layers is not None and self.start_from is not None:

@@ -18,9 +18,9 @@ from osler.core.errors import ArtifactError, RecipeError
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token, inner_width
 from osler.nn.encoder import Layout
-from osler.nn.folders import load_model, quiet
+from osler.nn.folders import load_model, quiet, seeded
 from osler.nn.masking import MaskingVocabulary
-from osler.nn.mlm import BertLM, MaskedLM, check_layers, evenly_spaced, of_layers, with_layers
+from osler.nn.mlm import HEAD_PARTS, BertLM, MaskedLM, check_layers, evenly_spaced, has_head, of_layers, with_layers
 from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
@@ -49,7 +49,8 @@ def make_model(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> MaskedL
     kind = BertLM if recipe.uses_pairs else MaskedLM
     if not recipe.start_from:
         return kind.from_config(model_config(recipe, vocabulary), seed=recipe.train.seed)
-    model = load_model(kind.auto(), recipe.start_from)
+    with seeded(recipe.train.seed, "head"):
+        model = load_model(kind.auto(), recipe.start_from, new_parts=HEAD_PARTS if recipe.new_head else ())
     if recipe.swap_vocabulary:
         old = Tokenizer.open(Encoder.open(recipe.start_from).path).tokenizer
         rows = origins(old, Tokenizer.open(recipe.tokenizer).tokenizer)
@@ -181,6 +182,12 @@ def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVoc
     checkpoint = Encoder.open(start_from)
     config = checkpoint.config
     checkpoint.check_weights()
+    if not recipe.new_head and not has_head(checkpoint.path):
+        raise ArtifactError(
+            "this encoder has no head that predicts masked tokens",
+            where=checkpoint.path,
+            fix="Start with a new one (--set new_head=true), or give a masked language model",
+        )
     if recipe.swap_vocabulary:
         if not checkpoint.tokenizer:
             raise ArtifactError(

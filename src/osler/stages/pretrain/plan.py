@@ -56,7 +56,7 @@ def plan(recipe: PretrainRecipe, out: Path) -> list[str]:
     processes = world_size()
     start = f"a new {recipe.preset} encoder from random weights"
     if recipe.start_from:
-        start = f"from the checkpoint {recipe.start_from}"
+        start = f"from the checkpoint {recipe.start_from}" + (", which gets a new head," if recipe.new_head else "")
     elif recipe.distill and recipe.distill.teacher_layers is not None:
         start = "a new encoder from layers of the teacher"
     train = recipe.train
@@ -143,7 +143,9 @@ def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
         preset = next((preset for preset in PRESETS if preset in name), recipe.preset)
         preset = "bert-base" if recipe.next_sentence else preset
         notes.append(f"the checkpoint {recipe.start_from} does not exist: planned with a new {preset} encoder")
-        recipe = recipe.changed(start_from=None, needs_start=False, swap_vocabulary=False, preset=preset)
+        recipe = recipe.changed(
+            start_from=None, needs_start=False, swap_vocabulary=False, new_head=False, preset=preset
+        )
     return recipe, notes
 
 
