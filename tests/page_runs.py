@@ -1,5 +1,7 @@
 """Runs what the pages show: every shell block in a real bash, every Python block, in a folder that holds what the page supposes.
 
+The recipes of docs/results are pages too: their commands are in the comments at their head.
+
 Three tables say what differs from a reader's own run: `NOT_RUN`, `SMALLER` and `REPLACED`. `WORKING_FOLDERS` says what a page supposes.
 """
 
@@ -117,6 +119,7 @@ H200 = "docs/results/2026-11-18-h200"
 RESULTS = {
     "docs/results/README.md": "DATA=papers text=open-text",
     "docs/results/race.md": "DATA=papers text=open-text about.md",
+    "docs/results/2026-11-18-deid.md": "tasks/meddocan osler-compact=bundle-es",
     "docs/results/2026-11-16-corpora/README.md": "DATA=papers text=open-text raw=carrino",
     f"{H200}/carrino2022.md": "tasks=papers-tasks tasks/meddocan ENCODER=encoder",
     f"{H200}/lewis2020.md": "tasks=papers-tasks ENCODER=encoder",
@@ -129,8 +132,10 @@ RESULTS = {
     "DATA=official/nli4ct DATA=official/pubmedqa ENCODER=encoder",
     "docs/results/spanish-french.toml": "docs/results/spanish-french.toml DATA=official/meddocan DATA=official/e3c-entities "
     "DATA=official/quaero-medline ENCODER=encoder",
-    f"{H200}/density-pretrain.toml": f"density-pretrain.toml={H200}/density-pretrain.toml CORPUS=corpus-with-density FILTERED=corpus TOKENIZER=tokenizer",
-    f"{H200}/density.toml": f"density.toml={H200}/density.toml tasks=papers-tasks none=encoder weighted=encoder ordered=encoder filtered=encoder",
+    f"{H200}/density-pretrain.toml": f"density-pretrain.toml={H200}/density-pretrain.toml "
+    "CORPUS=corpus-with-density FILTERED=corpus TOKENIZER=tokenizer",
+    f"{H200}/density.toml": f"density.toml={H200}/density.toml tasks=papers-tasks "
+    "none=encoder weighted=encoder ordered=encoder filtered=encoder",
     f"{H200}/distillation.toml": f"distillation.toml={H200}/distillation.toml DATA=papers student=encoder longer=encoder "
     "longer-equal-time=encoder distilled=encoder aligned=encoder encoder",
     f"{H200}/mixing.toml": f"mixing.toml={H200}/mixing.toml DATA=papers encoder",

@@ -17,7 +17,9 @@ PAGES = [
     *sorted(DOCS.glob("guide/*.md")),
     # Without the pages of 2026-11-15, a record of that day: the recipes have changed since, and wada2020's now wants a pooler, which
     # the encoder of that page does not have.
-    *sorted(page for page in RESULTS.rglob("*.md") if page.parent.name != "2026-11-15-h200" and ".about" not in page.name),
+    *sorted(
+        page for page in RESULTS.rglob("*.md") if page.parent.name != "2026-11-15-h200" and ".about" not in page.name
+    ),
 ]
 RECIPES = [*sorted(ROOT.glob("recipes/*/*.toml")), *sorted(RESULTS.rglob("*.toml"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -135,7 +135,11 @@ def _pubmed(shelf: Shelf, path: Path) -> None:
 
 def _open_text(shelf: Shelf, path: Path) -> None:
     """The files of `crammed/corpus`. No split of a task has these texts."""
-    for name, language, prefix in (("elife_1", "en", ""), ("medquad", "en", ""), ("spanish_clinical", "es", "codiesp-")):
+    for name, language, prefix in (
+        ("elife_1", "en", ""),
+        ("medquad", "en", ""),
+        ("spanish_clinical", "es", "codiesp-"),
+    ):
         found = raw_sources.texts(name, 20, language)
         rows = [{"id": f"{prefix}{k}", "text": text} for k, text in enumerate(found)]
         _write(path / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
