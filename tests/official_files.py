@@ -1,4 +1,4 @@
-"""A small official-format distribution of every task of the five papers, and of those that the guide prepares.
+"""A small official-format distribution of every task of the five papers, and of those that the guide and the pages of results prepare.
 
 Access-controlled corpora are made by `osler tasks synthesize`. For public ones, which nobody has to wait for, the synthetic clinic's
 abstracts, notes and pairs are written here with the file names and formats of the release.
@@ -6,6 +6,7 @@ abstracts, notes and pairs are written here with the file names and formats of t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -225,6 +226,46 @@ def _nubes(data: Path) -> None:
         _save("brat", documents, data / "NUBes" / f"SAMPLE-{sample:03}")
 
 
+def _e3c_entities(data: Path) -> None:
+    for language, name in (("en", "English"), ("es", "Spanish"), ("fr", "French")):
+        for split in ("train", "test"):
+            found = _sentences(_documents(f"e3c-{language}", split, {"PROBLEM": "ety"}))
+            _save("conll", found, data / "e3c" / "layer1" / name / f"{split}.txt")
+
+
+def _nli4ct(data: Path) -> None:
+    place, trials = data / "nli4ct", data / "nli4ct" / "CT json"
+    trials.mkdir(parents=True)
+    files: dict[Split, str] = {"train": "train", "dev": "dev", "test": "Gold_test"}
+    for split, name in files.items():
+        known = []
+        for number, pair in enumerate(entailment_pairs(12, language="en", seed=79, split=split)):
+            label = "Entailment" if "entailment" in pair.labels else "Contradiction"
+            where = {"section": "Results", "primary": f"NCT-{split}-{number}"}
+            known.append(pair.with_(labels=(label,), value=None, meta=where))
+        _save("nli4ct", known, place / split)
+        (place / split / "statements.json").rename(place / f"{name}.json")
+        for trial in (place / split / "CT json").iterdir():
+            trial.rename(trials / trial.name)
+
+
+def _pubmedqa(data: Path) -> None:
+    answers = load_card("pubmedqa").labels
+    pairs = entailment_pairs(40, language="en", seed=80, split="train")
+    asked = [p.with_(id=str(k), labels=(answers[k % 3],), value=None, meta={}) for k, p in enumerate(pairs)]
+    _save("pubmedqa", asked, data / "pubmedqa" / "ori_pqal.json")
+    truth = {pair.id: pair.labels[0] for pair in asked[:10]}
+    (data / "pubmedqa" / "test_ground_truth.json").write_text(json.dumps(truth))
+
+
+def _codiesp(data: Path) -> None:
+    """As the early release: no codes of the test set."""
+    for split in ("train", "dev"):
+        cases = enumerate(_documents("codiesp", split, {}))
+        coded = [case.with_(labels=(f"D:r{50 + k % 2}", f"P:0{k % 2}")) for k, case in cases]
+        _save("codiesp", coded, data / "codiesp" / split)
+
+
 _GENIA = {"DRUG": "protein", "PROBLEM": "DNA", "TEST": "cell_line", "PROCEDURE": "cell_type", "STRENGTH": "RNA"}
 _UMLS = {"DRUG": "CHEM", "PROBLEM": "DISO", "PROCEDURE": "PROC", "TEST": "PHEN"}
 _CDR: dict[Split, str] = {
@@ -285,5 +326,12 @@ OTHERS: dict[str, Callable[[Path], None]] = {
     "meddocan": _brat("meddocan", _places("meddocan/{}/brat", train="train", dev="dev", test="test"), _PHI),
     "e3c-attributes": _e3c,
     "nubes-attributes": _nubes,
+    "e3c-entities": _e3c_entities,
+    "nli4ct": _nli4ct,
+    "pubmedqa": _pubmedqa,
+    "codiesp": _codiesp,
+    "quaero-medline": _brat(
+        "quaero-medline", _places("QUAERO/{}/MEDLINE", train="train", dev="dev", test="test"), _UMLS
+    ),
 }
-"""Further tasks that the guide prepares."""
+"""Further tasks that the guide and the pages of results prepare."""

@@ -1,5 +1,7 @@
 """Runs what the pages show: every shell block in a real bash, every Python block, in a folder that holds what the page supposes.
 
+The recipes of docs/results are pages too: their commands are in the comments at their head.
+
 Three tables say what differs from a reader's own run: `NOT_RUN`, `SMALLER` and `REPLACED`. `WORKING_FOLDERS` says what a page supposes.
 """
 
@@ -31,6 +33,7 @@ NOT_RUN = {
     "osler demo": "takes a minute; tests/e2e runs it",
     "osler --install-completion": "writes to the start-up file of the user's shell",
     "torchrun ": "needs several GPUs; tests/train starts several processes on one CPU",
+    "python -m tests.raw_sources": "needs the checkout and public files; tests/recipes makes the same files",
     "RAY_ADDRESS=": "needs a cluster; tests/clusters.py starts Ray on one machine and compares the results",
     "import tensorflow as tf": "osler does not depend on TensorFlow",
 }
@@ -52,6 +55,17 @@ SMALLER = {
     "study run lewis2020": "--dry-run",
     "study run mulyar2020": "--dry-run",
     "study run wada2020": "--dry-run",
+    "study run carrino2022": "--dry-run",
+    "study run peng2020": "--dry-run",
+    "study run docs/results/": "--dry-run",
+    "study run mixing.toml": "--dry-run",
+    "study run density.toml": "--dry-run",
+    "study run distillation.toml": "--dry-run",
+    "study run crammed/seven-tasks --set models.8-minutes": "--dry-run",
+    "study run crammed/seven-tasks --set models.mine": "--set seeds=1 --set finetune.epochs=1 --set task_settings= --workers 1 "
+    """--set 'without=["bc5cdr-chem", "bc5cdr-disease", "bc2gm", "jnlpba"]'""",
+    # The ten sources need further packages. tests/recipes builds the corpus where they are installed.
+    "corpus build --recipe carrino2022/corpus": "--dry-run",
     "serve": "--port {port}",
 }
 """Options that are added to a command, so that it takes a moment and not an afternoon."""
@@ -101,7 +115,32 @@ TASKS = {
     "docs/guide/studies.md": "encoder other-encoder=encoder tasks/bc5cdr-chem tasks/ncbi-disease tasks/gad-1=tasks/gad-fold-1 "
     "tasks/gad-2=tasks/gad-fold-2 tasks/gad-3=tasks/gad-fold-3",
 }
-WORKING_FOLDERS = USING | TRAINING | TASKS
+H200 = "docs/results/2026-11-18-h200"
+RESULTS = {
+    "docs/results/README.md": "DATA=papers text=open-text",
+    "docs/results/race.md": "DATA=papers text=open-text about.md",
+    "docs/results/2026-11-18-deid.md": "tasks/meddocan osler-compact=bundle-es",
+    "docs/results/2026-11-16-corpora/README.md": "DATA=papers text=open-text raw=carrino",
+    f"{H200}/carrino2022.md": "tasks=papers-tasks tasks/meddocan ENCODER=encoder",
+    f"{H200}/lewis2020.md": "tasks=papers-tasks ENCODER=encoder",
+    f"{H200}/peng2020-fine-tune.md": "tasks=papers-tasks ENCODER=encoder",
+    f"{H200}/peng2020-refine.md": "tasks=papers-tasks ENCODER=encoder",
+    f"{H200}/seven-tasks.md": "tasks=papers-tasks ENCODER=encoder",
+    f"{H200}/wada2020.md": "tasks=papers-tasks ENCODER=encoder",
+    "docs/results/codiesp.toml": "docs/results/codiesp.toml DATA=official/codiesp ENCODER=encoder",
+    "docs/results/english.toml": "docs/results/english.toml DATA=official/bc5cdr DATA=official/ddi2013 DATA=official/e3c-entities "
+    "DATA=official/nli4ct DATA=official/pubmedqa ENCODER=encoder",
+    "docs/results/spanish-french.toml": "docs/results/spanish-french.toml DATA=official/meddocan DATA=official/e3c-entities "
+    "DATA=official/quaero-medline ENCODER=encoder",
+    f"{H200}/density-pretrain.toml": f"density-pretrain.toml={H200}/density-pretrain.toml "
+    "CORPUS=corpus-with-density FILTERED=corpus TOKENIZER=tokenizer",
+    f"{H200}/density.toml": f"density.toml={H200}/density.toml tasks=papers-tasks "
+    "none=encoder weighted=encoder ordered=encoder filtered=encoder",
+    f"{H200}/distillation.toml": f"distillation.toml={H200}/distillation.toml DATA=papers student=encoder longer=encoder "
+    "longer-equal-time=encoder distilled=encoder aligned=encoder encoder",
+    f"{H200}/mixing.toml": f"mixing.toml={H200}/mixing.toml DATA=papers encoder",
+}
+WORKING_FOLDERS = USING | TRAINING | TASKS | RESULTS
 """What lies in the working folder when a page begins: items of tests/shelf.py, `NAME=ITEM` under another name."""
 
 NAMES: dict[str, dict[str, Any]] = {"README.md": {"texts": ["Aspirin 81 mg daily.", "No fever."]}}

@@ -18,6 +18,7 @@ from pathlib import Path
 import raw_sources
 from checkpoints import bert_folder
 from official_files import write_official_files
+from pages import ROOT
 
 import osler
 from osler.artifacts.bundle_spec import BundleSpec
@@ -34,11 +35,11 @@ class Shelf:
     """Items by name. A name with a slash is part of another item: `tasks/hoc`."""
 
     def __init__(self, place: Path) -> None:
-        self._place = place
+        self.place = place
 
     def get(self, name: str) -> Path:
         """Make an item, if it is not there yet."""
-        path = self._place / name
+        path = self.place / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             maker = MAKERS.get(name) or MAKERS[name.split("/")[0] + "/"]
@@ -132,12 +133,32 @@ def _pubmed(shelf: Shelf, path: Path) -> None:
     raw_sources.pubmed_file(path / "updatefiles" / "pubmed26n0002.xml.gz", revised)
 
 
+def _open_text(shelf: Shelf, path: Path) -> None:
+    """The files of `crammed/corpus`. No split of a task has these texts."""
+    for name, language, prefix in (
+        ("elife_1", "en", ""),
+        ("medquad", "en", ""),
+        ("spanish_clinical", "es", "codiesp-"),
+    ):
+        found = raw_sources.texts(name, 20, language)
+        rows = [{"id": f"{prefix}{k}", "text": text} for k, text in enumerate(found)]
+        _write(path / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _carrino(shelf: Shelf, path: Path) -> None:
+    raw_sources.carrino(path, 4)
+
+
 def _terms(shelf: Shelf, path: Path) -> None:
     _write(path, "# terms of the clinic\nchest pain\nmetformin\n")
 
 
 def _corpus(shelf: Shelf, path: Path) -> None:
     osler.corpus(sources=[str(shelf.get("raw"))], out=path)
+
+
+def _density_corpus(shelf: Shelf, path: Path) -> None:
+    osler.corpus(sources=[str(shelf.get("raw"))], density_terms=shelf.get("terms.txt"), out=path)
 
 
 def _corpus_recipe(shelf: Shelf, path: Path) -> None:
@@ -258,6 +279,15 @@ def _study(shelf: Shelf, path: Path) -> None:
     )
 
 
+def _about(shelf: Shelf, path: Path) -> None:
+    _write(path, "One GPU, twenty minutes.\n")
+
+
+def _of_the_checkout(shelf: Shelf, path: Path) -> None:
+    """A recipe that a page of results links to."""
+    shutil.copyfile(ROOT / path.relative_to(shelf.place), path)
+
+
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -301,8 +331,11 @@ MAKERS: dict[str, Callable[[Shelf, Path], None]] = {
     "export": _export,
     "articles": _articles,
     "pubmed": _pubmed,
+    "open-text": _open_text,
+    "carrino": _carrino,
     "terms.txt": _terms,
     "corpus": _corpus,
+    "corpus-with-density": _density_corpus,
     "corpus.toml": _corpus_recipe,
     "tokenizer": _tokenizer,
     "encoder": _encoder,
@@ -320,4 +353,6 @@ MAKERS: dict[str, Callable[[Shelf, Path], None]] = {
     "distemist": _distemist,
     "project-export.json": _label_studio,
     "study.toml": _study,
+    "about.md": _about,
+    "docs/": _of_the_checkout,
 }

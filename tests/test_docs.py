@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import typer
-from pages import DOCS, FENCE, PAGES, ROOT, Block, blocks
+from pages import DOCS, FENCE, PAGES, RECIPES, ROOT, Block, blocks
 
 import osler
 from osler.cli import common
@@ -44,7 +44,8 @@ def commands(block: Block) -> Iterator[list[str]]:
 
 
 def shell_blocks() -> list[Block]:
-    return [block for block in blocks("bash", "console") if any(commands(block))]
+    found = [*blocks("bash", "console"), *(block for recipe in RECIPES for block in blocks("bash", page=recipe))]
+    return [block for block in found if any(commands(block))]
 
 
 class Called(Exception):
@@ -111,7 +112,10 @@ def check_commands(block: Block) -> None:
 def check_settings(block: Block, arguments: list[str], call: dict[str, object]) -> None:
     """Resolve the recipe of a command line; only values that the page leaves open may be missing."""
     name = call["recipe"]
-    path = shipped_recipe(str(name)) if name and "/" in str(name) and not str(name).endswith(".toml") else None
+    if str(name).endswith(".toml"):
+        path = next((file for file in (ROOT / str(name), block.page.parent / str(name)) if file.exists()), None)
+    else:
+        path = shipped_recipe(str(name)) if name and "/" in str(name) else None
     given = {key: value for key, value in dict(call["options"]).items() if value is not None}
     try:
         load_recipe(call["kind"], path, call["sets"], given)
@@ -135,6 +139,12 @@ def test_a_wrong_command_is_found(line, said, captured):
     block = Block(DOCS / "index.md", 1, "bash", line + "\n")
     with pytest.raises(pytest.fail.Exception, match=said):
         check_commands(block)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.parent.name}/{recipe.stem}")
+def test_the_commands_at_the_head_of_a_recipe_use_it(recipe):
+    shown = "".join(block.text for block in blocks("bash", page=recipe))
+    assert not shown or re.search(rf"(^|\s|/)({recipe.parent.name}/{recipe.stem}|{recipe.name})\s", shown)
 
 
 def settings_of_papers() -> Iterator[tuple[str, str]]:

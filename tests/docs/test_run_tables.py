@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 from page_runs import NOT_RUN, REPLACED, SMALLER, WORKING_FOLDERS, PageRun, runnable, steps, why_not
-from pages import PAGES, ROOT
+from pages import PAGES, RECIPES, RESULTS, ROOT
 
-STEPS = [step.strip() for page in PAGES for block in runnable(page) for step in steps(block)]
+RUN = [*PAGES, *(recipe for recipe in RECIPES if recipe.is_relative_to(RESULTS))]
+"""Pages, and the recipes of results; tests/test_docs.py checks the commands at the head of the other recipes."""
+STEPS = [step.strip() for page in RUN for block in runnable(page) for step in steps(block)]
 
 
 def test_every_page_with_commands_is_run() -> None:
-    with_commands = {page.relative_to(ROOT).as_posix() for page in PAGES if runnable(page)}
+    with_commands = {page.relative_to(ROOT).as_posix() for page in RUN if runnable(page)}
     assert set(WORKING_FOLDERS) == with_commands
 
 
