@@ -92,15 +92,20 @@ class Encoder:
         """The architecture in one line."""
         return describe_shape(self.config)
 
-    def has_weights(self, *names: str) -> bool:
-        """Whether the weights files hold all these tensors. Reads only the file headers."""
+    @cached_property
+    def tensors(self) -> frozenset[str]:
+        """Names of all tensors in the weights files. Reads only the file headers."""
         from safetensors import safe_open
 
         found: set[str] = set()
         for path in self.weights:
             with safe_open(path, "pt") as file:
                 found.update(file.keys())
-        return found.issuperset(names)
+        return frozenset(found)
+
+    def has_weights(self, *names: str) -> bool:
+        """Whether the weights files hold all these tensors."""
+        return self.tensors.issuperset(names)
 
     def check_weights(self) -> None:
         """Check that no weights file is truncated. Reads only the file headers."""

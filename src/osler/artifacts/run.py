@@ -122,6 +122,11 @@ class RunSpec:
     runtime: RunSettings = NO_SETTINGS
     """Training settings that do not affect results (device, threads, checkpoints). Not part of the key."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it trains one task by itself on all of its data, without folds."""
+        return self.mode == "single" and self.fraction == 1.0 and self.fold is None
+
     def key(self, model_digest: str) -> str:
         """The content address: the same start, data, settings and seed give the same key."""
         values = without_paths(self.settings)

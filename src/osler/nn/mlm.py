@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from osler.core.errors import InputError, RecipeError
 from osler.nn.encoder import Mode, PackedModule
-from osler.nn.folders import load_model, quiet, resolve, seeded
+from osler.nn.folders import load_model, quiet, seeded
 from osler.nn.masking import IGNORED
 from osler.nn.packing import Packed
 from osler.nn.vocabulary import pad_decoder, set_dropout
@@ -95,15 +94,6 @@ class BertLM(MaskedLM):
         """Return scores [N, 2] (follows, random) for the hidden states [N, H] of the first tokens of pairs."""
         scores: Tensor = self.model.cls.seq_relationship(self.model.bert.pooler(hidden[:, None]))
         return scores
-
-
-def has_head(source: str | Path) -> bool:
-    """Whether a checkpoint has a language-model head; one for sentences or tasks has none."""
-    for path in resolve(source).glob("model*.safetensors"):
-        with safe_open(path, "pt") as file:
-            if any(key.partition(".")[0] in HEAD_PARTS for key in file.keys()):  # noqa: SIM118 - not a mapping
-                return True
-    return False
 
 
 def masked_loss(scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -163,7 +163,7 @@ class TaskBatch:
 
 
 class InstanceStream(TaskStream):
-    """Batches of a task with labels; every instance once per epoch, of excerpts as many as are asked for."""
+    """Batches of a task with labels; every instance once per epoch, but only some of the excerpts."""
 
     def __init__(self, name: str, task: TaskInstances, recipe: FinetuneRecipe, model: MultiHeadModel) -> None:
         self.name = name
@@ -184,7 +184,7 @@ class InstanceStream(TaskStream):
         return [tuple(chosen[place] for place in batch) for batch in batches]
 
     def _chosen(self, epoch: int) -> Sequence[int]:
-        """The instances of an epoch: all that are no excerpts, and excerpts drawn for it."""
+        """The instances of an epoch: all but the excerpts, and some excerpts drawn for it."""
         windows = len(self._lengths) - self.task.excerpts
         if not self.task.excerpts:
             return range(windows)

@@ -127,8 +127,8 @@ class FinetuneRecipe(Recipe):
         None, ge=2, description="longest sentence in words; longer ones are cut (unit = sentence)"
     )
     excerpts: float = Field(0.0, ge=0.0)
-    """Short texts of one to three sentences to train on in every epoch besides, for each window of a document: 1 adds as many. A
-    head that has read nothing but documents is unsure in a sentence by itself. Only for taggers and attributes."""
+    """Excerpts of one to three sentences to add to every epoch: 1.0 adds as many as there are windows. A head trained on whole
+    documents alone finds too much in a single sentence. Only for taggers and attributes."""
     epochs: int = Field(10, ge=1, description="passes over the largest task")
     batch_size: int = Field(32, ge=1)
     """Maximum number of sequences per batch."""

@@ -1,6 +1,6 @@
 """Short texts to train on beside whole documents.
 
-A head that has only read documents expects a document: in a sentence by itself it finds mentions that are none. Users type sentences.
+A head trained on whole documents alone sees mentions in a single sentence where there are none. Users type sentences.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from osler.nn.cost import flops_per_token, inner_width
 from osler.nn.encoder import Layout
 from osler.nn.folders import load_model, quiet, seeded
 from osler.nn.masking import MaskingVocabulary
-from osler.nn.mlm import HEAD_PARTS, BertLM, MaskedLM, check_layers, evenly_spaced, has_head, of_layers, with_layers
+from osler.nn.mlm import HEAD_PARTS, BertLM, MaskedLM, check_layers, evenly_spaced, of_layers, with_layers
 from osler.nn.presets import find_preset, preset_config
 from osler.nn.vocabulary import set_dropout, with_vocabulary
 from osler.stages.pretrain.config import Distillation, PretrainRecipe
@@ -182,7 +182,7 @@ def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVoc
     checkpoint = Encoder.open(start_from)
     config = checkpoint.config
     checkpoint.check_weights()
-    if not recipe.new_head and not has_head(checkpoint.path):
+    if not recipe.new_head and HEAD_PARTS.isdisjoint(name.partition(".")[0] for name in checkpoint.tensors):
         raise ArtifactError(
             "this encoder has no head that predicts masked tokens",
             where=checkpoint.path,

@@ -116,7 +116,7 @@ def gather_across(finished: Sequence[Run], across: Across, resamples: int) -> tu
     chosen: dict[tuple[str, str], list[Run]] = {}
     for run in finished:
         spec = run.spec
-        if run.chosen and spec.mode == "single" and spec.fraction == 1.0 and spec.fold is None:
+        if run.chosen and spec.is_plain:
             chosen.setdefault((spec.row, spec.columns[0]), []).append(run)
     cells = []
     for name, targets in across.items():

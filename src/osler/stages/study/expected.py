@@ -144,13 +144,14 @@ def _count(spec: RunSpec, recipe: FinetuneRecipe, data: FinetuneData) -> RunWork
     trained: Counter[str] = Counter()
     for counts in batches.counts.values():
         trained.update(counts)
+    epoch = {name: data.batches.streams[name].cut(0) for name in data.instances}
     flops = 0.0
     for name, number in trained.items():
-        made = data.instances.get(name)
-        first = data.batches.streams[name].cut(0)
         # Raw text, which has no instances, fills its batches.
-        lengths = [made.instances[index].length for batch in first for index in batch] if made else [recipe.max_length]
-        tokens = sum(lengths) / len(first) if made else recipe.batch_tokens
+        lengths, tokens = [recipe.max_length], float(recipe.batch_tokens)
+        if made := data.instances.get(name):
+            lengths = [made.instances[index].length for batch in epoch[name] for index in batch]
+            tokens = sum(lengths) / len(epoch[name])
         flops += number * tokens * flops_per_token(config, length=_attended(lengths))
     flops *= steps / planned
     evaluations = -(-steps // (recipe.train.eval_every or max(1, planned // recipe.epochs))) if data.dev else 0
@@ -160,7 +161,7 @@ def _count(spec: RunSpec, recipe: FinetuneRecipe, data: FinetuneData) -> RunWork
         flops += (evaluations + 1) * once  # and once more with the weights that are kept
     names = dict(zip((TaskFolder.open(path).card.name for path in spec.tasks), spec.columns, strict=True))
     return RunWork(
-        sequences={column: sum(map(len, data.batches.streams[name].cut(0))) for name, column in names.items()},
+        sequences={column: sum(map(len, epoch[name])) for name, column in names.items()},
         updates=steps,
         by_column={column: round(trained[name] * steps / planned) for name, column in names.items()},
         evaluations=evaluations,

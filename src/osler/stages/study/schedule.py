@@ -285,8 +285,7 @@ class Schedule:
 
     def _across(self, key: str) -> tuple[AcrossTask, ...]:
         """The other tasks that a run is to be scored on: none unless it is chosen, of one task and of all of its data."""
-        specs = [run.spec for run in self.by_key[key] if key in self._chosen]
-        plain = (spec for spec in specs if spec.mode == "single" and spec.fraction == 1.0 and spec.fold is None)
+        plain = (run.spec for run in self.by_key[key] if key in self._chosen and run.spec.is_plain)
         found = (target for spec in plain for target in self.plan.across.get(spec.columns[0], ()))
         return tuple(dict.fromkeys(found))
 
