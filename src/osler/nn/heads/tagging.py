@@ -87,31 +87,31 @@ class LinearChain(Tagging):
     def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Loss of rows that form a single chain."""
         borders = torch.tensor([0, len(targets)], device=targets.device)
-        return self._loss(logits, targets, borders, weights)
+        return self._loss(logits, targets, borders, len(targets), weights)
 
     def batch_loss(
         self, logits: Tensor, targets: Tensor, batch: Packed, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Negative log-likelihood of all chains, one per sequence, and the number of their words."""
-        return self._loss(logits, targets, batch.cu_seqlens[: batch.num_sequences + 1], weights)
+        return self._loss(logits, targets, batch.cu_seqlens[: batch.num_sequences + 1], batch.max_length, weights)
 
-    def _loss(self, logits: Tensor, targets: Tensor, borders: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _loss(
+        self, logits: Tensor, targets: Tensor, borders: Tensor, longest: int, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         if weights is not None:
             raise ValueError("class weights are not supported with a CRF head")
-        words = (targets != IGNORED).nonzero().flatten()
-        count = torch.tensor(float(len(words)), device=logits.device)
-        if not len(words):
-            # Zero, but connected to every parameter: ranks that exchange gradients must agree on which have one.
-            return (logits.sum() + self.transitions.sum()) * 0.0, count
         with torch.autocast(logits.device.type, enabled=False):  # bf16 is too coarse for a sum over hundreds of words
-            likelihood = self._log_likelihood(*_rows(logits.float()[words], targets[words], words, borders))
-        return -likelihood.sum(), count
+            likelihood = self._log_likelihood(*_rows(logits.float(), targets, borders.long(), longest))
+        return -likelihood.sum(), (targets != IGNORED).sum().float()
 
     def _log_likelihood(self, scores: Tensor, gold: Tensor, real: Tensor) -> Tensor:
-        """Log-probability of each gold chain [N] for scores [N, W, L]; the cells marked in `real` [N, W] come first in a row."""
+        """Log-probability of each gold chain [N] for scores [N, W, L]; the cells marked in `real` [N, W] come first in a row.
+
+        A chain without words has the probability 1.
+        """
         steps = self.transitions.float()
         legal = steps + _FORBIDDEN * ~self.allowed
-        last = gold.gather(1, real.sum(dim=1, keepdim=True) - 1).squeeze(1)
+        last = gold.gather(1, (real.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
         lifted = ~self.allowed[gold[:, :-1], gold[:, 1:]]
 
         of_gold = scores.gather(2, gold[:, :, None]).squeeze(2)
@@ -120,12 +120,13 @@ class LinearChain(Tagging):
 
         first = scores[:, 0] + _unless(self.may_start, gold[:, 0])
         onward = torch.where(lifted[:, :, None, None], steps, legal) + scores[:, 1:, None, :]
-        advance = _by_halves if scores.shape[2] <= _FEW_TAGS else _one_by_one
-        return path - torch.logsumexp(advance(first, onward, real[:, 1:]) + _unless(self.may_end, last), dim=1)
+        advance = _by_halves if scores.shape[2] <= _FEW_TAGS[scores.device.type == "cuda"] else _one_by_one
+        every_path = torch.logsumexp(advance(first, onward, real[:, 1:]) + _unless(self.may_end, last), dim=1)
+        return torch.where(real[:, 0], path - every_path, 0.0)
 
 
-_FEW_TAGS = 9
-"""Up to this many tags, products of whole transition matrices cost less than one short step for each word."""
+_FEW_TAGS = (9, 16)
+"""Up to this many tags, on a CPU and on a GPU, products of whole transition matrices cost less than one short step for each word."""
 
 
 def _one_by_one(total: Tensor, onward: Tensor, real: Tensor) -> Tensor:
@@ -152,15 +153,23 @@ def _unless(allowed: Tensor, gold: Tensor) -> Tensor:
     return torch.where(allowed[gold][:, None], _FORBIDDEN * ~allowed, 0.0)
 
 
-def _rows(scores: Tensor, gold: Tensor, words: Tensor, borders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Turn words laid end to end into one row per chain: scores [N, W, L], gold [N, W], and which cells are words [N, W]."""
-    chain = torch.searchsorted(borders[1:].long(), words, right=True)
-    _, chain, lengths = torch.unique_consecutive(chain, return_inverse=True, return_counts=True)
-    column = torch.arange(len(words), device=words.device) - (lengths.cumsum(0) - lengths)[chain]
-    size = (len(lengths), int(lengths.max()))
-    real = torch.zeros(size, dtype=torch.bool, device=words.device)
-    real[chain, column] = True
-    tags = gold.new_zeros(size)
-    tags[chain, column] = gold
-    rows = scores.new_zeros(*size, scores.shape[1]).index_put((chain, column), scores)
-    return rows, tags, real
+def _rows(scores: Tensor, gold: Tensor, borders: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Turn tokens laid end to end into one row of words per chain: scores [N, W, L], gold [N, W], and which cells are words [N, W].
+
+    On a GPU no shape depends on the values: reading one would stop the GPU, and the pass could not be recorded and replayed. There a
+    row has a cell for each token of the longest sequence, on a CPU for each word of the longest chain.
+    """
+    is_word = gold != IGNORED
+    counted = torch.nn.functional.pad(is_word.cumsum(0), (1, 0))
+    chain = torch.searchsorted(borders[1:], torch.arange(len(gold), device=gold.device), right=True)
+    before = counted[borders]
+    chains = len(borders) - 1
+    width = longest if scores.is_cuda else max(1, int(before.diff().max()))
+    # Tokens that are no words go to a row of their own, which is cut off.
+    row = torch.where(is_word, chain, chains)
+    column = torch.where(is_word, counted[:-1] - before[chain], 0)
+    size = (chains + 1, width)
+    real = torch.zeros(size, dtype=torch.bool, device=gold.device).index_put((row, column), is_word)
+    tags = gold.new_zeros(size).index_put((row, column), gold.clamp(min=0))
+    rows = scores.new_zeros(*size, scores.shape[1]).index_put((row, column), scores)
+    return rows[:chains], tags[:chains], real[:chains]

@@ -224,10 +224,9 @@ class InstanceStream(TaskStream):
         return payload, tokens
 
     def _recordable(self) -> bool:
-        """Whether a pass can be recorded: on a GPU and packed, without a CRF or a teacher, whose shapes vary by batch."""
+        """Whether a pass can be recorded: on a GPU and packed, without a teacher, whose outputs are not padded."""
         on_gpu = next(self.model.parameters()).is_cuda
-        crf = self.model.head(self.task.head).kind == "crf"
-        return on_gpu and self.model.encoder.mode == "packed" and not crf and self.task.soft is None
+        return on_gpu and self.model.encoder.mode == "packed" and self.task.soft is None
 
 
 def _targets(instances: Sequence[Instance]) -> Tensor:
