@@ -11,7 +11,7 @@ from osler.core.errors import RecipeError
 from osler.nn import attention
 from osler.nn.attention import keep_out_of_graphs
 from osler.train.config import TrainConfig
-from osler.train.precision import choose_device, compiled
+from osler.train.precision import CompiledLayers, choose_device, compiled
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,48 @@ def test_reading_lengths_stays_out_of_compiled_graphs_but_the_compiler_is_not_im
     keep_out_of_graphs()
     assert attention._by_lengths.__wrapped__ is not attention._by_lengths
     assert torch._dynamo.eval_frame.innermost_fn(attention._by_lengths).__name__ == "_by_lengths"
+
+
+class _Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, hidden):
+        return torch.tanh(self.inner(hidden)) + hidden
+
+
+def test_compiled_layers_give_what_plain_ones_give_and_only_inside(monkeypatch):
+    compiled_lengths, compile_for_real = [], torch.compile
+
+    def backend(graph, inputs):
+        compiled_lengths.append([tuple(tensor.shape) for tensor in inputs if isinstance(tensor, torch.Tensor)])
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda *given, **more: compile_for_real(*given, backend=backend, **more))
+    stack = nn.ModuleList([_Layer(), _Layer()])
+    inside = CompiledLayers(list(stack))
+    for length in (5, 9, 3):
+        hidden = torch.randn(length, 4, requires_grad=True)  # as what a layer gets from the one before
+        expected = stack[1](stack[0](hidden))
+        assert len(compiled_lengths) == (0 if length == 5 else 1)  # outside, nothing is compiled
+        with inside():
+            found = stack[1](stack[0](hidden))
+        assert torch.equal(found, expected)
+    assert len(compiled_lengths) == 1  # one piece of code for both layers and every length
+    with pytest.raises(KeyError), inside():
+        raise KeyError
+    assert all("forward" not in vars(layer) for layer in stack)
+
+
+def test_a_layer_that_cannot_be_compiled_runs_as_usual(monkeypatch):
+    compile_for_real = torch.compile
+
+    def backend(graph, inputs):
+        raise RuntimeError("no compiler on this machine")
+
+    monkeypatch.setattr(torch, "compile", lambda *given, **more: compile_for_real(*given, backend=backend, **more))
+    layer, hidden = _Layer(), torch.randn(5, 4)
+    with CompiledLayers([layer])():
+        found = layer(hidden)
+    assert torch.equal(found, layer(hidden))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,32 @@ def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, st
         keep_out_of_graphs()
         return torch.compile(module)  # type: ignore[return-value]
     return module
+
+
+class CompiledLayers:
+    """Layers that run compiled inside a context, as one piece of code for batches of any length, and as usual outside of it.
+
+    A compiled layer launches about a third of the kernels, and on a fast GPU the kernels of small batches cost more than their work.
+    Evaluation stays outside: compiling that too takes longer than it saves.
+    """
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        keep_out_of_graphs()
+        self._forwards = [(layer, torch.compile(layer.forward, dynamic=True)) for layer in layers]
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Inside, the layers are compiled; one that cannot be compiled on this machine runs as usual."""
+        from torch._dynamo import config
+
+        for layer, forward in self._forwards:
+            layer.forward = forward
+        try:
+            with config.patch(suppress_errors=True):
+                yield
+        finally:
+            for layer, _ in self._forwards:
+                del layer.forward
 
 
 @contextmanager

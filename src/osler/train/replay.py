@@ -1,9 +1,10 @@
 """Record a forward and backward pass once and replay it: this keeps a fast GPU busy on the small batches of fine-tuning.
 
 A forward and backward pass of RoBERTa-base launches some 1,500 kernels. On a batch of a few thousand tokens Python takes several
-times as long to launch them as an H200 takes to run them, and compiling for every shape would take longer than the training. A
-recorded pass (a CUDA graph) is one launch. It can only be replayed on batches of exactly the recorded shape, so the data source
-pads its batches to a few shapes and marks them `repeatable`; all other batches run as usual.
+times as long to launch them as an H200 takes to run them, and compiling the model for every shape would take longer than the
+training. A recorded pass (a CUDA graph) is one launch. It can only be replayed on batches of exactly the recorded shape, so the data
+source pads its batches to a few shapes and marks them `repeatable`; all other batches run as usual. In longer runs the layers of a
+recorded pass are compiled, once for all shapes (`precision.CompiledLayers`): even in a recording, every kernel costs some microseconds.
 
 A replay runs the same kernels on the same numbers as the pass it replaces. That includes dropout, since the generator is seeded
 before every pass. So which passes are replayed does not change the result.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,17 @@ from torch.nn.utils import clip_grads_with_norm_
 
 from osler.core.seeding import derive
 from osler.train.optim import Optimiser
-from osler.train.parallel import Strategy, World
-from osler.train.precision import Autocast
+from osler.train.parallel import Strategy, World, layers
+from osler.train.precision import Autocast, CompiledLayers
 from osler.train.replay import Replay
 from osler.train.source import Batch, BatchSource, LossOutput, move, pin
 from osler.train.stats import StepSums
 
 if TYPE_CHECKING:
     from osler.train.config import TrainConfig
+
+_LONG = 600
+"""Steps from which compiling the layers pays on a GPU: it takes as long as some hundred steps."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,13 @@ class Stepper:
         self._world = world
         self._device = device
         self._autocast = Autocast(config, device)
-        self._model = strategy.runner(static=getattr(source, "static_shapes", False))
-        # Several processes exchange gradients inside a pass, and compiled code does not need a recording.
-        records = device.type == "cuda" and world.size == 1 and config.compile == "auto"
-        self._replay = Replay(self._pass, strategy.trained, device) if records else None
+        static = getattr(source, "static_shapes", False)
+        self._model = strategy.runner(static=static)
+        # Several processes exchange gradients inside a pass, and a model that is compiled as a whole does not need a recording.
+        records = device.type == "cuda" and world.size == 1 and config.compile == "auto" and not static
+        self._replay = Replay(self._recorded_pass, strategy.trained, device) if records else None
+        pays = records and (config.steps or len(source)) >= _LONG
+        self._compiled = CompiledLayers(layers(strategy.trained)) if pays else nullcontext
 
     def load(self, index: int) -> list[LoadedBatch]:
         """Load this rank's micro-batches of a step; called ahead of time, in a background thread."""
@@ -106,6 +113,10 @@ class Stepper:
                 output: LossOutput = self._model(payload)
             self._strategy.backward(output.loss_sum * scale, last=last)
         return LossOutput(output.loss_sum.detach(), output.logs)
+
+    def _recorded_pass(self, payload: Any, scale: torch.Tensor | float) -> LossOutput:
+        with self._compiled():
+            return self._pass(payload, scale)
 
     def _weigh(self, micro_batches: list[LoadedBatch]) -> tuple[torch.Tensor | float, torch.Tensor | float]:
         """Return the weight of the step over all ranks, and the factor that turns a loss sum into its share of the mean.
