@@ -69,6 +69,13 @@ def test_no_word_begins_with_a_mark_that_has_a_base(text: str) -> None:
             assert text[start - 1].isspace() or text[start - 1] in INVISIBLE
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(max_codepoint=255), min_size=101, max_size=200))
+def test_long_latin_texts_are_read_as_by_the_pattern(text: str) -> None:
+    """They are read another way, without a regular expression; an emoji after the text makes it one for the pattern."""
+    assert words(text) == words(f"{text} \U0001f600")[:-1]
+
+
 @settings(max_examples=50, deadline=None)
 @given(letters, letters)
 def test_words_do_not_depend_on_what_is_elsewhere(left: str, right: str) -> None:

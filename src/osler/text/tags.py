@@ -6,7 +6,7 @@ breaks its scheme is read by the caller's `Repair` policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -100,18 +100,31 @@ def spans_to_tags(
 
 
 def tags_to_spans(
-    tags: Sequence[str], words: Sequence[Range], scheme: Scheme, repair: Repair, scores: Sequence[float] | None = None
+    tags: Sequence[str],
+    words: Sequence[Range],
+    scheme: Scheme,
+    repair: Repair,
+    scores: Sequence[float] | None = None,
+    *,
+    mention: Callable[[float], float] | None = None,
+    numbered: bool = False,
 ) -> list[Span]:
-    """Read spans from tags. A span's score is the mean of its words' scores, which does not penalise long mentions."""
+    """Read spans from tags. A span's score is the mean of its words' scores, which does not penalise long mentions.
+
+    `mention` makes another score of that mean. With `numbered`, the spans have the ids T1, T2, …
+    """
     if len(tags) != len(words) or (scores is not None and len(scores) != len(words)):
         raise ValueError(f"expected one tag and one score for each of {len(words)} words")
     spans: list[Span] = []
     for start, end, label in chunks(tags, scheme, repair):
         # Rounded, so that the last bits of a sum never decide what is written.
         score = round(sum(scores[start:end]) / (end - start), 6) if scores is not None else None
+        if score is not None and mention is not None:
+            score = mention(score)
         stray = repair is Repair.B_ANCHORED and tags[start][0] not in "BS"
         attributes = {STRAY: "true"} if stray else {}
-        spans.append(Span.at(words[start][0], words[end - 1][1], label, score=score, attributes=attributes))
+        number = f"T{len(spans) + 1}" if numbered else ""
+        spans.append(Span(((words[start][0], words[end - 1][1]),), label, number, score, attributes))
     return spans
 
 

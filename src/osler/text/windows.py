@@ -42,6 +42,8 @@ def windows(n_tokens: int, size: int, overlap: int, boundaries: Sequence[int] | 
         )
     if n_tokens == 0:
         return []
+    if n_tokens <= size:
+        return [Window(0, n_tokens, 0, n_tokens)]
     cuts: Sequence[int] = range(n_tokens + 1)
     if boundaries is not None:
         cuts = sorted({0, n_tokens, *(cut for cut in boundaries if 0 < cut < n_tokens)})

@@ -105,8 +105,5 @@ def _words_of(span: Span, aligned: Aligned) -> list[int]:
 
 def _first_subwords(aligned: Aligned) -> dict[int, int]:
     """The first sub-word of each word. The tokenizer may have none for a word of odd characters."""
-    found: dict[int, int] = {}
-    for place, word in enumerate(aligned.word_ids):
-        if word is not None:
-            found.setdefault(word, place)
-    return found
+    words, places = aligned.first_subwords
+    return dict(zip(words.tolist(), places.tolist(), strict=True))

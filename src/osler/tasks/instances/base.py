@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from osler.text.document import Document, Fragment, Record, has_tokens, parse_fr
 from osler.text.sentences import sentences
 from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
-from osler.text.words import Range, line_ranges, word_of_subword
+from osler.text.words import Range, line_ranges, subword_owners
 
 IGNORED = -100
 """Target of a token without a label."""
@@ -217,15 +218,33 @@ class ReadingUnit(NamedTuple):
     language: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Aligned:
-    """The words of a document, and the word of each sub-word."""
+    """The words of a document, and the word of each sub-word. Heads that read the document alike share it."""
 
     words: list[Range]
-    word_ids: list[int | None]
+    owners: np.ndarray
+    """Word of each sub-word; -1 if it has none."""
     ids: list[int]
     starts: list[int]
     """First word of each sentence that a mention cannot leave; only 0 if mentions may be anywhere in the document."""
+
+    @cached_property
+    def word_ids(self) -> list[int | None]:
+        """Word of each sub-word; None if it has none."""
+        return [None if word < 0 else word for word in self.owners.tolist()]
+
+    @cached_property
+    def first_subwords(self) -> tuple[np.ndarray, np.ndarray]:
+        """The words with at least one sub-word, in order, and the first sub-word of each."""
+        words, tokens = np.unique(self.owners, return_index=True)
+        return words[words >= 0], tokens[words >= 0]
+
+    @cached_property
+    def last_subwords(self) -> tuple[np.ndarray, np.ndarray]:
+        """The words with at least one sub-word, in order, and the last sub-word of each."""
+        words, tokens = np.unique(self.owners[::-1], return_index=True)
+        return words[words >= 0], len(self.owners) - 1 - tokens[words >= 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +270,11 @@ def document_windows(
         zip(documents, tokens.encode([document.text for document in documents]), strict=True)
     ):
         spans = token_ranges(document)
-        word_ids = word_of_subword(spans, encoding.offsets)
-        aligned = Aligned(spans, word_ids, encoding.ids, _sentence_starts(document, spans, reading))
-        boundaries = [i for i in range(1, len(word_ids)) if word_ids[i] is None or word_ids[i] != word_ids[i - 1]]
+        owners = subword_owners(spans, encoding.offsets)
+        aligned = Aligned(spans, owners, encoding.ids, _sentence_starts(document, spans, reading))
+        boundaries: list[int] = []  # needed only where something is cut
+        if len(owners) > size:
+            boundaries = (np.flatnonzero((owners[1:] != owners[:-1]) | (owners[1:] < 0)) + 1).tolist()
         for start, end in pairwise(_unit_borders(aligned, reading)):
             inside = boundaries[bisect_right(boundaries, start) : bisect_left(boundaries, end)]
             for window in windows(end - start, size, overlap, [cut - start for cut in inside]) or [_EMPTY]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -27,10 +26,10 @@ from osler.tasks.instances.base import (
     softmax,
     with_target,
 )
-from osler.text.document import Document, Record, Span, number_spans
+from osler.text.document import Document, Record, Span
 from osler.text.tags import OUTSIDE, label_set, spans_to_tags, tags_to_spans
 from osler.text.tags import transitions as legal_transitions
-from osler.text.words import covered
+from osler.text.words import Range, covered
 
 
 class TaggingBuilder(Builder):
@@ -84,20 +83,30 @@ class TaggingBuilder(Builder):
         aligned, logits = by_document(instances, outputs, len(self.tokens.prefix))
         documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
         last = self.protocol.read == "last" and self.head != "crf"
-        encoded = {number: _read_tokens(aligned[number], last=last) for number, _ in documents}
-        # Each sentence is one sequence of tags; a document without sentences is one.
-        borders = {number: np.searchsorted(words, aligned[number].starts[1:]) for number, (words, _) in encoded.items()}
-        rows = [
-            part
-            for number, (_, tokens) in encoded.items()
-            for part in np.split(logits[number][tokens], borders[number])
-        ]
-        decoded = iter(zip(*self._paths(rows, transitions, confidence), strict=True))
+        if not documents:
+            return []
+        # Small arrays cost more to call numpy for than to compute, so the words of all documents go end to end.
+        words: list[np.ndarray] = []
+        rows: list[np.ndarray] = []
+        borders: list[int] = []  # each sentence is one sequence of tags; a document without sentences is one
+        ends: list[int] = [0]
+        for number, _ in documents:
+            read, tokens = aligned[number].last_subwords if last else aligned[number].first_subwords
+            words.append(read)
+            rows.append(logits[number][tokens])
+            borders += (ends[-1] + np.searchsorted(read, aligned[number].starts)).tolist()
+            ends.append(ends[-1] + len(read))
+        path, likely = self._paths(np.concatenate(rows), borders[1:], transitions, confidence)
+        found = np.flatnonzero(path)  # output 0 is O
+        tags = [self.outputs[tag] for tag in path[found].tolist()]
+        scores: list[float] = likely[found, path[found]].tolist()
+        places: list[int] = np.concatenate(words)[found].tolist()
         results: list[Record] = []
-        for number, document in documents:
-            parts = [next(decoded) for _ in aligned[number].starts]
-            path, likely = (np.concatenate(values) for values in zip(*parts, strict=True))
-            spans = self._spans(aligned[number], encoded[number][0], path, likely, confidence)
+        for (number, document), (start, end) in zip(
+            documents, pairwise(np.searchsorted(found, ends).tolist()), strict=True
+        ):
+            here = slice(start, end)
+            spans = self._spans(aligned[number], places[here], tags[here], scores[here], confidence)
             results.append(document.with_(spans=spans, relations=()))
         return results
 
@@ -147,49 +156,54 @@ class TaggingBuilder(Builder):
                 targets[place] = self.outputs.index(f"I-{following[2:]}") if goes_on else 0
 
     def _paths(
-        self, documents: Sequence[np.ndarray], transitions: np.ndarray | None, confidence: Confidence = PLAIN
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return, for each document, the tag of each word and the probability of every tag.
+        self, logits: np.ndarray, borders: Sequence[int], transitions: np.ndarray | None, confidence: Confidence
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tag of each word and the probability of every tag. Sequences of tags begin at the borders.
 
         A bias changes only the tags: the score of a mention that it adds stays as low as it is.
         """
-        # Output 0 is O.
-        decided = [_less(logits, confidence.bias) for logits in documents] if confidence.bias else documents
+        decided = _less(logits, confidence.bias) if confidence.bias else logits
         if self.head == "crf":
             if transitions is None:
                 raise ValueError("a CRF cannot be decoded without its transition scores")
             scale = confidence.temperature
-            tempered = documents if scale == 1.0 else [logits / scale for logits in documents]
-            likely = marginals(tempered, *self._legal, transitions / scale)
-            return best_paths(decided, *self._legal, transitions), likely
-        likely = [_probabilities(logits) for logits in decided]
-        paths = [rows.argmax(axis=1) for rows in likely]
+            tempered = logits if scale == 1.0 else logits / scale
+            found = marginals(np.split(tempered, borders), *self._legal, transitions / scale)
+            paths = best_paths(np.split(decided, borders), *self._legal, transitions)
+            return np.concatenate(paths), np.concatenate(found)
+        likely = softmax(decided)
+        path = likely.argmax(axis=1)
         if self.constrained:
-            paths = best_paths([np.log(rows + 1e-12) for rows in likely], *self._legal)
+            path = np.concatenate(best_paths(np.split(np.log(likely + 1e-12), borders), *self._legal))
         if confidence.bias or confidence.temperature != 1.0:
-            likely = [_probabilities(logits / confidence.temperature) for logits in documents]
-        return paths, likely
+            likely = softmax(logits / confidence.temperature)
+        return path, likely
 
     def _spans(
         self,
         aligned: Aligned,
-        words: np.ndarray,
-        path: np.ndarray,
-        probabilities: np.ndarray,
+        words: Sequence[int],
+        tags: Sequence[str],
+        scores: Sequence[float],
         confidence: Confidence,
     ) -> tuple[Span, ...]:
-        # A word without a sub-word (the tokenizer drops some characters) cannot be part of a mention.
-        tags = [OUTSIDE] * len(aligned.words)
-        scores = [1.0] * len(aligned.words)
-        for row in np.flatnonzero(path).tolist():  # output 0 is O
-            word = words[row]
-            tags[word] = self.outputs[path[row]]
-            scores[word] = float(probabilities[row, path[row]])
-        found: list[Span] = []
-        for start, end in pairwise([*aligned.starts, len(tags)]):
-            read = (tags[start:end], aligned.words[start:end])
-            found += tags_to_spans(*read, self.protocol.scheme, self.protocol.repair, scores[start:end])
-        return number_spans([replace(span, score=confidence.mention(span.score or 0.0)) for span in found])
+        """Read the mentions of a document from its words that are tagged, which are few, and their tags and scores."""
+        # One word outside stands for all between two tagged words, and for the border of a sentence. A word without a sub-word
+        # (the tokenizer drops some characters) is outside, so it cannot be part of a mention.
+        starts = set(aligned.starts)
+        read: list[str] = []
+        ranges: list[Range] = []
+        values: list[float] = []
+        for place, word in enumerate(words):
+            if word in starts or not place or word != words[place - 1] + 1:
+                read.append(OUTSIDE)
+                ranges.append((0, 0))
+                values.append(1.0)
+            read.append(tags[place])
+            ranges.append(aligned.words[word])
+            values.append(scores[place])
+        rules = self.protocol.scheme, self.protocol.repair
+        return tuple(tags_to_spans(read, ranges, *rules, values, mention=confidence.mention, numbered=True))
 
     @property
     def constrained(self) -> bool:
@@ -200,22 +214,10 @@ class TaggingBuilder(Builder):
 
 
 def _less(logits: np.ndarray, bias: float) -> np.ndarray:
-    """Word outputs with the one for O lowered."""
+    """Word outputs with the one for O, the first, lowered."""
     lowered = logits.copy()
     lowered[:, 0] -= bias
     return lowered
-
-
-def _probabilities(logits: np.ndarray) -> np.ndarray:
-    return softmax(logits) if len(logits) else logits
-
-
-def _read_tokens(aligned: Aligned, *, last: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words with at least one sub-word, in order, and the first or last sub-word of each."""
-    owners = np.array([-1 if word is None else word for word in aligned.word_ids], dtype=np.int64)
-    words, tokens = np.unique(owners[::-1] if last else owners, return_index=True)
-    tokens = len(owners) - 1 - tokens if last else tokens
-    return words[words >= 0], tokens[words >= 0]
 
 
 def _crosses(span: Span, aligned: Aligned) -> bool:
@@ -247,16 +249,21 @@ def best_paths(
     `transitions` [tag, next tag] holds the transition scores of a CRF; without it all legal transitions are equal. The sequences are
     searched together, position by position, which is much faster for a split than one by one.
     """
-    paths = [np.asarray(scores.argmax(axis=1)) for scores in sequences]
-    searched = [number for number, path in enumerate(paths) if len(path)]
+    lengths = np.array([len(scores) for scores in sequences], dtype=np.int64)
+    if not lengths.any():
+        return [np.zeros(0, dtype=np.int64) for _ in sequences]
+    best = np.concatenate(sequences).argmax(axis=1)
+    after = np.cumsum(lengths)
+    paths = np.split(best, after[:-1])
+    searched = np.flatnonzero(lengths)
     if transitions is None:  # after training most paths are legal and need no search
-
-        def legal(path: np.ndarray) -> bool:
-            return bool(starts[path[0]] and ends[path[-1]] and allowed[path[:-1], path[1:]].all())
-
-        searched = [number for number in searched if not legal(paths[number])]
-    weights = np.where(allowed, 0.0 if transitions is None else transitions, -np.inf)
-    for group in _groups(sequences, searched):
+        first, last = (after - lengths)[searched], after[searched] - 1
+        legal = np.concatenate(([True], allowed[best[:-1], best[1:]]))
+        legal[first] = starts[best[first]]
+        searched = searched[~(np.logical_and.reduceat(legal, first) & ends[best[last]])]
+        transitions = np.zeros(allowed.shape, dtype=sequences[0].dtype)
+    weights = np.where(allowed, transitions, -np.inf)
+    for group in _groups(sequences, searched.tolist()):
         for number, path in zip(group, _search([sequences[n] for n in group], weights, starts, ends), strict=True):
             paths[number] = path
     return paths
@@ -276,25 +283,24 @@ def _search(
 ) -> list[np.ndarray]:
     """Viterbi search over sequences sorted by length, longest first."""
     lengths = np.array([len(scores) for scores in sequences])
-    tags = weights.shape[0]
-    rows = np.zeros((len(sequences), lengths[0], tags), dtype=sequences[0].dtype)
-    for row, scores in zip(rows, sequences, strict=True):
-        row[: len(scores)] = scores
+    # The sequences are the last axis, because numpy is much slower over an axis as short as that of the tags.
+    total = np.zeros((lengths[0], weights.shape[0], len(sequences)), dtype=sequences[0].dtype)
+    for number, scores in enumerate(sequences):
+        total[: len(scores), :, number] = scores
     reach = _reach(lengths)
-    onto = np.ascontiguousarray(weights.T)  # [next tag, tag]: numpy searches the last axis fastest
-    total = np.where(starts, rows[:, 0], -np.inf)
-    back = np.zeros(rows.shape, dtype=np.int64)
+    total[0] = np.where(starts[:, None], total[0], -np.inf)
     for position in range(1, lengths[0]):
         here = slice(reach[position])
-        options = total[here, None, :] + onto
-        back[here, position] = options.argmax(axis=2)
-        total[here] = options.max(axis=2) + rows[here, position]
-    path = np.zeros(rows.shape[:2], dtype=np.int64)
+        options = total[position - 1, :, None, here] + weights[:, :, None]
+        total[position, :, here] = options.max(axis=0) + total[position, :, here]
     every = np.arange(len(sequences))
-    path[every, lengths - 1] = np.where(ends, total, -np.inf).argmax(axis=1)
+    path = np.zeros((len(sequences), lengths[0]), dtype=np.int64)
+    path[every, lengths - 1] = np.where(ends[:, None], total[lengths - 1, :, every].T, -np.inf).argmax(axis=0)
+    # The best tag before the best tag is only looked for here, not for every tag on the way.
     for position in range(lengths[0] - 1, 0, -1):
-        rest = every[: reach[position]]
-        path[rest, position - 1] = back[rest, position, path[rest, position]]
+        here = slice(reach[position])
+        options = total[position - 1, :, here] + weights[:, path[here, position]]
+        path[here, position - 1] = options.argmax(axis=0)
     return [found[:length] for found, length in zip(path, lengths, strict=True)]
 
 
