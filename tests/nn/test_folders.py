@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from osler.core.errors import ArtifactError, InputError, OutputError
 from osler.nn.folders import load_config, read_published_config, resolve, saving, seeded
@@ -99,3 +100,13 @@ def test_the_configuration_of_google_and_of_old_transformers(tmp_path):
     (tmp_path / "config.json").unlink()
     with pytest.raises(ArtifactError, match=r"no config\.json or bert_config\.json"):
         read_published_config(tmp_path)
+
+
+@pytest.mark.parametrize(("folder_mode", "file_mode"), [(0o755, 0o644), (0o750, 0o640), (0o700, 0o600)])
+def test_whoever_may_read_a_folder_may_read_the_weights_in_it(tmp_path, folder_mode, file_mode):
+    tmp_path.chmod(folder_mode)
+    weights = tmp_path / "model.safetensors"
+    with saving(tmp_path):
+        save_file({"a": torch.zeros(2)}, weights)
+        weights.chmod(0o600)  # as safetensors 0.8 leaves it
+    assert weights.stat().st_mode & 0o777 == file_mode

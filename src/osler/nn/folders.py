@@ -203,7 +203,10 @@ def without_pooler(auto: Any, config: Any) -> dict[str, Any]:
 
 @contextmanager
 def saving(target: Path) -> Iterator[None]:
-    """Turn a full disk or a read-only folder into one OutputError, also where safetensors wraps the OSError."""
+    """Turn a full disk or a read-only folder into one OutputError, also where safetensors wraps the OSError.
+
+    Whoever may read the folder may read the weights in it: safetensors 0.8 hides the files it writes from everyone but their owner.
+    """
     with writing(target):
         try:
             yield
@@ -212,6 +215,8 @@ def saving(target: Path) -> Iterator[None]:
             if found is None:
                 raise
             raise OSError(int(found[1]), str(error)) from error
+        for weights in target.glob("*.safetensors"):
+            weights.chmod(target.stat().st_mode & 0o666)
 
 
 @contextmanager
