@@ -38,7 +38,9 @@ def test_little_or_mixed_text_leaves_doubt(text):
         ("Aspirin 81 mg daily for chest pain.", "en"),  # one word is enough
         ("Se le dio el fármaco.", "es"),  # two of three: le is French, too
         ("Dolor y fever.", "es"),
-        ("Dolor y fever with chills.", None),
+        ("Masa y fever with chills.", None),
+        ("Mutations in BRCA1 cause breast cancer in mice.", "en"),  # no word is common in every text
+        ("Niega dolor torácico.", "es"),
         ("Aspirin 81 mg.", None),
         ("", None),
         (TEXTS["fr"], "fr"),

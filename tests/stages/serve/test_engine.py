@@ -138,7 +138,7 @@ HEADS_OF = {
     SPANISH: {"farmacos"},
     "Aspirin for pain": {"drugs", "deid"},  # one common word
     "Aspirin 81 mg, warfarin 5 mg": {"drugs", "farmacos", "deid"},  # none
-    "Aspirin for pain y dolor": {"drugs", "farmacos", "deid"},  # one of each
+    "Aspirin for pain y masa": {"drugs", "farmacos", "deid"},  # one of each
     FRENCH: {"drugs", "farmacos", "deid"},  # no head is for French
 }
 
