@@ -129,6 +129,9 @@ class FinetuneRecipe(Recipe):
     excerpts: float = Field(0.0, ge=0.0)
     """Excerpts of one to three sentences to add to every epoch: 1.0 adds as many as there are windows. A head trained on whole
     documents alone finds too much in a single sentence. Only for taggers and attributes."""
+    forms: Path | None = runtime(None)
+    """A task whose documents begin with a form, such as a patient's details (meddocan). Taggers of its language are trained on every
+    second document with such a form around it as well: a head that has never seen one may find nothing beside it."""
     epochs: int = Field(10, ge=1, description="passes over the largest task")
     batch_size: int = Field(32, ge=1)
     """Maximum number of sequences per batch."""

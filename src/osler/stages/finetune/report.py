@@ -224,6 +224,7 @@ def choices(recipe: FinetuneRecipe) -> list[str]:
         f"frozen: {frozen}": recipe.freeze != "nothing",
         f"low-rank adapters of rank {lora.rank}, merged" if lora else "": lora is not None,
         f"{recipe.fraction:.2%} of the training documents": recipe.fraction < 1.0,
+        f"documents also in forms of {recipe.forms.name}" if recipe.forms else "": recipe.forms is not None,
         f"learning rate of each layer {recipe.train.layer_decay:g} times the one above": recipe.train.layer_decay < 1.0,
     }
     return [phrase for phrase, applies in phrases.items() if applies]

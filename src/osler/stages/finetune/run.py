@@ -27,6 +27,7 @@ from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInsta
 from osler.stages.finetune.calibrate import DevSet, calibrate
 from osler.stages.finetune.config import MLM, FinetuneRecipe, FinetuneTraining
 from osler.stages.finetune.excerpts import excerpts
+from osler.stages.finetune.forms import with_forms
 from osler.stages.finetune.heads import check, check_pooler, head_specs
 from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
@@ -78,6 +79,8 @@ class _Inputs:
             found[f"kept-out:{number}"] = Artifact.open(path, kind="task")
         if recipe.mlm:
             found["mlm"] = Artifact.open(recipe.mlm.corpus, kind="corpus")
+        if recipe.forms:
+            found["forms"] = Artifact.open(recipe.forms, kind="task")
         if recipe.teacher:
             found["teacher"] = Bundle.digest(recipe.teacher.bundle)
         return found
@@ -212,6 +215,10 @@ def read_data(
             fix="Or fine-tune the tasks one by one",
         )
     train_records = {name: share(found, recipe.fraction, recipe.train.seed) for name, found in kept.items()}
+    documents = {name: len(found) for name, found in train_records.items()}
+    if recipe.forms:
+        cards = {name: task.card for name, task in by_name.items()}
+        train_records = with_forms(TaskFolder.open(recipe.forms), train_records, cards, recipe.train.seed)
     instances = {name: _instances(recipe, bundle, task.card, train_records[name]) for name, task in by_name.items()}
     dev: dict[str, DevSet] = {}
     for name, task in by_name.items():
@@ -225,7 +232,6 @@ def read_data(
     streams: dict[str, TaskStream] = {
         name: InstanceStream(name, data, recipe, bundle.model) for name, data in instances.items()
     }
-    documents = {name: len(found) for name, found in train_records.items()}
     if recipe.mlm:
         raw = text_stream(recipe, bundle, streams, held_out)
         streams[MLM], documents[MLM], leaks[MLM] = raw, raw.text.documents, raw.text.leaks

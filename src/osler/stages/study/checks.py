@@ -109,7 +109,7 @@ def check_grid(recipe: StudyRecipe, columns: Columns) -> None:
 
 def check_settings(values: Mapping[str, Any], where: str) -> None:
     """Reject fine-tuning settings that the study sets for every run: they would be ignored."""
-    for name in ("model", "tasks", "keep_out", "add_to", "rehearse"):
+    for name in ("model", "tasks", "keep_out", "add_to", "rehearse", "forms"):
         if name in values:
             raise RecipeError(
                 f"{name!r} cannot be set for the runs of a study",

@@ -1,0 +1,71 @@
+"""Documents with a form around them, to train on beside plain ones.
+
+Notes begin with the patient's details and end with a signature; the texts of most corpora do not. A head that meets forms in the
+documents of another task alone learns that it finds nothing there: PharmaCoNER's head found one drug in four in notes with a form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from osler.artifacts.task_folder import TaskFolder
+from osler.core.errors import RecipeError
+from osler.core.seeding import generator
+from osler.tasks.card import Kind, TaskCard
+from osler.text.document import Document, Record, has_tokens
+
+_LONGEST_LINE = 120
+"""Characters of a line that may be part of a form; a longer one is text."""
+_FEWEST_LINES = 3
+
+Form = tuple[str, str]
+"""The lines before a text, and those after it."""
+
+
+def forms_of(documents: Sequence[Record]) -> list[Form]:
+    """The forms of documents: their short lines at the top, and the last line if something is annotated in it."""
+    found = []
+    for document in documents:
+        if not isinstance(document, Document):
+            continue
+        opening = ""
+        for line in document.text.splitlines(keepends=True):
+            if len(line) > _LONGEST_LINE:
+                break
+            opening += line
+        start = document.text.rstrip().rfind("\n") + 1
+        signed = start > len(opening) and any(span.start >= start for span in document.spans)
+        if opening.count("\n") >= _FEWEST_LINES and len(opening) < len(document.text):
+            found.append((opening, "\n" + document.text[start:] if signed else ""))
+    return found
+
+
+def with_forms(
+    lender: TaskFolder, records: Mapping[str, Sequence[Record]], cards: Mapping[str, TaskCard], seed: int
+) -> dict[str, list[Record]]:
+    """Training records by task; of taggers in the lender's language, every second document also with a form around it.
+
+    A task that annotates identifiers keeps its own documents: it has something to find in a form.
+    """
+    forms = forms_of(lender.read("train"))
+    if not forms:
+        raise RecipeError(
+            f"no document of {lender.card.name} begins with a form: at least {_FEWEST_LINES} lines of up to {_LONGEST_LINE} characters",
+            fix="Name a task whose documents do as forms, or remove it",
+        )
+    made = {name: list(found) for name, found in records.items()}
+    for name, card in cards.items():
+        if card.kind is Kind.TAGGING and card.language == lender.card.language and not card.phi:
+            draws = generator(seed, "forms", name)
+            made[name] += [
+                _in_form(record, forms[draws.integers(len(forms))])
+                for record in records[name]
+                if isinstance(record, Document) and not has_tokens(record) and draws.random() < 0.5
+            ]
+    return made
+
+
+def _in_form(document: Document, form: Form) -> Document:
+    opening, closing = form
+    spans = tuple(span.moved(len(opening)) for span in document.spans)
+    return Document(f"{document.id}/form", f"{opening}{document.text}{closing}", spans=spans)
