@@ -103,7 +103,8 @@ def test_the_weights_give_what_the_graph_gives():
         TorchRunner(MultiHeadModel.load(folder)), Tokenizer.open(folder), BundleSpec.load(folder), graph.calibration
     )
     heads = ["bc5cdr-chem", "bc5cdr-disease"]
-    ours, theirs = [b.annotate([Document("1", NOTE)], heads)[0] for b in (graph, weights)]
+    text = NOTE + "Her type 2 diabetes was treated with metformin; ceftriaxone was started for pneumonia.\n"
+    ours, theirs = [b.annotate([Document("1", text)], heads)[0] for b in (graph, weights)]
     sure = [{span.key for span in document.spans if (span.score or 0) > 0.6} for document in (ours, theirs)]
     assert sure[0] == sure[1]
     assert len(sure[0]) >= 3

@@ -58,14 +58,15 @@ def with_forms(
         if card.kind is Kind.TAGGING and card.language == lender.card.language and not card.phi:
             draws = generator(seed, "forms", name)
             made[name] += [
-                _in_form(record, forms[draws.integers(len(forms))])
+                in_form(record, forms[draws.integers(len(forms))])
                 for record in records[name]
                 if isinstance(record, Document) and not has_tokens(record) and draws.random() < 0.5
             ]
     return made
 
 
-def _in_form(document: Document, form: Form) -> Document:
+def in_form(document: Document, form: Form) -> Document:
+    """A document with a form around it, and its mentions where they are now."""
     opening, closing = form
     spans = tuple(span.moved(len(opening)) for span in document.spans)
     return Document(f"{document.id}/form", f"{opening}{document.text}{closing}", spans=spans)
