@@ -124,6 +124,7 @@ RESULTS = {
     f"{H200}/carrino2022.md": "tasks=papers-tasks tasks/meddocan ENCODER=encoder",
     f"{H200}/lewis2020.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/peng2020-fine-tune.md": "tasks=papers-tasks ENCODER=encoder",
+    f"{H200}/peng2020-pairwise.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/peng2020-refine.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/seven-tasks.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/wada2020.md": "tasks=papers-tasks ENCODER=encoder",

@@ -24,7 +24,7 @@ from osler.text.document import Document, Relation, Span
 pytestmark = pytest.mark.filterwarnings("ignore:the text looks English")  # one head is Spanish
 
 TEXTS = [
-    "Aspirin 81mg daily; metformin (500 mg).\nCafe\u0301 \U0001f469\u200d⚕️ \u202e β-blocker",
+    "Aspirin 81mg; metformin (500 mg).\nCafe\u0301 \U0001f469\u200d⚕️ \u202e β-blocker",
     "",
     "  \n leading space, trailing space \t\n",
     "He takes aspirin 81 mg. " * 20,
