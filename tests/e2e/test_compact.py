@@ -108,3 +108,29 @@ def test_the_weights_give_what_the_graph_gives():
     sure = [{span.key for span in document.spans if (span.score or 0) > 0.6} for document in (ours, theirs)]
     assert sure[0] == sure[1]
     assert len(sure[0]) >= 3
+
+
+FORM = """Datos del paciente.
+Nombre: Lucía.
+Apellidos: Vega Soler.
+NHC: 3318207.
+Médico: Andrés Molina Prat NºCol: 28 28 40517.
+
+"""
+TREATMENT = "Mujer de 62 años tratada con tamoxifeno y paracetamol. Se añade furosemida 40 mg al alta.\n"
+
+
+def test_a_form_at_the_top_does_not_hide_the_drugs():
+    """Version 0.1 found a quarter of the drugs beside a form: only another head's documents had forms."""
+    nlp = osler.load(heads=["pharmaconer"])
+    found = [
+        {document.text[span.start : span.end] for span in document.spans if (span.score or 0) > 0.5}
+        for document in nlp.pipe([TREATMENT, FORM + TREATMENT])
+    ]
+    assert found == [{"tamoxifeno", "paracetamol", "furosemida"}] * 2
+
+
+def test_a_sentence_by_itself_has_no_mentions_that_are_none():
+    """Version 0.1 was trained on documents alone, and took "Ibuprofen" for a species here."""
+    [document] = osler.load().pipe(["No fever. Ibuprofen 400 mg was given."])
+    assert {document.text[span.start : span.end] for span in document.spans} == {"fever", "Ibuprofen"}
