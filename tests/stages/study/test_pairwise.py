@@ -10,7 +10,7 @@ import pytest
 from osler.core.errors import RecipeError
 from osler.metrics.significance import PairedComparison
 from osler.stages.study.cells import CellKey
-from osler.stages.study.page import write_report
+from osler.stages.study.page import study_markdown, write_report
 from osler.stages.study.pairwise import HELPS, HURTS, NOTHING, UNKNOWN, Effect, affinity_groups, effects, matrix
 from osler.stages.study.results import Compared, Results, collect
 from osler.stages.study.tables import accounting_table
@@ -49,6 +49,14 @@ def test_the_matrix_has_the_helped_task_in_rows(results: Results) -> None:
     assert table[0][1] == pytest.approx(0.4)
     assert table[1][2] == pytest.approx(-0.4)
     assert table[1][0] == 0
+
+
+def test_the_markdown_page_has_every_effect(results: Results) -> None:
+    text = study_markdown(results)
+    section = text[text.index("## Pairs of tasks") : text.index("## More tables")]
+    assert sum(line.startswith(("| one |", "| two |", "| three |")) for line in section.splitlines()) == 6
+    assert "| two | three | −40.0" in section
+    assert "hurts" in section
 
 
 def test_page_and_json(bench, results: Results, tmp_path: Path) -> None:

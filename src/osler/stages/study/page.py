@@ -15,7 +15,7 @@ from osler.report.tables import Table, csv_table, latex_table, markdown_table, m
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts import carrino2022, lewis2020, mulyar2020, peng2020, plain, wada2020
 from osler.stages.study.layouts.common import lines, missing_text
-from osler.stages.study.pairwise import pairwise_dict, pairwise_page
+from osler.stages.study.pairwise import effect_tables, pairwise_dict, pairwise_page
 from osler.stages.study.published import compact_table, published_tables
 from osler.stages.study.results import Results, read_results
 from osler.stages.study.tables import curved_columns, extra_tables, fractions, timing_table
@@ -83,8 +83,13 @@ def study_summary(folder: Path) -> StudySummary:
 def study_markdown(results: Results, about: str = "") -> str:
     """A study as one Markdown page: what `about` says, the verdict and every table."""
     parts = [f"# {markdown_text(results.title)}", about.strip(), *map(markdown_text, verdict(results))]
-    main, published = LAYOUTS[results.layout](results), published_tables(results)
-    for title, tables in (("Scores", main), ("Published numbers", published), ("More tables", extra_tables(results))):
+    sections = {
+        "Scores": LAYOUTS[results.layout](results),
+        "Pairs of tasks": effect_tables(results),
+        "Published numbers": published_tables(results),
+        "More tables": extra_tables(results),
+    }
+    for title, tables in sections.items():
         if tables:
             parts += [f"## {title}", *(markdown_table(table).strip() for table in tables.values())]
     return "\n\n".join(part for part in parts if part) + "\n"

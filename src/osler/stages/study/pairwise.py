@@ -158,7 +158,7 @@ def pairwise_page(results: Results) -> Page:
         if not found:
             continue
         tasks = _paired_tasks(results, found)
-        seeds = seeds_text(cell for key, cell in results.cells.items() if key.row == row and key.column in tasks)
+        seeds = _seeds(results, row, tasks)
         protocols = protocols_text(results, tasks)
         page.heading(row)
         counts = {kind: sum(effect.kind == kind for effect in found) for kind in (HELPS, HURTS, NOTHING, UNKNOWN)}
@@ -188,16 +188,21 @@ def pairwise_page(results: Results) -> Page:
         graph = directed_graph(tasks, arrows, kinds=_KINDS, title=f"{row}: which task helps which")
         page.figure(graph, "Arrows point from the task that helps or hurts to the task that changes.")
         page.text(_suggestion(tasks, found))
-        note = (
-            f"{results.split.capitalize()} split, {seeds}; difference in points (pair minus alone) with its 95 % interval, paired "
-            f"bootstrap over documents and seeds. {protocols} The effect follows from the interval, pair by pair; corrected p is "
-            "Holm's over all pairs of the study."
-        )
-        page.table(_effect_table(row, found, note))
+        page.table(_effect_table(results, row, found))
     return page
 
 
-def _effect_table(model: str, found: Sequence[Effect], note: str) -> Table:
+def effect_tables(results: Results) -> dict[str, Table]:
+    """The effects of every model that was trained on pairs."""
+    by_model = {row: effects(results, row) for row in results.rows}
+    return {row: _effect_table(results, row, found) for row, found in by_model.items() if found}
+
+
+def _seeds(results: Results, model: str, tasks: Sequence[str]) -> str:
+    return seeds_text(cell for key, cell in results.cells.items() if key.row == model and key.column in tasks)
+
+
+def _effect_table(results: Results, model: str, found: Sequence[Effect]) -> Table:
     heads: list[Column | str] = ["helped", "by", score_column("difference"), "effect", Column("corrected p", digits=4)]
     heads += [Column(name, group="steps on the helped task") for name in ("in the pair", "alone")]
     heads += [Column("equal", align="left")]
@@ -209,6 +214,12 @@ def _effect_table(model: str, found: Sequence[Effect], note: str) -> Table:
         equal = equal_text(effect.steps, effect.single_steps)
         row: Row = [effect.helped, effect.helper, value, effect.kind, p_value]
         rows.append([*row, effect.steps, effect.single_steps, equal])
+    tasks = _paired_tasks(results, found)
+    note = (
+        f"{results.split.capitalize()} split, {_seeds(results, model, tasks)}; difference in points (pair minus alone) with its "
+        f"95 % interval, paired bootstrap over documents and seeds. {protocols_text(results, tasks)} The effect follows from the "
+        "interval, pair by pair; corrected p is Holm's over all pairs of the study."
+    )
     return Table(heads, rows, f"Every pair, {model}", note)
 
 
