@@ -52,12 +52,12 @@ def chosen(data: TaskInstances) -> list[Instance]:
 def read(model: MultiHeadModel, instances: list[Instance]) -> list[Read]:
     """Run the encoder once over every text."""
     found: dict[int, torch.Tensor] = {}
-    with torch.inference_mode():
+    with torch.no_grad():
         for numbers in length_batches(instances, 4096):
             hidden = model.encoder(pack_instances([instances[n] for n in numbers], model)).half()
             parts = hidden.split([instances[n].length for n in numbers])
             found |= {number: part.clone() for number, part in zip(numbers, parts, strict=True)}
-    return [Read(instance, found[number].clone()) for number, instance in enumerate(instances)]
+    return [Read(instance, found[number]) for number, instance in enumerate(instances)]
 
 
 def train(model: MultiHeadModel, name: str, texts: list[Read]) -> None:

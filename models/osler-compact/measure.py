@@ -161,7 +161,7 @@ def write_card(light: Path, results: dict[str, dict[str, Any]], read: dict[str, 
     Bundle.write_card(light, template)
     manifest = json.loads((light / "manifest.json").read_text(encoding="utf-8"))
     manifest["files"]["README.md"] = sha256(light / "README.md")
-    # Where the bundle lay on this machine is nobody's business.
+    # The path of the bundle on this machine means nothing elsewhere.
     recipe, path = light / "recipe.toml", manifest["recipe"]["bundle"]
     manifest["recipe"]["bundle"] = Path(path).name
     recipe.write_text(recipe.read_text(encoding="utf-8").replace(path, Path(path).name), encoding="utf-8")
