@@ -21,6 +21,8 @@ from osler.train.precision import CompiledLayers, choose_device, compiled
         ("auto", "cuda", False, False),
         ("auto", "cpu", True, False),
         ("on", "cpu", False, True),
+        ("layers", "cuda", True, True),
+        ("layers", "cuda", False, False),
         ("off", "cuda", True, False),
     ],
 )

@@ -77,7 +77,9 @@ class TrainConfig(Recipe):
     spike: float = Field(0.0, ge=0, description="skip a step if its gradient norm is this many times the usual; 0: off")
 
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bf16 on a GPU, fp32 on a CPU")
-    compile: Literal["auto", "on", "off"] = Field("auto", description="torch.compile; auto: where it pays")
+    compile: Literal["auto", "layers", "on", "off"] = Field(
+        "auto", description="torch.compile; auto: where it pays; layers: the layers in short runs on a GPU too"
+    )
 
     log_every: int = Field(10, ge=1, description="steps between log lines")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations; only at the end when left out")

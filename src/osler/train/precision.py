@@ -62,7 +62,7 @@ class Autocast:
 
 def worth_compiling(config: TrainConfig, device: torch.device, *, static: bool) -> bool:
     """Whether to compile: `auto` compiles on a GPU if all batches have one shape, since each new shape compiles again."""
-    return config.compile == "on" or (config.compile == "auto" and device.type == "cuda" and static)
+    return config.compile == "on" or (config.compile != "off" and device.type == "cuda" and static)
 
 
 def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, static: bool) -> nn.Module:

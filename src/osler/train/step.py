@@ -57,9 +57,10 @@ class Stepper:
         static = getattr(source, "static_shapes", False)
         self._model = strategy.runner(static=static)
         # Several processes exchange gradients inside a pass, and a model that is compiled as a whole does not need a recording.
-        records = device.type == "cuda" and world.size == 1 and config.compile == "auto" and not static
+        compiles = config.compile in ("auto", "layers")
+        records = device.type == "cuda" and world.size == 1 and compiles and not static
         self._replay = Replay(self._recorded_pass, strategy.trained, device) if records else None
-        pays = records and (config.steps or len(source)) >= _LONG
+        pays = records and (config.compile == "layers" or (config.steps or len(source)) >= _LONG)
         self._compiled = CompiledLayers(layers(strategy.trained)) if pays else nullcontext
 
     def load(self, index: int) -> list[LoadedBatch]:
