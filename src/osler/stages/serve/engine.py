@@ -19,6 +19,7 @@ from osler.text.context import attributes
 from osler.text.document import Document, Record, Span, TextPair
 from osler.text.language import LanguageGuess
 from osler.text.sentences import LANGUAGES
+from osler.train.config import Precision
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ class AnnotationEngine:
     options: AnnotateOptions
 
     @classmethod
-    def load(cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto") -> AnnotationEngine:
+    def load(
+        cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto", precision: Precision = "fp32"
+    ) -> AnnotationEngine:
         """Load a bundle, which is then `steady`."""
-        return cls.steady(Bundle.load(bundle, device), options)
+        return cls.steady(Bundle.load(bundle, device, precision), options)
 
     @classmethod
     def steady(cls, bundle: Bundle, options: AnnotateOptions) -> AnnotationEngine:
