@@ -294,7 +294,7 @@ class Bundle:
         language, heads = self.spec.heads[name].card.language, self.spec.heads
         of = [heads[span.attributes["head"]].card for span in result.spans]
         spans = (
-            replace(span, attributes={**span.attributes, **more.attributes})
+            span.with_attributes(more.attributes)
             if card.language == language and not card.phi
             else span
             for span, more, card in zip(result.spans, found.spans, of, strict=True)
