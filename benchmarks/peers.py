@@ -2,11 +2,13 @@
 
     python benchmarks/peers.py --json peers.json
     python benchmarks/peers.py --device cuda --threads 16 --long 512 --short 0 --batches 1 64 --json peers-cuda.json
+    python benchmarks/peers.py --device cuda --bundle osler-compact --task tasks/ncbi-disease tasks/meddocan
 
 Everything is made here with random weights (ModernBERT's architecture, 12 layers of width 384, a vocabulary of 24,576), so nothing is
 downloaded and no score is measured: int8's scores are measured by `osler export`. Every side runs in a process of its own.
-On a GPU there is no ONNX, and the pipeline also runs in bfloat16 (`pipeline-bf16`); osler computes in float32 there. `--sides`
-takes some of the sides only, such as `--sides pipeline:1 torch:one`.
+On a GPU there is no ONNX, and pipeline and osler run in float32 and in bfloat16 (`pipeline-bf16`, `torch-bf16`, which is what osler does
+by default there); at the end stands how many notes have other mentions in bfloat16. Random weights decide many words by a hair:
+`--bundle` with `--task` scores a trained bundle in both. `--sides` takes some of the sides only, such as `--sides pipeline:1 torch:one`.
 On a busy machine use `--threads 1`: with two threads torch took far more processor time there, probably by spinning.
 """
 
@@ -24,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 HEADS = 8
+PRECISIONS: dict[str, Any] = {"torch-fp32": "fp32", "torch-bf16": "bf16"}
+"""Sides that run the bundle with torch in one precision; other sides of osler are folders."""
 WORDS = {"long": 300, "short": 50}
 COLD = """
 from transformers import pipeline
@@ -132,7 +136,9 @@ def measure(side: str, folder: Path, kind: str, count: int, threads: int, device
         import osler
         from osler.text.document import Document
 
-        bundle = osler.load(folder / name, device=device).bundle
+        precision = PRECISIONS.get(name, "auto")
+        source = folder / ("torch" if name in PRECISIONS else name)
+        bundle = osler.load(source, device=device, precision=precision).bundle
         documents = [Document(str(number), text) for number, text in enumerate(texts)]
         every = [f"head{number}" for number in range(HEADS)]
         passes = {"one": [every[:1]], "eight": [every], "eight-models": [[head] for head in every]}[how]
@@ -149,6 +155,65 @@ def measure(side: str, folder: Path, kind: str, count: int, threads: int, device
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     peak = int(line.split()[1]) / 1024
     return {**result, "notes": len(texts), "mib": peak, "spans": found}
+
+
+def compare_mentions(folder: Path, kind: str, count: int, device: str) -> dict[str, int]:
+    """How many notes have the same mentions in float32 and in bfloat16, and how many mentions differ, with all heads."""
+    from osler.artifacts.bundle import Bundle
+    from osler.text.document import Document
+
+    texts = json.loads((folder / f"{kind}.json").read_text())[:count]
+    documents = [Document(str(number), text) for number, text in enumerate(texts)]
+    exact, rounded = (
+        [
+            {(span.attributes["head"], *span.key) for span in found.spans}
+            for found in Bundle.load(folder / "torch", device, precision).annotate(documents)
+        ]
+        for precision in PRECISIONS.values()
+    )
+    differ = [len(one ^ other) for one, other in zip(exact, rounded, strict=True)]
+    result = {"notes": len(texts), "other": sum(map(bool, differ)), "mentions": sum(map(len, exact))}
+    result["differ"] = sum(differ)
+    print(
+        f"bf16 against fp32, {HEADS} heads: {result['other']} of {result['notes']} notes have other mentions (label, start, end); "
+        f"{result['differ']} mentions are in one of them only, of {result['mentions']} in fp32"
+    )
+    return result
+
+
+def compare_scores(name: str, tasks: Sequence[Path], split: str, device: str) -> list[dict[str, Any]]:
+    """Score a bundle on tasks in float32 and in bfloat16."""
+    from osler.artifacts.bundle import Bundle
+    from osler.artifacts.task_folder import TaskFolder
+    from osler.core.models import find_model
+    from osler.tasks.scoring import score
+
+    bundles = {precision: Bundle.load(find_model(name) or name, device, precision) for precision in PRECISIONS.values()}
+    rows = []
+    print(
+        f"{name} on {split}\n| task | metric | fp32 | bf16 | points | documents with other answers | largest change of a score |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for folder in tasks:
+        task = TaskFolder.open(folder)
+        gold, card = list(task.read(split)), task.card
+        found = {precision: bundle.predict(card.name, gold, task=card) for precision, bundle in bundles.items()}
+        protocol = bundles["fp32"].builders[card.name].protocol
+        main = {precision: score(card, protocol, gold, made, main_only=True).main for precision, made in found.items()}
+        other, change = 0, 0.0
+        for exact, rounded in zip(found["fp32"], found["bf16"], strict=True):
+            scores = [{span.key: span.score for span in getattr(made, "spans", ())} for made in (exact, rounded)]
+            other += scores[0].keys() != scores[1].keys() or exact.labels != rounded.labels
+            both = scores[0].keys() & scores[1].keys()
+            change = max([change, *(abs(scores[0][key] - scores[1][key]) for key in both)])
+        row = {"task": card.name, "metric": protocol.metric, **main, "documents": len(gold), "other": other}
+        rows.append({**row, "score_change": change})
+        print(
+            f"| {card.name} | {protocol.metric} | {100 * main['fp32']:.2f} | {100 * main['bf16']:.2f} | "
+            f"{100 * (main['bf16'] - main['fp32']):+.2f} | {other} of {len(gold)} | {change:.3f} |",
+            flush=True,
+        )
+    return rows
 
 
 def cold(command: list[str], rounds: int) -> dict[str, float]:
@@ -200,6 +265,11 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--rounds", type=int, default=1, help="processes for each side; the best counts")
     parser.add_argument("--threads", type=int, default=2, help="cores that each side may use")
+    parser.add_argument(
+        "--bundle", help="instead: score this bundle, a folder or an installed model, in float32 and bfloat16"
+    )
+    parser.add_argument("--task", type=Path, nargs="+", default=[], help="with --bundle: task folders")
+    parser.add_argument("--split", default="test", help="with --bundle: the split to score")
     parser.add_argument("--json", type=Path, help="write all figures here")
     for hidden in ("--side", "--kind", "--folder"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -215,18 +285,23 @@ def main() -> None:
         )
         return
     figures: dict[str, Any] = {}
+    if options.bundle:
+        figures["scores"] = compare_scores(options.bundle, options.task, options.split, options.device)
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1))
+        return
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         gpu = options.device == "cuda"
         exports = [] if gpu else ["onnx", "onnx-int8"]
         make(folder, exports, max(options.long, options.short))
-        runners = ["torch", *exports]
+        runners = [*reversed(PRECISIONS)] if gpu else ["torch", *exports]
         for kind, count in (("long", options.long), ("short", options.short)):
             if not count:
                 continue
             sides = [f"{peer}:{n}" for peer in ("pipeline", *["pipeline-bf16"] * gpu) for n in options.batches]
             sides += [f"{name}:{how}" for how in ("one", "eight") for name in runners]
-            sides += [f"{'torch' if gpu else 'onnx'}:eight-models"]
+            sides += [f"{'torch-bf16' if gpu else 'onnx'}:eight-models"]
             sides = [side for side in sides if side in (options.sides or sides)]
             rows = {side: best(side, folder, kind, count, options) for side in sides}
             figures[kind] = rows
@@ -248,6 +323,8 @@ def main() -> None:
                     f"eight heads in one pass against eight models: {one['seconds'] / eight['seconds']:.2f} times, "
                     f"{one['processor'] / eight['processor']:.2f} by processor time"
                 )
+            if gpu:
+                figures[f"{kind} in bf16"] = compare_mentions(folder, kind, count, options.device)
         if not gpu:
             figures["cold"] = cold_starts(folder)
     if options.json:

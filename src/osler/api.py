@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from osler.stages.vocab.figures import TokenizerComparison
     from osler.tasks.card import TaskCard
     from osler.text.document import TextPair
+    from osler.train.config import Precision
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -110,6 +111,7 @@ def load(
     bundle: AnyPath | None = None,
     *,
     device: str = "auto",
+    precision: Precision = "auto",
     heads: Sequence[str] = (),
     language: str | None = None,
     min_score: float | None = None,
@@ -119,7 +121,8 @@ def load(
 ) -> Annotator:
     """Load a bundle for annotation: a folder, the name of an installed model, or a hub id where there is a network.
 
-    Without a bundle, the only installed model is used.
+    Without a bundle, the only installed model is used. `precision` says how the encoder computes: "fp32", or "bf16"; "auto" is bf16
+    on a GPU and fp32 on a CPU.
 
     `heads` and `language` choose among the heads; "all" asks for those of every language. By default each text is read by the heads
     for its own language (the one of at least two in three of its common words), and by all heads if that is none of the bundle's.
@@ -136,7 +139,7 @@ def load(
     asked = {"min_score": min_score, "thresholds": thresholds, "target_recall": target_recall, "attributes": attributes}
     options = _resolve(AnnotateOptions, None, asked)
     folder = default_model() if bundle is None else find_model(str(bundle)) or bundle
-    return Annotator(Bundle.load(folder, device=device), heads, language, options)
+    return Annotator(Bundle.load(folder, device, precision), heads, language, options)
 
 
 @_public

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from osler.nn.packing import from_padded, pack, to_padded
+from osler.nn.packing import copied_together, from_padded, pack, to_padded
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
@@ -24,6 +24,16 @@ def test_positions_restart_and_borders_are_where_sequences_meet():
     assert batch.starts().tolist() == [0, 3, 4]
     assert batch.lengths().tolist() == [3, 1, 2]
     assert batch.token_type_ids is None
+
+
+def test_tensors_that_are_copied_as_one_are_the_same():
+    batch = pack([[7, 8, 9], [5, 6]], pad_id=0, token_types=[[0, 0, 1], [1, 1]], marks=[(0, 2), (1, 0)], total=9)
+    tensors = {name: value for name, value in vars(batch).items() if isinstance(value, torch.Tensor)}
+    copies = copied_together(tensors, torch.device("cpu"))
+    assert list(copies) == list(tensors)
+    for name, tensor in tensors.items():
+        assert copies[name].dtype == tensor.dtype
+        assert torch.equal(copies[name], tensor)
 
 
 def test_static_shape_pads_with_sequences_of_their_own():

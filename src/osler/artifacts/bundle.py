@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from osler.artifacts.bundle_spec import SPEC_FILE, BundleSpec
 from osler.artifacts.calibration import BundleCalibration
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.onnx_runner import OnnxRunner, check_cpu
-from osler.artifacts.runner import Runner, TorchRunner
+from osler.artifacts.runner import Outputs, Runner, TorchRunner, begin
 from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError
@@ -34,6 +34,7 @@ from osler.text.subwords import SubwordTokenizer
 
 if TYPE_CHECKING:
     from osler.nn.multihead import MultiHeadModel
+    from osler.train.config import Precision
 
 _HISTORY = "history.json"
 _CARD = "README.md"
@@ -41,6 +42,15 @@ _R = TypeVar("_R", Document, TextPair)
 _K = TypeVar("_K")
 SECTION_CHARACTERS = 1 << 15
 """A longer document is annotated in sections: what it needs while it is read, from sub-words to tag scores, is a hundred times its size."""
+
+
+class _Begun(NamedTuple):
+    """Documents that heads are reading."""
+
+    documents: list[Document]
+    heads: Sequence[str]
+    read: list[tuple[list[str], list[Instance] | None, Callable[[], Outputs] | None]]
+    """Heads that read alike, their windows, and a call that waits for their outputs; heads for classified sentences have neither."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +74,26 @@ class Bundle:
         """The torch model."""
         if not isinstance(self.runner, TorchRunner):
             raise RecipeError("this bundle has no torch weights", fix="Give the bundle that it was exported from")
+        if self.runner.bf16:
+            raise RecipeError(
+                "the weights of this bundle were rounded for annotation", fix="Load it with precision='fp32'"
+            )
         return self.runner.model
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto") -> Bundle:
+    def load(cls, folder: str | Path, device: str = "auto", precision: Precision = "fp32") -> Bundle:
         """Load a bundle onto a device: a folder, or a hub id where there is a network.
 
-        A bundle that was exported to ONNX needs no torch and runs on the CPU.
+        `precision` is that of the encoder; scores are those of float32 unless something else is asked for. A bundle that was exported
+        to ONNX needs no torch and runs on the CPU as it was exported; on a GPU it runs from its weights, if it has them.
         """
-        if OnnxRunner.is_in(Path(folder)):
+        if _runs_graph(Path(folder), device):
             check_cpu(device)
+            if precision not in ("auto", "fp32"):
+                raise RecipeError(
+                    f"precision = {precision!r}, but an ONNX bundle computes as it was exported",
+                    fix="Leave precision out, or give the bundle that it was exported from",
+                )
             spec = BundleSpec.load(folder)
             return cls(OnnxRunner.open(Path(folder)), Tokenizer.open(folder), spec, BundleCalibration.load(folder))
         if not available("torch") and Path(folder).is_dir():
@@ -82,15 +102,18 @@ class Bundle:
 
         from osler.nn.folders import resolve
         from osler.nn.multihead import MultiHeadModel
-        from osler.train.precision import choose_device
+        from osler.train.precision import choose_device, chooses_bf16
 
         # Before the model is loaded, so that a mistake is told at once.
         chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", "0")))
+        bf16 = chooses_bf16(precision, chosen)
         # A path that is not there is no hub id: reading its spec says so.
         folder = Path(folder) if isinstance(folder, Path) or Path(folder).is_dir() else resolve(folder)
         spec = BundleSpec.load(folder)
         calibration = BundleCalibration.load(folder)
-        return cls(TorchRunner(MultiHeadModel.load(folder).to(chosen)), Tokenizer.open(folder), spec, calibration)
+        model = MultiHeadModel.load(folder).to(chosen)
+        runner = TorchRunner.rounded(model) if bf16 else TorchRunner(model)
+        return cls(runner, Tokenizer.open(folder), spec, calibration)
 
     def save(
         self,
@@ -112,7 +135,7 @@ class Bundle:
     @staticmethod
     def check_device(folder: str | Path, device: str) -> None:
         """Refuse a device that a bundle cannot run on, without loading it."""
-        if OnnxRunner.is_in(Path(folder)):
+        if _runs_graph(Path(folder), device):
             check_cpu(device)
             return
         require("torch", "train")
@@ -156,6 +179,12 @@ class Bundle:
         """Characters of text that are annotated at once: more only need more memory."""
         return max(SECTION_CHARACTERS, getattr(self.runner, "pass_characters", 0))
 
+    @property
+    def batch_characters(self) -> int:
+        """Characters of text to annotate in one call: on a GPU some passes, of which one is computed while another is read."""
+        on_gpu = isinstance(self.runner, TorchRunner) and self.runner.device != "cpu"
+        return 4 * self.pass_characters if on_gpu else self.pass_characters
+
     @cached_property
     def builders(self) -> dict[str, Builder]:
         length, overlap = self.spec.max_length, self.spec.overlap
@@ -196,17 +225,31 @@ class Bundle:
         names = self.spec.document_heads() if heads is None else heads
         if sum(len(document.text) for document in documents) > self.pass_characters:
             return self._annotate_in_passes(documents, names)
+        return self._finish(self._begin(documents, names))
+
+    def _begin(self, documents: Sequence[Document], names: Sequence[str]) -> _Begun:
+        """Give the windows of documents to the runner; a GPU begins to compute."""
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
+        others = [name for name in names if self.spec.heads[name].card.kind is not Kind.RELATION]
+        begun = _Begun(plain, names, [])
+        for reading, readers in self._alike(others, lambda builder: builder.reading).items():
+            windows: list[Instance] | None = None
+            if reading is not None:  # else it reads classified sentences
+                windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap, reading)
+            begun.read.append((readers, windows, None if windows is None else begin(self.runner, windows, readers)))
+        return begun
+
+    def _finish(self, begun: _Begun) -> list[Document]:
+        """Read the answers of the heads, then find attributes and relations of the entities."""
+        plain, names = begun.documents, begun.heads
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
-        others = [name for name in names if name not in relation_heads]
         found_by: dict[str, list[Record]] = {}
         qualifiers: dict[str, tuple[list[Instance], list[np.ndarray]]] = {}
-        for reading, readers in self._alike(others, lambda builder: builder.reading).items():
-            if reading is None:  # reads classified sentences, not windows
+        for readers, windows, waited in begun.read:
+            if windows is None or waited is None:
                 found_by.update({name: self.predict(name, plain) for name in readers})
                 continue
-            windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap, reading)
-            outputs = self.runner.outputs(windows, readers)
+            outputs = waited()
             for name in readers:
                 if self.spec.heads[name].card.kind is Kind.ATTRIBUTES:  # read once the entities are known
                     qualifiers[name] = windows, outputs[name]
@@ -251,7 +294,7 @@ class Bundle:
         language, heads = self.spec.heads[name].card.language, self.spec.heads
         of = [heads[span.attributes["head"]].card for span in result.spans]
         spans = (
-            replace(span, attributes={**span.attributes, **more.attributes})
+            span.with_attributes(more.attributes)
             if card.language == language and not card.phi
             else span
             for span, more, card in zip(result.spans, found.spans, of, strict=True)
@@ -261,18 +304,33 @@ class Bundle:
     def _annotate_in_passes(self, documents: Sequence[Document], names: Sequence[str]) -> list[Document]:
         """Annotate more text than memory should hold at once: some documents at a time, and a very long one in sections."""
         results: list[Document] = []
-        waiting: list[Document] = []
+        running: _Begun | None = None
+        for group in self._passes(documents):
+            long = len(group[0].text) > SECTION_CHARACTERS
+            begun = None if long else self._begin(group, names)
+            if running is not None:
+                results += self._finish(running)  # while a GPU computes the next
+            if long:
+                results.append(self._annotate_sections(group[0], names))
+            running = begun
+        return results + (self._finish(running) if running is not None else [])
+
+    def _passes(self, documents: Sequence[Document]) -> Iterator[list[Document]]:
+        """Documents in order, as many at a time as are annotated at once; a very long one is alone."""
+        group: list[Document] = []
         size = 0
         for document in documents:
-            if waiting and size + len(document.text) > self.pass_characters:
-                results += self.annotate(waiting, names)
-                waiting, size = [], 0
-            if len(document.text) > SECTION_CHARACTERS:
-                results.append(self._annotate_sections(document, names))
-            else:
-                waiting.append(document)
-                size += len(document.text)
-        return results + (self.annotate(waiting, names) if waiting else [])
+            long = len(document.text) > SECTION_CHARACTERS
+            if group and (long or size + len(document.text) > self.pass_characters):
+                yield group
+                group, size = [], 0
+            group.append(document)
+            size += len(document.text)
+            if long:
+                yield group
+                group, size = [], 0
+        if group:
+            yield group
 
     def _annotate_sections(self, document: Document, names: Sequence[str]) -> Document:
         """Annotate one very long document. Heads that label a whole document see the windows of all sections."""
@@ -317,6 +375,11 @@ class Bundle:
     ) -> list[Record]:
         confidence = self.calibration.confidence(name, self.biases.get(name, 0.0))
         return self.builders[name].decode(records, instances, outputs, self.runner.transitions(name), confidence)
+
+
+def _runs_graph(folder: Path, device: str) -> bool:
+    """Whether a bundle runs as a graph: one that was exported does, but a GPU takes its weights if they are beside the graph."""
+    return OnnxRunner.is_in(folder) and not (device.startswith("cuda") and Encoder(folder).weights)
 
 
 def _with_predictions(result: _R, found: Sequence[tuple[str, Record]]) -> _R:

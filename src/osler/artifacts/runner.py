@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from osler.core.logs import get_logger
 from osler.tasks.instances.base import Instance
 
 if TYPE_CHECKING:
+    import torch
+
     from osler.nn.multihead import MultiHeadModel
     from osler.nn.packing import Packed
 
@@ -20,14 +24,14 @@ log = get_logger(__name__)
 
 _BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 Advance = Callable[[int], None]
+Outputs = dict[str, list[np.ndarray]]
+"""Of each head for each instance: [tokens, outputs] or [outputs]."""
 
 
 class Runner(Protocol):
     """Computes the outputs of heads."""
 
-    def outputs(
-        self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
-    ) -> dict[str, list[np.ndarray]]:
+    def outputs(self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None) -> Outputs:
         """Outputs of each head for each instance: [tokens, outputs] or [outputs].
 
         `advance` is called with the number of instances of each batch when it is done.
@@ -42,21 +46,29 @@ class TorchRunner:
     """Runs heads with torch."""
 
     model: MultiHeadModel
+    bf16: bool = False
+    """Whether the encoder computes in bfloat16. Outputs are float32 either way."""
+
+    @classmethod
+    def rounded(cls, model: MultiHeadModel) -> TorchRunner:
+        """A runner in bfloat16 that takes a model over: the weights that every pass would round are rounded now."""
+        from osler.nn.layers import round_weights
+
+        round_weights(model.encoder)
+        return cls(model, bf16=True)
 
     @property
     def device(self) -> str:
         """cpu or cuda."""
         return next(self.model.parameters()).device.type
 
-    def outputs(
-        self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
-    ) -> dict[str, list[np.ndarray]]:
-        return run_heads(self.model, instances, heads, advance)
+    def outputs(self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None) -> Outputs:
+        return run_heads(self.model, instances, heads, advance, bf16=self.bf16)
 
     @property
     def pass_characters(self) -> int:
         """Characters of text that fill some batches."""
-        return 4 * _BATCH_TOKENS[next(self.model.parameters()).device.type]
+        return 4 * _BATCH_TOKENS[self.device]
 
     def transitions(self, head: str) -> np.ndarray | None:
         scores = self.model.head(head).steps()
@@ -91,12 +103,10 @@ class SteadyRunner:
                     log.event("runner.alone")
             return self._together
 
-    def outputs(
-        self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
-    ) -> dict[str, list[np.ndarray]]:
+    def outputs(self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None) -> Outputs:
         if len(instances) < 2 or self.together:
             return self._runner.outputs(instances, heads, advance)
-        results: dict[str, list[np.ndarray]] = {head: [] for head in heads}
+        results: Outputs = {head: [] for head in heads}
         for instance in instances:
             for head, found in self._runner.outputs([instance], heads, advance).items():
                 results[head] += found
@@ -130,40 +140,105 @@ def length_batches(instances: Sequence[Instance], budget: int) -> list[list[int]
     return batches
 
 
+def begin(runner: Runner, instances: Sequence[Instance], heads: Sequence[str]) -> Callable[[], Outputs]:
+    """Start computing on a GPU, which goes on while Python does something else; the call of what is returned waits for the outputs.
+
+    On a CPU nothing is computed before that call, so that no memory is held until then.
+    """
+    if isinstance(runner, TorchRunner) and runner.device != "cpu":
+        return _HeadRun(runner.model, instances, heads, bf16=runner.bf16).outputs
+    return partial(runner.outputs, instances, heads)
+
+
 def run_heads(
     model: MultiHeadModel,
     instances: Sequence[Instance],
     heads: Sequence[str],
     advance: Advance | None = None,
-) -> dict[str, list[np.ndarray]]:
+    *,
+    bf16: bool = False,
+) -> Outputs:
     """Return the outputs of each head for each instance: [tokens, outputs] or [outputs]."""
-    import torch
+    return _HeadRun(model, instances, heads, bf16=bf16).outputs(advance)
 
-    from osler.nn.packing import least_rows
 
-    device = next(model.parameters()).device
-    results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for indices in length_batches(instances, _BATCH_TOKENS[device.type]):
-                batch = [instances[index] for index in indices]
-                borders = np.cumsum([instance.length for instance in batch])[:-1]
-                tokens = sum(instance.length for instance in batch)
-                packed = pack_instances(batch, model, total=max(tokens, least_rows(device)))
-                for head, output in model(packed.to(device), heads).items():
-                    values = output.float().cpu().numpy()
-                    if model.heads[head].level == "token":
-                        values = values[:tokens]
-                    rows = np.split(values, borders) if model.heads[head].level == "token" else list(values)
-                    for index, row in zip(indices, rows, strict=True):
-                        results[head][index] = row
-                if advance:
-                    advance(len(indices))
-    finally:
-        model.train(training)
-    return results
+class _Pass(NamedTuple):
+    """A batch on its way: on a GPU the values are there when `done`."""
+
+    indices: list[int]
+    values: torch.Tensor
+    """Outputs of all heads, end to end."""
+    shapes: dict[str, tuple[int, ...]]
+    done: torch.cuda.Event | None
+
+
+class _HeadRun:
+    """Heads that are run on instances. The next batch is begun before a batch is taken apart, and a GPU computes it meanwhile."""
+
+    def __init__(
+        self, model: MultiHeadModel, instances: Sequence[Instance], heads: Sequence[str], *, bf16: bool
+    ) -> None:
+        self._model, self._instances, self._heads, self._bf16 = model, instances, heads, bf16
+        self._device = next(model.parameters()).device
+        self._left = deque(length_batches(instances, _BATCH_TOKENS[self._device.type]))
+        self._running: deque[_Pass] = deque()
+        self._begin()
+
+    def outputs(self, advance: Advance | None = None) -> Outputs:
+        """Wait for what is running, and run what is left."""
+        results: Outputs = {head: [np.empty(0)] * len(self._instances) for head in self._heads}
+        while self._running:
+            self._begin()
+            done = self._running.popleft()
+            self._take_apart(done, results)
+            if advance:
+                advance(len(done.indices))
+        return results
+
+    def _begin(self) -> None:
+        if not self._left:
+            return
+        training = self._model.training
+        self._model.eval()
+        try:
+            self._running.append(self._compute(self._left.popleft()))
+        finally:
+            self._model.train(training)
+
+    def _compute(self, indices: list[int]) -> _Pass:
+        import torch
+
+        from osler.nn.packing import least_rows
+
+        batch = [self._instances[index] for index in indices]
+        tokens = sum(instance.length for instance in batch)
+        packed = pack_instances(batch, self._model, total=max(tokens, least_rows(self._device)))
+        found = self._model.predict(packed.to(self._device), self._heads, bf16=self._bf16)
+        # One copy for all heads, since each would wait for the GPU.
+        values = torch.cat([output.flatten() for output in found.values()])
+        shapes = {head: tuple(output.shape) for head, output in found.items()}
+        if not values.is_cuda:
+            return _Pass(indices, values, shapes, None)
+        there = torch.empty(values.shape, dtype=values.dtype, pin_memory=True).copy_(values, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return _Pass(indices, there, shapes, event)
+
+    def _take_apart(self, done: _Pass, results: Outputs) -> None:
+        if done.done is not None:
+            done.done.synchronize()
+        lengths = [self._instances[index].length for index in done.indices]
+        borders = np.cumsum(lengths)
+        values, start = done.values.numpy(), 0
+        for head, shape in done.shapes.items():
+            size = int(np.prod(shape))
+            output = values[start : start + size].reshape(shape)
+            start += size
+            # Behind the tokens there may be padding.
+            of_tokens = self._model.heads[head].level == "token"
+            rows = np.split(output[: borders[-1]], borders[:-1]) if of_tokens else list(output)
+            for index, row in zip(done.indices, rows, strict=True):
+                results[head][index] = row
 
 
 def pack_instances(instances: Sequence[Instance], model: MultiHeadModel, **shape: int) -> Packed:

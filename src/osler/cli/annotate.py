@@ -35,6 +35,7 @@ app = typer.Typer(add_completion=False)
         "id_column": "",
         "encoding": "",
         "device": "",
+        "precision": "",
     },
 )
 def annotate(call: Invocation) -> None:

@@ -20,6 +20,7 @@ app = typer.Typer(add_completion=False)
         "port": "",
         "token_file": "",
         "device": "",
+        "precision": "",
         "allow_host": "",
         "allow_origin": "",
         "corrections": "",

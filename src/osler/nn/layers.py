@@ -1,4 +1,4 @@
-"""Faster layers for compiled half-precision training: layer norms and dropout."""
+"""Faster layers in half precision: layer norms and dropout in compiled training, and weights that are rounded once for predictions."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def use_fast_layers(model: nn.Module) -> None:
             module.__class__ = HalfLayerNorm
         elif type(module) is nn.Dropout:
             module.__class__ = HashedDropout
+
+
+def round_weights(model: nn.Module) -> None:
+    """Hold the weights of linear layers in bfloat16, as autocast rounds them in every pass, for a model that is not trained any more.
+
+    Only these: tables of embeddings, norms and the angles of positions stay in float32, which autocast decides about layer by layer.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.to(torch.bfloat16)
 
 
 def hashed_dropout(input: Tensor, share: float) -> Tensor:

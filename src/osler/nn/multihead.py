@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,13 @@ class MultiHeadModel(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
             hidden = self.encoder(batch)
         return {name: head(hidden, batch) for name, head in chosen.items()}
+
+    def predict(self, batch: Packed, names: Iterable[str], *, bf16: bool) -> dict[str, Tensor]:
+        """Logits in float32, without gradients; `bf16` is for the encoder alone, so that scores and decoding do not depend on it."""
+        with torch.inference_mode():
+            with torch.autocast(batch.input_ids.device.type, dtype=torch.bfloat16) if bf16 else nullcontext():
+                hidden = self.encoder(batch)
+            return {name: self.head(name)(hidden.float(), batch).float() for name in names}
 
     def save(self, folder: Path) -> None:
         """Write the encoder, and the heads in the same folder."""

@@ -64,6 +64,8 @@ class _Lexicon:
     """The words of one language."""
 
     root: _Node
+    cue_words: frozenset[str]
+    """The first words of cues."""
     sections: dict[str, str]
     joints: frozenset[str]
     """Words between the items of a list."""
@@ -94,8 +96,11 @@ def attributes(text: str, spans: Sequence[Span], language: str) -> list[dict[str
     for number, span in enumerate(spans):
         by_sentence.setdefault(max(0, bisect_right(starts, span.start) - 1), []).append(number)
     for place, members in by_sentence.items():
+        scopes = list(_scopes(text, borders[place], lexicon)) if borders else []
+        if not scopes:
+            continue
         inside = _Members([(spans[number].start, spans[number].end, number) for number in members])
-        for attribute, scope in _scopes(text, borders[place], lexicon) if borders else ():
+        for attribute, scope in scopes:
             for number in inside.reached(scope):
                 found[number][attribute] = YES
     everything = _Members([(span.start, span.end, number) for number, span in enumerate(spans)])
@@ -125,7 +130,9 @@ class _Members:
 
 def _scopes(text: str, sentence: Range, lexicon: _Lexicon) -> Iterator[tuple[str, Range]]:
     """Attribute and characters of every scope in a sentence."""
-    words = [_folded(word) for word in _TOKEN.findall(text, *sentence)]
+    words = list(map(_folded, _TOKEN.findall(text, *sentence)))
+    if lexicon.cue_words.isdisjoint(words):
+        return  # most sentences
     phrases = list(_phrases(words, lexicon.root))
     if not any(phrase.node.cues for phrase in phrases):
         return
@@ -281,7 +288,12 @@ def _lexicon(language: str) -> _Lexicon:
     for node in _nodes(root, tables["pseudo"]["phrases"]):
         node.kind, node.cues = "pseudo", ()
     joints = frozenset((",", *map(_folded, tables["list"]["joints"])))
-    return _Lexicon(root, sections, joints, tables["list"]["item"])
+    cue_words = frozenset(word for word, node in root.words.items() if _begins_cue(node))
+    return _Lexicon(root, cue_words, sections, joints, tables["list"]["item"])
+
+
+def _begins_cue(node: _Node) -> bool:
+    return bool(node.cues) or any(map(_begins_cue, node.words.values()))
 
 
 def _nodes(root: _Node, phrases: Sequence[str]) -> Iterator[_Node]:

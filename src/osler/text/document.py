@@ -78,14 +78,17 @@ class Span:
         """The same mention `by` characters later, or earlier if it is negative."""
         return replace(self, fragments=tuple((start + by, end + by) for start, end in self.fragments))
 
+    def with_attributes(self, more: Mapping[str, str]) -> Span:
+        """The same mention with further attributes."""
+        # `replace` takes four times as long, and notes have hundreds of spans.
+        return Span(self.fragments, self.label, self.id, self.score, {**self.attributes, **more})
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: `start` and `end`, or `fragments` if the mention is discontinuous."""
-        place = (
-            {"fragments": [list(fragment) for fragment in self.fragments]}
-            if self.discontinuous
-            else {"start": self.start, "end": self.end}
-        )
-        return {**place, **_shared_fields(self)}
+        if len(self.fragments) == 1:
+            [(start, end)] = self.fragments
+            return _add_shared({"start": start, "end": end}, self)
+        return _add_shared({"fragments": [list(fragment) for fragment in self.fragments]}, self)
 
     def text_in(self, text: str) -> str:
         """Covered text, with fragments joined by one space as in brat files."""
@@ -116,7 +119,7 @@ class Relation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"head": self.head, "tail": self.tail, **_shared_fields(self)}
+        return _add_shared({"head": self.head, "tail": self.tail}, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +229,8 @@ class TextPair:
 Record = Document | TextPair
 
 
-def _shared_fields(item: Span | Relation) -> dict[str, Any]:
-    fields: dict[str, Any] = {"label": item.label}
+def _add_shared(fields: dict[str, Any], item: Span | Relation) -> dict[str, Any]:
+    fields["label"] = item.label
     if item.id:
         fields["id"] = item.id
     if item.score is not None:
@@ -248,7 +251,6 @@ def number_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
             number += 1
             while f"T{number}" in taken:
                 number += 1
-            # `replace` takes four times as long, and notes have hundreds of spans.
             span = Span(span.fragments, span.label, f"T{number}", span.score, span.attributes)
         named.append(span)
     return tuple(named)

@@ -11,6 +11,9 @@ from pydantic import Field, model_validator
 
 from osler.core.config import Recipe, runtime
 
+Precision = Literal["auto", "fp32", "bf16"]
+"""Of arithmetic; auto is bf16 on a GPU that has it, fp32 on a CPU."""
+
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 _WORK = re.compile(r"(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*flops?", re.IGNORECASE)
@@ -76,7 +79,7 @@ class TrainConfig(Recipe):
     clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: no clipping")
     spike: float = Field(0.0, ge=0, description="skip a step if its gradient norm is this many times the usual; 0: off")
 
-    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bf16 on a GPU, fp32 on a CPU")
+    precision: Precision = Field("auto", description="auto: bf16 on a GPU, fp32 on a CPU")
     compile: Literal["auto", "layers", "on", "off"] = Field(
         "auto", description="torch.compile; auto: where it pays; layers: the layers in short runs on a GPU too"
     )

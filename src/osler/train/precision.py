@@ -6,13 +6,14 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from torch import nn
 
 from osler.core.errors import RecipeError
 from osler.nn.attention import keep_out_of_graphs
+from osler.train.config import Precision
 
 if TYPE_CHECKING:
     from osler.train.config import TrainConfig
@@ -40,20 +41,25 @@ def cpu_computes_bf16() -> bool:
     return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
+def chooses_bf16(precision: Precision, device: torch.device) -> bool:
+    """Whether matrix products are computed in bf16 on a device; refuses a CPU that would emulate it."""
+    if precision not in get_args(Precision):
+        raise RecipeError(f"unknown precision {precision!r}", fix=f"Use {', '.join(get_args(Precision))}")
+    on_gpu = device.type == "cuda"
+    if precision == "bf16" and not on_gpu and not cpu_computes_bf16():
+        raise RecipeError(
+            "precision = 'bf16', but this CPU has no instructions for it and would be many times slower",
+            fix="Set precision to 'auto'",
+        )
+    # On a CPU `auto` is fp32: a recipe gives the same numbers on every CPU.
+    return precision == "bf16" or (precision == "auto" and on_gpu and torch.cuda.is_bf16_supported())
+
+
 class Autocast:
     """Mixed precision of a run; enter `context()` around every forward pass."""
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
-        on_gpu = device.type == "cuda"
-        if config.precision == "bf16" and not on_gpu and not cpu_computes_bf16():
-            raise RecipeError(
-                "precision = 'bf16', but this CPU has no instructions for it and would be many times slower",
-                fix="Set precision to 'auto'",
-            )
-        # On a CPU `auto` is fp32: a recipe gives the same numbers on every CPU.
-        self.enabled = config.precision == "bf16" or (
-            config.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported()
-        )
+        self.enabled = chooses_bf16(config.precision, device)
         self._device = device
 
     def context(self) -> AbstractContextManager[object]:

@@ -412,9 +412,9 @@ def test_heads_that_read_a_pair_alike_share_an_encoder_pass(pair_bundle, monkeyp
     loaded = Bundle.load(pair_bundle, device="cpu")
     passes = []
 
-    def counted(model, instances, heads, advance=None):
+    def counted(model, instances, heads, advance=None, **more):
         passes.append(list(heads))
-        return run_heads(model, instances, heads, advance)
+        return run_heads(model, instances, heads, advance, **more)
 
     monkeypatch.setattr("osler.artifacts.runner.run_heads", counted)
     pairs = [TextPair("p", "He has fever.", "He is ill."), TextPair("q", "No pain.", "Severe pain.")]

@@ -262,12 +262,12 @@ def _annotated(
                 bar.advance(len(part))
                 continue
             if engine is None:
-                engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device)
+                engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device, recipe.precision)
                 _heads(engine.bundle.spec, recipe, notes)  # fails before the first batch
                 choosing = chooses_language(engine.bundle.spec, recipe)
                 stack.enter_context(_kept_objects())
             mine: Counter[str] = Counter()
-            for batch in _pieces(part, recipe.batch_characters or engine.bundle.pass_characters):
+            for batch in _pieces(part, recipe.batch_characters or engine.bundle.batch_characters):
                 languages = engine.languages(batch)
                 advised = advised or _advise(engine, batch, languages)
                 for record, language in zip(engine.annotate(batch, languages), languages, strict=True):

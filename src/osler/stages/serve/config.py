@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from osler.core.config import Recipe, assignments, runtime
 from osler.core.models import BundleFolder
+from osler.train.config import Precision
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -19,7 +20,7 @@ AnnotationFormat = Literal["jsonl", "brat", "bioc", "pubtator", "csv", "parquet"
 class AnnotateOptions(Recipe):
     """What to annotate, and what to keep of it."""
 
-    later: ClassVar = ("thresholds", "target_recall")
+    later: ClassVar[tuple[str, ...]] = ("thresholds", "target_recall")
 
     heads: tuple[str, ...] = ()
     """Heads to use. By default those that read documents in the language of each document, or pairs, if the input is pairs."""
@@ -75,6 +76,8 @@ class NoteInputs(Recipe):
 class AnnotateRecipe(NoteInputs, AnnotateOptions):
     """Annotate files with a bundle."""
 
+    later: ClassVar[tuple[str, ...]] = (*AnnotateOptions.later, "precision")
+
     bundle: BundleFolder = runtime(None, validate_default=True)
     """A bundle folder, or the name of an installed model; by default the only installed model."""
     to: AnnotationFormat = "jsonl"
@@ -84,6 +87,8 @@ class AnnotateRecipe(NoteInputs, AnnotateOptions):
     batch_characters: int | None = runtime(None, ge=1)
     """Characters of text that are annotated together, however many notes they are. By default what the device needs."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
+    precision: Precision = "auto"
+    """How the encoder computes: fp32, or bf16; auto is bf16 on a GPU and fp32 on a CPU."""
 
 
 class PairsRecipe(NoteInputs):

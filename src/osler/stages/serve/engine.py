@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from osler.artifacts.bundle import Bundle
@@ -19,6 +21,7 @@ from osler.text.context import attributes
 from osler.text.document import Document, Record, Span, TextPair
 from osler.text.language import LanguageGuess
 from osler.text.sentences import LANGUAGES
+from osler.train.config import Precision
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,11 @@ class AnnotationEngine:
     options: AnnotateOptions
 
     @classmethod
-    def load(cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto") -> AnnotationEngine:
+    def load(
+        cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto", precision: Precision = "fp32"
+    ) -> AnnotationEngine:
         """Load a bundle, which is then `steady`."""
-        return cls.steady(Bundle.load(bundle, device), options)
+        return cls.steady(Bundle.load(bundle, device, precision), options)
 
     @classmethod
     def steady(cls, bundle: Bundle, options: AnnotateOptions) -> AnnotationEngine:
@@ -140,13 +145,8 @@ class AnnotationEngine:
         if not identifiers or all(by_phi):
             return document
 
-        def covered(span: Span) -> bool:
-            return any(
-                other.start <= span.start and span.end <= other.end and (other.score or 0.0) >= (span.score or 0.0)
-                for other in identifiers
-            )
-
-        dropped = {span.id for span, phi in zip(document.spans, by_phi, strict=True) if not phi and covered(span)}
+        covers = _Covers(identifiers)
+        dropped = {s.id for s, phi in zip(document.spans, by_phi, strict=True) if not phi and covers.reaches_over(s)}
         relations = tuple(r for r in document.relations if not {r.head, r.tail} & dropped)
         return document.with_(spans=tuple(s for s in document.spans if s.id not in dropped), relations=relations)
 
@@ -165,7 +165,8 @@ class AnnotationEngine:
                 document.text, [spans[n] for n in numbers], language or LanguageGuess.of([document.text]).language
             )
             for number, more in zip(numbers, found, strict=True):
-                spans[number] = replace(spans[number], attributes={**spans[number].attributes, **more})
+                if more:
+                    spans[number] = spans[number].with_attributes(more)
         return document.with_(spans=tuple(spans))
 
     @property
@@ -190,6 +191,25 @@ class AnnotationEngine:
 def chooses_language(spec: BundleSpec, options: AnnotateOptions) -> bool:
     """Whether each document is read by the heads of its own language: there are several, and neither heads nor a language are asked for."""
     return options.language is None and not options.heads and len(spec.languages) > 1
+
+
+class _Covers:
+    """Identifiers by place, so that a mention is not compared with all of them."""
+
+    def __init__(self, identifiers: Sequence[Span]) -> None:
+        self._places = sorted((span.start, span.end, span.score or 0.0) for span in identifiers)
+        self._starts = [start for start, _, _ in self._places]
+        self._furthest = list(accumulate((end for _, end, _ in self._places), max))
+
+    def reaches_over(self, span: Span) -> bool:
+        """Whether an identifier covers all of a mention and is at least as sure."""
+        start, end, score = span.start, span.end, span.score or 0.0
+        number = bisect_right(self._starts, start) - 1
+        while number >= 0 and self._furthest[number] >= end:
+            if self._places[number][1] >= end and self._places[number][2] >= score:
+                return True
+            number -= 1
+        return False
 
 
 def _probe(bundle: Bundle) -> tuple[list[Instance], list[str]]:

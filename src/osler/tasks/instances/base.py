@@ -241,6 +241,12 @@ class Aligned:
         return words[words >= 0], tokens[words >= 0]
 
     @cached_property
+    def borders(self) -> list[int]:
+        """Where sentences begin among the words with a sub-word."""
+        found: list[int] = np.searchsorted(self.first_subwords[0], self.starts).tolist()
+        return found
+
+    @cached_property
     def last_subwords(self) -> tuple[np.ndarray, np.ndarray]:
         """The words with at least one sub-word, in order, and the last sub-word of each."""
         words, tokens = np.unique(self.owners[::-1], return_index=True)

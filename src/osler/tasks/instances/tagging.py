@@ -283,25 +283,30 @@ def _search(
 ) -> list[np.ndarray]:
     """Viterbi search over sequences sorted by length, longest first."""
     lengths = np.array([len(scores) for scores in sequences])
+    place, number = _places(lengths)
     # The sequences are the last axis, because numpy is much slower over an axis as short as that of the tags.
     total = np.zeros((lengths[0], weights.shape[0], len(sequences)), dtype=sequences[0].dtype)
-    for number, scores in enumerate(sequences):
-        total[: len(scores), :, number] = scores
+    total[place, :, number] = np.concatenate(sequences)
     reach = _reach(lengths)
     total[0] = np.where(starts[:, None], total[0], -np.inf)
+    step = weights[:, :, None]
     for position in range(1, lengths[0]):
-        here = slice(reach[position])
-        options = total[position - 1, :, None, here] + weights[:, :, None]
-        total[position, :, here] = options.max(axis=0) + total[position, :, here]
+        before, here = total[position - 1, :, None, : reach[position]], total[position, :, : reach[position]]
+        here += np.maximum.reduce(before + step, axis=0)
     every = np.arange(len(sequences))
-    path = np.zeros((len(sequences), lengths[0]), dtype=np.int64)
-    path[every, lengths - 1] = np.where(ends[:, None], total[lengths - 1, :, every].T, -np.inf).argmax(axis=0)
+    path = np.zeros((lengths[0], len(sequences)), dtype=np.int64)
+    path[lengths - 1, every] = np.where(ends[:, None], total[lengths - 1, :, every].T, -np.inf).argmax(axis=0)
     # The best tag before the best tag is only looked for here, not for every tag on the way.
     for position in range(lengths[0] - 1, 0, -1):
-        here = slice(reach[position])
-        options = total[position - 1, :, here] + weights[:, path[here, position]]
-        path[here, position - 1] = options.argmax(axis=0)
-    return [found[:length] for found, length in zip(path, lengths, strict=True)]
+        tags, before = path[position, : reach[position]], total[position - 1, :, : reach[position]]
+        (before + weights.take(tags, axis=1)).argmax(axis=0, out=path[position - 1, : reach[position]])
+    return np.split(path[place, number], np.cumsum(lengths)[:-1])
+
+
+def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of every word of sequences that are laid end to end: its position in its sequence, and the number of that sequence."""
+    number = np.repeat(np.arange(len(lengths)), lengths)
+    return np.arange(len(number)) - (np.cumsum(lengths) - lengths)[number], number
 
 
 def _reach(lengths: np.ndarray) -> list[int]:
@@ -329,24 +334,29 @@ def marginals(
 def _forward_backward(
     sequences: Sequence[np.ndarray], weights: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> list[np.ndarray]:
-    """Marginals of sequences sorted by length, longest first."""
+    """Marginals of sequences sorted by length, longest first.
+
+    Going backward is going forward through the reversed sequences, so that both directions take one loop.
+    """
     lengths = np.array([len(scores) for scores in sequences])
-    local = np.zeros((len(sequences), lengths[0], weights.shape[0]))
-    for row, scores in zip(local, sequences, strict=True):
-        row[: len(scores)] = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
-    forward, backward = np.zeros(local.shape), np.zeros(local.shape)
-    reach = _reach(lengths)
-    for position in range(lengths[0]):
-        here = slice(reach[position])
-        before = np.where(starts, 1.0, 0.0) if position == 0 else forward[here, position - 1] @ weights
-        forward[here, position] = _scaled(before * local[here, position])
-    for position in range(lengths[0] - 1, -1, -1):
-        going_on = reach[position + 1] if position + 1 < lengths[0] else 0
-        after = local[:going_on, position + 1 : position + 2, :] * backward[:going_on, position + 1 : position + 2, :]
-        backward[:going_on, position] = _scaled(after.reshape(going_on, weights.shape[0]) @ weights.T)
-        backward[going_on : reach[position], position] = np.where(ends, 1.0, 0.0)
-    joint = _scaled(forward * backward)
-    return [likely[:length] for likely, length in zip(joint, lengths, strict=True)]
+    place, number = _places(lengths)
+    mirrored = lengths[number] - 1 - place
+    scores = np.concatenate(sequences).astype(np.float64)
+    local = np.exp(scores - scores.max(axis=1, keepdims=True))
+    own = np.zeros((lengths[0], 2, weights.shape[0], len(sequences)))
+    own[place, 0, :, number] = own[mirrored, 1, :, number] = local
+    reached = np.zeros(own.shape)  # by the paths up to each position, without its own scores
+    reached[0] = np.array([starts, ends], dtype=np.float64)[:, :, None]
+    steps = np.array([weights.T, weights])
+    paths = reached[0]
+    for position, here in enumerate(_reach(lengths)):
+        if position:
+            paths = steps @ paths[:, :, :here]
+            reached[position, :, :, :here] = paths
+        paths = paths * own[position, :, :, :here]
+        paths /= np.maximum(np.add.reduce(paths, axis=1, keepdims=True), _LEAST)
+    joint = _scaled(reached[place, 0, :, number] * local * reached[mirrored, 1, :, number])
+    return np.split(joint, np.cumsum(lengths)[:-1])
 
 
 def _scaled(rows: np.ndarray) -> np.ndarray:

@@ -85,7 +85,7 @@ def in_background(recipe: ServeRecipe) -> Iterator[tuple[AnnotationServer, str]]
 def make_server(recipe: ServeRecipe, listener: socket.socket, ready: Callable[[str], None]) -> AnnotationServer:
     """Load the bundle and make a server for it; `server.run(sockets=[listener])` starts it."""
     tokens = recipe.tokens()
-    engine = AnnotationEngine.load(recipe.bundle, AnnotateOptions(), recipe.device)
+    engine = AnnotationEngine.load(recipe.bundle, AnnotateOptions(), recipe.device, recipe.precision)
     # Found out now and not by the first request; it also warms up.
     log.event("loaded", batches=getattr(engine.bundle.runner, "together", True))
     app = create_app(engine, recipe, tokens)

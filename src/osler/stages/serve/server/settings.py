@@ -12,6 +12,7 @@ from pydantic import Field
 from osler.core.config import Recipe, runtime
 from osler.core.errors import InputError, RecipeError
 from osler.core.models import BundleFolder
+from osler.train.config import Precision
 
 TOKEN_VARIABLE = "OSLER_TOKEN"
 _MIN_TOKEN = 16
@@ -29,6 +30,8 @@ class ServeRecipe(Recipe):
     token_file: Path | None = None
     """A file with the bearer token that clients must send, or several, one per line; or set OSLER_TOKEN."""
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    precision: Precision = "auto"
+    """How the encoder computes: fp32, or bf16; auto is bf16 on a GPU and fp32 on a CPU."""
     allow_host: tuple[str, ...] = ()
     """Names by which clients may call the service (the Host header). On this machine alone, localhost is always allowed."""
     allow_origin: tuple[str, ...] = ()
