@@ -11,7 +11,7 @@ from osler.artifacts.tokenizer import Tokenizer
 from osler.core.errors import InputError
 from osler.tasks.card import TaskCard
 from osler.tasks.instances.base import IGNORED, HeadOptions, make_builder
-from osler.tasks.instances.tagging import best_paths
+from osler.tasks.instances.chains import best_paths
 from osler.tasks.scoring import score
 from osler.text.document import Document, Relation, Span, TextPair
 from osler.text.subwords import SubwordTokenizer

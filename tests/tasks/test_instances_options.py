@@ -11,7 +11,7 @@ from osler.artifacts.tokenizer import Tokenizer
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import load_card
 from osler.tasks.instances.base import IGNORED, HeadOptions, make_builder
-from osler.tasks.instances.tagging import best_paths, marginals
+from osler.tasks.instances.chains import best_paths, marginals
 from osler.text.document import Document, Relation, Span
 from osler.text.subwords import SubwordTokenizer
 from osler.text.tags import Scheme, label_set, transitions

@@ -26,7 +26,8 @@ from osler.core.errors import RecipeError
 from osler.core.extras import available, require
 from osler.core.files import fingerprint, write_atomic
 from osler.tasks.card import Kind, TaskCard
-from osler.tasks.instances.base import Builder, Instance, document_windows, make_builder
+from osler.tasks.instances.base import Builder, Confidence, Instance, document_windows, make_builder
+from osler.tasks.instances.tagging import TaggerOutputs, TaggingBuilder, decode_taggers
 from osler.tasks.instances.text import TextBuilder
 from osler.text.document import Document, Record, Span, TextPair
 from osler.text.sections import cut_sections, join_sections
@@ -250,11 +251,10 @@ class Bundle:
                 found_by.update({name: self.predict(name, plain) for name in readers})
                 continue
             outputs = waited()
-            for name in readers:
-                if self.spec.heads[name].card.kind is Kind.ATTRIBUTES:  # read once the entities are known
-                    qualifiers[name] = windows, outputs[name]
-                else:
-                    found_by[name] = self._decode(name, plain, windows, outputs[name])
+            # Attributes are read once the entities are known.
+            late = [name for name in readers if self.spec.heads[name].card.kind is Kind.ATTRIBUTES]
+            qualifiers.update({name: (windows, outputs[name]) for name in late})
+            found_by.update(self._decode_alike([n for n in readers if n not in late], plain, windows, outputs))
         results: list[Document] = []
         for number, document in enumerate(plain):
             found_here = [(name, found_by[name][number]) for name in names if name in found_by]
@@ -294,9 +294,7 @@ class Bundle:
         language, heads = self.spec.heads[name].card.language, self.spec.heads
         of = [heads[span.attributes["head"]].card for span in result.spans]
         spans = (
-            span.with_attributes(more.attributes)
-            if card.language == language and not card.phi
-            else span
+            span.with_attributes(more.attributes) if card.language == language and not card.phi else span
             for span, more, card in zip(result.spans, found.spans, of, strict=True)
         )
         return result.with_(spans=tuple(spans))
@@ -370,11 +368,30 @@ class Bundle:
             groups.setdefault(reads(self.builders[name]), []).append(name)
         return groups
 
+    def _decode_alike(
+        self, names: Sequence[str], records: Sequence[Record], instances: Sequence[Instance], outputs: Outputs
+    ) -> dict[str, list[Record]]:
+        """Decode heads that read the same windows, taggers together."""
+        taggers: dict[str, TaggerOutputs] = {}
+        found: dict[str, list[Record]] = {}
+        for name in names:
+            builder = self.builders[name]
+            if type(builder) is TaggingBuilder:
+                confidence = self._confidence(name)
+                transitions = self.runner.transitions(name)
+                taggers[name] = TaggerOutputs(builder, outputs[name], transitions, confidence)
+            else:
+                found[name] = self._decode(name, records, instances, outputs[name])
+        return found | dict(zip(taggers, decode_taggers(list(taggers.values()), records, instances), strict=True))
+
     def _decode(
         self, name: str, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
     ) -> list[Record]:
-        confidence = self.calibration.confidence(name, self.biases.get(name, 0.0))
-        return self.builders[name].decode(records, instances, outputs, self.runner.transitions(name), confidence)
+        transitions = self.runner.transitions(name)
+        return self.builders[name].decode(records, instances, outputs, transitions, self._confidence(name))
+
+    def _confidence(self, name: str) -> Confidence:
+        return self.calibration.confidence(name, self.biases.get(name, 0.0))
 
 
 def _runs_graph(folder: Path, device: str) -> bool:

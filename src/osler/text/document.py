@@ -41,6 +41,8 @@ class Span:
     """Further values by name, such as a code or a negation."""
 
     def __post_init__(self) -> None:
+        if len(self.fragments) == 1 and 0 <= self.fragments[0][0] < self.fragments[0][1]:
+            return  # nearly every span
         if not self.fragments:
             raise InputError("a span needs at least one fragment", where=f"span {self.id or '?'}")
         previous = -1

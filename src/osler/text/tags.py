@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from osler.core.errors import InputError
 from osler.text.document import Span
@@ -118,9 +119,11 @@ def tags_to_spans(
     spans: list[Span] = []
     for start, end, label in chunks(tags, scheme, repair):
         # Rounded, so that the last bits of a sum never decide what is written.
-        score = round(sum(scores[start:end]) / (end - start), 6) if scores is not None else None
-        if score is not None and mention is not None:
-            score = mention(score)
+        score = None
+        if scores is not None:
+            score = round(scores[start] if end == start + 1 else sum(scores[start:end]) / (end - start), 6)
+            if mention is not None:
+                score = mention(score)
         stray = repair is Repair.B_ANCHORED and tags[start][0] not in "BS"
         attributes = {STRAY: "true"} if stray else {}
         number = f"T{len(spans) + 1}" if numbered else ""
@@ -183,14 +186,21 @@ def transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
 
 def _split(tag: str, scheme: Scheme, index: int) -> tuple[str, str]:
     """Prefix and label of a tag; ("O", "") outside."""
+    parts = _parts(tag, scheme is Scheme.BIO)
+    if parts is None:
+        # Do not quote the tag: a wrong column may hold a patient's text.
+        raise InputError(
+            f"not a {scheme.value} tag", where=f"tag {index}", fix="Set the scheme that the tags are written in"
+        )
+    return parts
+
+
+@lru_cache(maxsize=1 << 12)
+def _parts(tag: str, bio: bool) -> tuple[str, str] | None:
     if tag == OUTSIDE:
         return OUTSIDE, ""
-    if len(tag) > 2 and tag[1] == "-" and tag[0] in ("BI" if scheme is Scheme.BIO else "BIES"):
-        return tag[0], tag[2:]
-    # Do not quote the tag: a wrong column may hold a patient's text.
-    raise InputError(
-        f"not a {scheme.value} tag", where=f"tag {index}", fix="Set the scheme that the tags are written in"
-    )
+    known = len(tag) > 2 and tag[1] == "-" and tag[0] in ("BI" if bio else "BIES")
+    return (tag[0], tag[2:]) if known else None
 
 
 def _touched(span: Span, words: Sequence[Range], whole: range) -> Sequence[int]:

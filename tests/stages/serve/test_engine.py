@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from osler import api
 from osler.artifacts.bundle import Bundle
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
-from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.engine import AnnotationEngine, _Covers
 from osler.text.context import attributes as rules
 from osler.text.document import Document, Span
 
@@ -128,6 +129,27 @@ def test_an_entity_within_an_identifier_is_left_out_unless_it_is_surer(bundle):
     beyond = Span.at(0, 13, "DRUG", id="T2", score=0.8, attributes={"head": "drugs"})
     part = Span.at(0, 3, "PERSON", id="T1", score=0.9, attributes={"head": "deid"})
     assert kept(beyond, part) == ["drugs", "deid"]
+
+
+def test_covers_are_found_by_place_as_by_looking_at_all():
+    draw = random.Random(0)
+
+    def spans(count: int) -> list[Span]:
+        starts = [draw.randrange(40) for _ in range(count)]
+        scores = [draw.choice([None, 0.2, 0.5, 0.9]) for _ in starts]
+        return [
+            Span.at(start, start + draw.randrange(1, 15), "X", score=score)
+            for start, score in zip(starts, scores, strict=True)
+        ]
+
+    for _ in range(200):
+        identifiers = spans(draw.randrange(1, 8))
+        for span in spans(8):
+            expected = any(
+                other.start <= span.start and span.end <= other.end and (other.score or 0.0) >= (span.score or 0.0)
+                for other in identifiers
+            )
+            assert _Covers(identifiers).reaches_over(span) == expected
 
 
 ENGLISH = "She was given aspirin for the pain and is at home."

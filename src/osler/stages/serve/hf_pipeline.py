@@ -29,7 +29,7 @@ from tokenizers import Tokenizer
 from transformers.pipelines.base import ChunkPipeline
 
 from osler.tasks.instances.base import Confidence, softmax
-from osler.tasks.instances.tagging import best_paths, marginals
+from osler.tasks.instances.chains import best_paths, marginals
 from osler.text.sentences import SentenceSplitter, SentenceWords
 from osler.text.subwords import SubwordTokenizer
 from osler.text.tags import Repair, Scheme, chunks, transitions

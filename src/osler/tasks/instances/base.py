@@ -378,7 +378,15 @@ def joined(text: str, units: list[Fragment]) -> list[Fragment]:
     return found
 
 
+def fold_last(operation: np.ufunc, rows: np.ndarray) -> np.ndarray:
+    """Reduce the last axis to one, entry by entry: numpy's own way takes ten times as long over an axis as short as that of the tags."""
+    found = np.array(rows[..., :1])
+    for entry in range(1, rows.shape[-1]):
+        operation(found, rows[..., entry : entry + 1], out=found)
+    return found
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities over the last axis."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    shifted = np.exp(logits - fold_last(np.maximum, logits))
     return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))

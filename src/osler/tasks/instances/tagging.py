@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,10 +27,73 @@ from osler.tasks.instances.base import (
     softmax,
     with_target,
 )
+from osler.tasks.instances.chains import ChainRules, best_paths, chain_marginals, chain_paths
 from osler.text.document import Document, Record, Span
 from osler.text.tags import OUTSIDE, label_set, spans_to_tags, tags_to_spans
 from osler.text.tags import transitions as legal_transitions
 from osler.text.words import Range, covered
+
+
+class TaggerOutputs(NamedTuple):
+    """What a tagger put out for some windows, and how that is read."""
+
+    builder: TaggingBuilder
+    outputs: Sequence[np.ndarray]
+    transitions: np.ndarray | None
+    confidence: Confidence
+
+
+class _Words(NamedTuple):
+    """The words of documents that a tagger labels, end to end."""
+
+    documents: list[tuple[Document, Aligned]]
+    words: np.ndarray
+    """Number of each word in its document."""
+    logits: np.ndarray
+    borders: list[int]
+    """Where sequences of tags begin, but the first: each sentence is one, or a document without sentences."""
+    ends: list[int]
+    """0, and where the words of each document end."""
+
+
+def decode_taggers(
+    heads: Sequence[TaggerOutputs], records: Sequence[Record], instances: Sequence[Instance]
+) -> list[list[Record]]:
+    """Decode taggers that read the same windows. CRFs with equally many tags are searched together, word by word."""
+    read = [head.builder._read_words(records, instances, head.outputs) for head in heads]
+    together: dict[int, list[int]] = {}
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for number, (head, words) in enumerate(zip(heads, read, strict=True)):
+        if head.builder.head == "crf":
+            together.setdefault(len(head.builder.outputs), []).append(number)
+        else:
+            found[number] = head.builder._paths(words.logits, words.borders, head.confidence)
+    for numbers in together.values():
+        alike = [heads[number] for number in numbers]
+        chains = _read_chains(alike, [read[number].logits for number in numbers], read[numbers[0]].borders)
+        found.update(zip(numbers, chains, strict=True))
+    return [
+        head.builder._documents(words, *found[number], head.confidence)
+        for number, (head, words) in enumerate(zip(heads, read, strict=True))
+    ]
+
+
+def _read_chains(
+    heads: Sequence[TaggerOutputs], logits: Sequence[np.ndarray], borders: Sequence[int]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The tag of each word and the probability of every tag, by CRFs with equally many tags that read the same words."""
+    steps = [head.transitions for head in heads if head.transitions is not None]
+    if len(steps) < len(heads):
+        raise ValueError("a CRF cannot be decoded without its transition scores")
+    scales = [head.confidence.temperature for head in heads]
+    tempered = np.stack([one if scale == 1.0 else one / scale for one, scale in zip(logits, scales, strict=True)])
+    decided = np.stack([_less(one, head.confidence.bias) for one, head in zip(logits, heads, strict=True)])
+    rules = ChainRules(*(np.stack(rule) for rule in zip(*(head.builder._legal for head in heads), strict=True)))
+    lengths = np.diff([0, *borders, tempered.shape[1]])
+    softer = np.stack([step / scale for step, scale in zip(steps, scales, strict=True)])
+    likely = chain_marginals(tempered, lengths, rules, softer)
+    paths = chain_paths(decided, lengths, rules, np.stack(steps))
+    return list(zip(paths, likely, strict=True))
 
 
 class TaggingBuilder(Builder):
@@ -80,33 +144,43 @@ class TaggingBuilder(Builder):
         confidence: Confidence = PLAIN,
     ) -> list[Record]:
         """Return documents with scored spans. Each word is labelled by the window where it has the most context."""
+        return decode_taggers([TaggerOutputs(self, outputs, transitions, confidence)], records, instances)[0]
+
+    def _read_words(
+        self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
+    ) -> _Words:
+        """The outputs at the words of all documents, end to end: small arrays cost more to call numpy for than to compute."""
         aligned, logits = by_document(instances, outputs, len(self.tokens.prefix))
-        documents = [(number, document) for number, document in enumerate(records) if isinstance(document, Document)]
         last = self.protocol.read == "last" and self.head != "crf"
-        if not documents:
-            return []
-        # Small arrays cost more to call numpy for than to compute, so the words of all documents go end to end.
+        documents: list[tuple[Document, Aligned]] = []
         words: list[np.ndarray] = []
         rows: list[np.ndarray] = []
-        borders: list[int] = []  # each sentence is one sequence of tags; a document without sentences is one
+        borders: list[int] = []
         ends: list[int] = [0]
-        for number, _ in documents:
-            read, tokens = aligned[number].last_subwords if last else aligned[number].first_subwords
+        for number, document in enumerate(records):
+            if not isinstance(document, Document):
+                continue
+            own = aligned[number]
+            read, tokens = own.last_subwords if last else own.first_subwords
+            documents.append((document, own))
             words.append(read)
             rows.append(logits[number][tokens])
-            borders += (ends[-1] + np.searchsorted(read, aligned[number].starts)).tolist()
+            borders += [ends[-1] + border for border in own.borders]
             ends.append(ends[-1] + len(read))
-        path, likely = self._paths(np.concatenate(rows), borders[1:], transitions, confidence)
+        empty, none = np.zeros((0, len(self.outputs)), dtype=np.float32), np.zeros(0, dtype=np.int64)
+        return _Words(documents, np.concatenate([*words, none]), np.concatenate([*rows, empty]), borders[1:], ends)
+
+    def _documents(self, read: _Words, path: np.ndarray, likely: np.ndarray, confidence: Confidence) -> list[Record]:
+        """The documents with the mentions that the tags of their words make."""
         found = np.flatnonzero(path)  # output 0 is O
         tags = [self.outputs[tag] for tag in path[found].tolist()]
         scores: list[float] = likely[found, path[found]].tolist()
-        places: list[int] = np.concatenate(words)[found].tolist()
+        places: list[int] = read.words[found].tolist()
         results: list[Record] = []
-        for (number, document), (start, end) in zip(
-            documents, pairwise(np.searchsorted(found, ends).tolist()), strict=True
-        ):
+        borders = pairwise(np.searchsorted(found, read.ends).tolist())
+        for (document, aligned), (start, end) in zip(read.documents, borders, strict=True):
             here = slice(start, end)
-            spans = self._spans(aligned[number], places[here], tags[here], scores[here], confidence)
+            spans = self._spans(aligned, places[here], tags[here], scores[here], confidence) if start < end else ()
             results.append(document.with_(spans=spans, relations=()))
         return results
 
@@ -156,21 +230,13 @@ class TaggingBuilder(Builder):
                 targets[place] = self.outputs.index(f"I-{following[2:]}") if goes_on else 0
 
     def _paths(
-        self, logits: np.ndarray, borders: Sequence[int], transitions: np.ndarray | None, confidence: Confidence
+        self, logits: np.ndarray, borders: Sequence[int], confidence: Confidence
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tag of each word and the probability of every tag. Sequences of tags begin at the borders.
+        """Return the tag of each word and the probability of every tag, without a CRF. Sequences of tags begin at the borders.
 
         A bias changes only the tags: the score of a mention that it adds stays as low as it is.
         """
-        decided = _less(logits, confidence.bias) if confidence.bias else logits
-        if self.head == "crf":
-            if transitions is None:
-                raise ValueError("a CRF cannot be decoded without its transition scores")
-            scale = confidence.temperature
-            tempered = logits if scale == 1.0 else logits / scale
-            found = marginals(np.split(tempered, borders), *self._legal, transitions / scale)
-            paths = best_paths(np.split(decided, borders), *self._legal, transitions)
-            return np.concatenate(paths), np.concatenate(found)
+        decided = _less(logits, confidence.bias)
         likely = softmax(decided)
         path = likely.argmax(axis=1)
         if self.constrained:
@@ -215,6 +281,8 @@ class TaggingBuilder(Builder):
 
 def _less(logits: np.ndarray, bias: float) -> np.ndarray:
     """Word outputs with the one for O, the first, lowered."""
+    if not bias:
+        return logits
     lowered = logits.copy()
     lowered[:, 0] -= bias
     return lowered
@@ -230,134 +298,3 @@ def _continued(tag: str) -> str:
     """Tag of the later sub-words of a word."""
     prefix, dash, label = tag.partition("-")
     return f"I-{label}" if dash and prefix in {"B", "S", "E"} else tag
-
-
-_LEAST = 1e-300
-_CELLS = 1 << 22
-"""Cells (sequences x positions x tags) that are searched at once."""
-
-
-def best_paths(
-    sequences: Sequence[np.ndarray],
-    allowed: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    transitions: np.ndarray | None = None,
-) -> list[np.ndarray]:
-    """Best tag path through the log scores [n, tags] of each sequence that starts, continues and ends legally.
-
-    `transitions` [tag, next tag] holds the transition scores of a CRF; without it all legal transitions are equal. The sequences are
-    searched together, position by position, which is much faster for a split than one by one.
-    """
-    lengths = np.array([len(scores) for scores in sequences], dtype=np.int64)
-    if not lengths.any():
-        return [np.zeros(0, dtype=np.int64) for _ in sequences]
-    best = np.concatenate(sequences).argmax(axis=1)
-    after = np.cumsum(lengths)
-    paths = np.split(best, after[:-1])
-    searched = np.flatnonzero(lengths)
-    if transitions is None:  # after training most paths are legal and need no search
-        first, last = (after - lengths)[searched], after[searched] - 1
-        legal = np.concatenate(([True], allowed[best[:-1], best[1:]]))
-        legal[first] = starts[best[first]]
-        searched = searched[~(np.logical_and.reduceat(legal, first) & ends[best[last]])]
-        transitions = np.zeros(allowed.shape, dtype=sequences[0].dtype)
-    weights = np.where(allowed, transitions, -np.inf)
-    for group in _groups(sequences, searched.tolist()):
-        for number, path in zip(group, _search([sequences[n] for n in group], weights, starts, ends), strict=True):
-            paths[number] = path
-    return paths
-
-
-def _groups(sequences: Sequence[np.ndarray], numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Divide sequences into groups that fit in memory together, longest first; none of them may be empty."""
-    left = sorted(numbers, key=lambda number: -len(sequences[number]))
-    while left:
-        size = max(1, _CELLS // sequences[left[0]].size)
-        yield left[:size]
-        left = left[size:]
-
-
-def _search(
-    sequences: Sequence[np.ndarray], weights: np.ndarray, starts: np.ndarray, ends: np.ndarray
-) -> list[np.ndarray]:
-    """Viterbi search over sequences sorted by length, longest first."""
-    lengths = np.array([len(scores) for scores in sequences])
-    place, number = _places(lengths)
-    # The sequences are the last axis, because numpy is much slower over an axis as short as that of the tags.
-    total = np.zeros((lengths[0], weights.shape[0], len(sequences)), dtype=sequences[0].dtype)
-    total[place, :, number] = np.concatenate(sequences)
-    reach = _reach(lengths)
-    total[0] = np.where(starts[:, None], total[0], -np.inf)
-    step = weights[:, :, None]
-    for position in range(1, lengths[0]):
-        before, here = total[position - 1, :, None, : reach[position]], total[position, :, : reach[position]]
-        here += np.maximum.reduce(before + step, axis=0)
-    every = np.arange(len(sequences))
-    path = np.zeros((lengths[0], len(sequences)), dtype=np.int64)
-    path[lengths - 1, every] = np.where(ends[:, None], total[lengths - 1, :, every].T, -np.inf).argmax(axis=0)
-    # The best tag before the best tag is only looked for here, not for every tag on the way.
-    for position in range(lengths[0] - 1, 0, -1):
-        tags, before = path[position, : reach[position]], total[position - 1, :, : reach[position]]
-        (before + weights.take(tags, axis=1)).argmax(axis=0, out=path[position - 1, : reach[position]])
-    return np.split(path[place, number], np.cumsum(lengths)[:-1])
-
-
-def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of every word of sequences that are laid end to end: its position in its sequence, and the number of that sequence."""
-    number = np.repeat(np.arange(len(lengths)), lengths)
-    return np.arange(len(number)) - (np.cumsum(lengths) - lengths)[number], number
-
-
-def _reach(lengths: np.ndarray) -> list[int]:
-    """Number of sequences, the first ones, that reach each position; the longest comes first."""
-    found: list[int] = np.searchsorted(-lengths, -np.arange(lengths[0])).tolist()
-    return found
-
-
-def marginals(
-    sequences: Sequence[np.ndarray], allowed: np.ndarray, starts: np.ndarray, ends: np.ndarray, transitions: np.ndarray
-) -> list[np.ndarray]:
-    """Probability of each tag at each position over all legal paths [n, tags], by the scaled forward-backward algorithm.
-
-    Like `best_paths`, it goes through all sequences together.
-    """
-    found = [np.zeros(scores.shape) for scores in sequences]
-    weights = np.where(allowed, np.exp(transitions.astype(np.float64) - transitions.max()), 0.0)
-    for group in _groups(sequences, [number for number, scores in enumerate(sequences) if len(scores)]):
-        together = _forward_backward([sequences[n] for n in group], weights, starts, ends)
-        for number, likely in zip(group, together, strict=True):
-            found[number] = likely
-    return found
-
-
-def _forward_backward(
-    sequences: Sequence[np.ndarray], weights: np.ndarray, starts: np.ndarray, ends: np.ndarray
-) -> list[np.ndarray]:
-    """Marginals of sequences sorted by length, longest first.
-
-    Going backward is going forward through the reversed sequences, so that both directions take one loop.
-    """
-    lengths = np.array([len(scores) for scores in sequences])
-    place, number = _places(lengths)
-    mirrored = lengths[number] - 1 - place
-    scores = np.concatenate(sequences).astype(np.float64)
-    local = np.exp(scores - scores.max(axis=1, keepdims=True))
-    own = np.zeros((lengths[0], 2, weights.shape[0], len(sequences)))
-    own[place, 0, :, number] = own[mirrored, 1, :, number] = local
-    reached = np.zeros(own.shape)  # by the paths up to each position, without its own scores
-    reached[0] = np.array([starts, ends], dtype=np.float64)[:, :, None]
-    steps = np.array([weights.T, weights])
-    paths = reached[0]
-    for position, here in enumerate(_reach(lengths)):
-        if position:
-            paths = steps @ paths[:, :, :here]
-            reached[position, :, :, :here] = paths
-        paths = paths * own[position, :, :, :here]
-        paths /= np.maximum(np.add.reduce(paths, axis=1, keepdims=True), _LEAST)
-    joint = _scaled(reached[place, 0, :, number] * local * reached[mirrored, 1, :, number])
-    return np.split(joint, np.cumsum(lengths)[:-1])
-
-
-def _scaled(rows: np.ndarray) -> np.ndarray:
-    return np.asarray(rows / np.maximum(rows.sum(axis=-1, keepdims=True), _LEAST))
