@@ -23,7 +23,7 @@ from osler.core.errors import RecipeError, place_of
 from osler.core.logs import get_logger
 from osler.core.models import bundle_title
 from osler.stages.serve.config import AnnotateOptions
-from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.engine import AnnotationEngine, kept_objects
 from osler.stages.serve.server.app import create_app
 from osler.stages.serve.server.settings import ServeRecipe
 
@@ -111,6 +111,10 @@ class AnnotationServer(uvicorn.Server):
             )
         )
         _silence()
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        with kept_objects():
+            super().run(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
