@@ -283,6 +283,21 @@ def test_the_windows_of_a_batch_share_a_pass(start, gate):
     result(first)
 
 
+def test_others_are_answered_in_the_midst_of_a_large_batch(start, gate):
+    """Relations may make many windows of a short text."""
+    made = start(tokens=20)
+    large = ask(made, lambda items: [len(made.outputs(windows(item, 100), ["a"])["a"]) for item in items], 1)
+    assert gate.entered.acquire(timeout=20)
+    short = ask(made, gate, 2)
+    gate.let.release(2)
+    assert result(short) == [20]
+    assert not large.future.done()
+    gate.let.release(1000)
+    assert result(large) == [100]
+    assert sum(map(len, gate.passes)) == 100
+    assert max(map(len, gate.passes)) == 10  # twice the budget
+
+
 def test_closing_finishes_what_waits(start, gate, pool):
     made = start(tokens=20)
     jobs = [held(made, gate), *(ask(made, gate, name) for name in range(1, 5))]

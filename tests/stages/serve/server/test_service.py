@@ -86,6 +86,27 @@ def test_a_client_that_hangs_up_cancels_its_work(start):
     asyncio.run(play())
 
 
+def test_a_long_request_that_no_thread_has_come_to_makes_room_when_its_client_hangs_up(start):
+    service, held = start(threads=1), Held()
+
+    async def play():
+        gone = asyncio.get_running_loop().create_future()
+        first = asyncio.create_task(ask(service, held, 1, size=10**6))
+        await begun(held)
+        second = asyncio.create_task(ask(service, held, 2, size=10**6, gone=lambda: gone))
+        await asyncio.sleep(0)
+        assert service.admitted == 2
+        gone.set_result(None)
+        with pytest.raises(CancelledRequestError):
+            await second
+        assert service.admitted == 1
+        held.go.set()
+        assert await first == ["1 done"]
+
+    asyncio.run(play())
+    assert held.batches == [[1]]
+
+
 @pytest.mark.parametrize(("size", "most"), [(100, 90), (30_000, 64)])
 def test_cancelled_work_ends_at_the_next_batch(start, size, most):
     """Nothing more is done for a request whose client has gone, be its texts short or long."""

@@ -35,6 +35,9 @@ _AT_ONCE = 64
 _LEAST = 16
 """What an item costs besides its characters, so that thousands of empty ones are not one batch."""
 
+_DEEPEST = 4
+"""Large batches in whose midst another may begin."""
+
 
 class CancelledRequestError(Exception):
     """The client is gone, or waited too long: nobody reads the answer."""
@@ -120,7 +123,8 @@ class MicroBatcher:
         self._jobs: list[Job[Any, Any]] = []
         self._turns: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._company = 1
-        """Requests in the last batch."""
+        """Requests in the batch that is being done."""
+        self._depth = 0
         self._closed = False
         self._owner = threading.local()
         self._thread = threading.Thread(target=self._live, name="osler-batcher", daemon=True)
@@ -154,15 +158,19 @@ class MicroBatcher:
     def outputs(
         self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
     ) -> dict[str, list[np.ndarray]]:
-        """Compute these windows: at once for a batch, and pass by pass, in turn with others, for a thread that does a long job."""
-        if threading.current_thread() is self._thread:
-            return self._pass(instances, heads, self._company, advance)
-        job: Job[Any, Any] | None = getattr(self._owner, "job", None)
+        """Compute these windows. Between passes others have their turn, be it for a batch or for a thread that does a long job."""
         results: dict[str, list[np.ndarray]] = {head: [] for head in heads}
-        for windows in self._cut(instances):
+        own = threading.current_thread() is self._thread
+        job: Job[Any, Any] | None = getattr(self._owner, "job", None)
+        requests = self._company if own else 1
+        # A batch has about as many tokens as fit into a pass: it is cut only if it turns out much larger, as relations may make it.
+        for number, windows in enumerate(self._cut(instances, 2 * self._budget if own else self._budget)):
+            if own and number:
+                self._let_others()
             if job:
                 job.check()
-            for head, rows in self._in_turn(partial(self._pass, windows, heads, 1, advance)).items():
+            compute = partial(self._pass, windows, heads, requests, advance)
+            for head, rows in (compute() if own else self._in_turn(compute)).items():
                 results[head] += rows
         return results
 
@@ -182,19 +190,18 @@ class MicroBatcher:
     ) -> dict[str, list[np.ndarray]]:
         began = self._clock()
         found = self._runner.outputs(instances, heads, advance)
-        if instances:
-            tokens = sum(instance.length for instance in instances)
-            self._observe(Pass(tokens, requests, self._clock() - began))
+        tokens = sum(instance.length for instance in instances)
+        self._observe(Pass(tokens, requests, self._clock() - began))
         return found
 
-    def _cut(self, instances: Sequence[Instance]) -> Iterator[list[Instance]]:
-        """Windows in order, as many at a time as fit into a pass, and at least one."""
+    def _cut(self, instances: Sequence[Instance], tokens: int) -> Iterator[list[Instance]]:
+        """Windows in order, as many at a time as have so many tokens, and at least one."""
         windows: list[Instance] = []
-        left = self._budget
+        left = tokens
         for instance in instances:
             if windows and instance.length > left:
                 yield windows
-                windows, left = [], self._budget
+                windows, left = [], tokens
             windows.append(instance)
             left -= instance.length
         if windows:
@@ -215,12 +222,23 @@ class MicroBatcher:
                 self._changed.wait_for(lambda: self._jobs or self._turns or self._closed)
                 if not self._jobs and not self._turns:
                     return
-                parts = self._take()
-            self._answer(parts)
-            with self._changed:
-                turn = self._turns.popleft() if self._turns else None
-            if turn:
-                _fulfil(*turn)
+            self._step()
+
+    def _step(self) -> None:
+        """Answer what waits together, then compute a pass of a long job."""
+        with self._changed:
+            parts = self._take()
+            turn = self._turns.popleft() if self._turns else None
+        self._answer(parts)
+        if turn:
+            _fulfil(*turn)
+
+    def _let_others(self) -> None:
+        """In the midst of a large batch, do what waits."""
+        if self._depth < _DEEPEST:
+            company, self._depth = self._company, self._depth + 1
+            self._step()
+            self._company, self._depth = company, self._depth - 1
 
     def _take(self) -> list[_Part]:
         """Choose what to do next: items of the same work, a fair share from each job, oldest first.

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -123,8 +123,9 @@ class AnnotationService:
             self._admitted += 1
             self._characters += sum(sizes)
         job.future.add_done_callback(lambda _: self._released(sum(sizes)))  # not before the work on it has ended
+        begun: Future[None] | None = None
         if max(sizes, default=0) > _LONG:
-            self._long.submit(self._batcher.run, job)
+            begun = self._long.submit(self._batcher.run, job)
         else:
             self._batcher.add(job)
         running = asyncio.wrap_future(job.future)
@@ -142,6 +143,8 @@ class AnnotationService:
             if not running.done():
                 job.cancelled = True
                 running.cancel()  # only so that nobody misses its result
+                if begun and begun.cancel():  # no thread has come to it
+                    job.future.set_exception(CancelledRequestError())
 
     def close(self) -> None:
         """Finish what was admitted, and end all threads."""
