@@ -198,4 +198,3 @@ def calm_threads() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("KMP_BLOCKTIME", "0")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # requests are tokenised in parallel as it is

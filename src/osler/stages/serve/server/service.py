@@ -64,7 +64,7 @@ class Prepared(Generic[Asked, R]):
 
 
 class AnnotationService:
-    """An engine whose encoder passes are shared by all requests."""
+    """An engine whose work is shared by all requests."""
 
     def __init__(self, engine: AnnotationEngine, settings: ServeRecipe) -> None:
         self.settings = settings

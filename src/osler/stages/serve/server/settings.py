@@ -39,7 +39,7 @@ class ServeRecipe(Recipe):
     """The secret that surrogates and date shifts depend on, as of osler deid; it is made if the file does not exist. By default
     it is random, and not kept."""
     batch_tokens: int | None = Field(None, ge=16)
-    """Tokens computed in one pass; by default 2,048 on a CPU and 32,768 on a GPU."""
+    """Tokens computed at once, roughly; by default 2,048 on a CPU and 32,768 on a GPU."""
     queue: int = Field(256, ge=1)
     """Requests in progress or waiting; further ones are answered 429."""
     threads: int = Field(4, ge=1, le=512)
