@@ -207,7 +207,8 @@ class AnnotationEngine:
     @cached_property
     def _biased(self) -> Bundle:
         """The bundle, set to find as much as is asked for."""
-        return replace(self.bundle, biases=self._demands.biases(self._document_heads))
+        biases = self._demands.biases(self._document_heads)
+        return replace(self.bundle, biases=biases) if biases != self.bundle.biases else self.bundle
 
 
 def annotate_together(asked: Sequence[tuple[AnnotationEngine, Record, str | None]]) -> list[Record]:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -274,15 +275,17 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
 class _Deidentifier:
     """De-identifies notes of several requests that have the same options."""
 
-    engine: DeidEngine
+    service: AnnotationService
     key: bytes
+    options: DeidOptions
 
-    @classmethod
-    def of(cls, service: AnnotationService, key: bytes, options: DeidOptions) -> _Deidentifier:
-        """With rules and, if the bundle has heads for it or the request names some, those heads."""
-        able = options.heads or any(phi_map(head.card) for head in service.engine.bundle.spec.heads.values())
-        folder: Path | None = service.settings.bundle if able else None
-        return cls(DeidEngine(options, folder).load(service.engine), key)
+    @cached_property
+    def engine(self) -> DeidEngine:
+        """Rules and, if the bundle has heads for it or the request names some, those heads."""
+        loaded = self.service.engine
+        able = self.options.heads or any(phi_map(head.card) for head in loaded.bundle.spec.heads.values())
+        folder: Path | None = self.service.settings.bundle if able else None
+        return DeidEngine(self.options, folder).load(loaded)
 
     def run(self, notes: Sequence[tuple[str, schemas.PatientNote]]) -> list[dict[str, Any]]:
         documents = [Document(name, note.text) for name, note in notes]
@@ -309,7 +312,7 @@ def _add_deid(app: FastAPI, service: AnnotationService) -> None:
     settings = service.settings
     # Without a file, surrogates and shifts are those of this process and of no other.
     key = read_key(settings.deid_key_file) or secrets.token_bytes(32)
-    workers = Prepared[DeidOptions, _Deidentifier](lambda options: _Deidentifier.of(service, key, options))
+    workers = Prepared[DeidOptions, _Deidentifier](lambda options: _Deidentifier(service, key, options))
 
     @app.post(
         "/v1/deid",
