@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from osler import api
 from osler.artifacts.bundle import Bundle
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
-from osler.stages.serve.engine import AnnotationEngine, _Covers
+from osler.stages.serve.engine import AnnotationEngine, _Covers, annotate_together
 from osler.text.context import attributes as rules
 from osler.text.document import Document, Span
 
@@ -238,3 +239,30 @@ def test_rules_for_attributes_ask_the_text_if_all_heads_are_wanted(bundle, monke
     monkeypatch.setattr(Bundle, "annotate", lambda *_: [found])
     [span] = annotate(bundle, text, language="all")
     assert span.attributes == {"negated": "yes"}
+
+
+def test_together_each_record_has_what_it_has_alone(bundle):
+    """Other options, other languages, and other records of the same name do not change what is found in a record."""
+    options = [{}, {"min_score": 0.6}, {"heads": ("drugs",)}, {"language": "all"}, {"attributes": "off"}]
+    engines = [AnnotationEngine.steady(bundle, AnnotateOptions(**chosen)) for chosen in options]
+    runner = engines[0].bundle.runner
+    engines = [replace(engine, bundle=replace(bundle, runner=runner)) for engine in engines]
+    texts = [NOTE.text, "Se dio aspirina para el dolor.", "", "aspirin " * 300, NOTE.text * 3]
+    asked = [
+        (engine, Document("1", text), *engine.languages([Document("1", text)])) for engine in engines for text in texts
+    ]
+    together = annotate_together(asked)
+    alone = [engine.annotate([record])[0] for engine, record, _ in asked]
+    assert together == alone
+    assert len({str(found) for found in together}) > len(texts)  # the options matter, or this test says nothing
+
+
+def test_records_that_the_same_heads_read_share_a_pass(bundle, monkeypatch):
+    passes = []
+    outputs = type(bundle.runner).outputs
+    monkeypatch.setattr(
+        type(bundle.runner), "outputs", lambda self, i, *rest: passes.append(len(i)) or outputs(self, i, *rest)
+    )
+    engines = [AnnotationEngine(bundle, AnnotateOptions(language="all", min_score=score)) for score in (0.0, 0.5)]
+    annotate_together([(engine, NOTE, None) for engine in engines * 3])
+    assert len(passes) == 1

@@ -7,12 +7,11 @@ parts at the end.
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +29,7 @@ from osler.formats.jsonl import json_line
 from osler.formats.registry import get_format
 from osler.stages.serve.config import AnnotateRecipe
 from osler.stages.serve.demands import Demands
-from osler.stages.serve.engine import AnnotationEngine, chooses_language
+from osler.stages.serve.engine import AnnotationEngine, chooses_language, kept_objects
 from osler.stages.serve.inputs import Notes, Skipped
 from osler.text.document import Record, TextPair
 from osler.text.language import LANGUAGE_NAMES
@@ -265,7 +264,7 @@ def _annotated(
                 engine = AnnotationEngine.load(recipe.bundle, recipe, recipe.device, recipe.precision)
                 _heads(engine.bundle.spec, recipe, notes)  # fails before the first batch
                 choosing = chooses_language(engine.bundle.spec, recipe)
-                stack.enter_context(_kept_objects())
+                stack.enter_context(kept_objects())
             mine: Counter[str] = Counter()
             for batch in _pieces(part, recipe.batch_characters or engine.bundle.batch_characters):
                 languages = engine.languages(batch)
@@ -283,16 +282,6 @@ def _annotated(
         first, *others = notes.skipped
         more = f" ({len(others):,} more could not be read either)" if others else ""
         raise InputError(f"{first.problem}{more}", where=first.where, fix=first.fix)
-
-
-@contextmanager
-def _kept_objects() -> Iterator[None]:
-    """Leave what is loaded out of garbage collection: it stays anyway, and looking through it costs a fifth of the time."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _pieces(records: Iterable[Record], characters: int) -> Iterator[list[Record]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import ALL_LANGUAGES, BundleSpec, LanguageMismatch, RecordKind, reads
@@ -22,6 +25,14 @@ from osler.text.document import Document, Record, Span, TextPair
 from osler.text.language import LanguageGuess
 from osler.text.sentences import LANGUAGES
 from osler.train.config import Precision
+
+
+class HeadChoice(NamedTuple):
+    """Heads that read a record, set to find as much as is asked for."""
+
+    kind: type
+    heads: tuple[str, ...]
+    biases: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -67,15 +78,8 @@ class AnnotationEngine:
 
         A caller who has asked for the `languages` of these records hands them on, so that texts are not looked through twice.
         """
-        groups: dict[tuple[type, str | None], list[int]] = {}
         languages = self.languages(records) if languages is None else languages
-        for number, (record, language) in enumerate(zip(records, languages, strict=True)):
-            groups.setdefault((type(record), language), []).append(number)
-        made: dict[int, Record] = {}
-        for (kind, language), numbers in groups.items():
-            found = self._annotate(kind, [records[number] for number in numbers], language)
-            made.update(zip(numbers, found, strict=True))
-        return [made[number] for number in range(len(records))]
+        return annotate_together([(self, *pair) for pair in zip(records, languages, strict=True)])
 
     def language_mismatch(
         self, records: Sequence[Record], languages: Sequence[str | None] | None = None
@@ -101,17 +105,31 @@ class AnnotationEngine:
         """What thresholds or a target recall cost on dev; an error if they cannot be met."""
         return self._demands.costs(heads)
 
-    def _annotate(self, kind: type, records: list[Record], language: str | None) -> Sequence[Record]:
-        """Annotate records of one kind with the heads for a language, or with all that are asked for."""
-        spec = self.bundle.spec
-        if kind is TextPair:
-            pairs = [record for record in records if isinstance(record, TextPair)]
-            return self.bundle.compare(pairs, spec.pair_heads(self.options.heads, self.options.language))
-        documents = [record for record in records if isinstance(record, Document)]
-        heads = [name for name in self._running if reads(spec.heads[name].card.language, language)]
-        found = self._biased.annotate(documents, heads)
-        kept = [self._without_identifiers(self._demands.kept(document)) for document in found]
-        return [self._by_rules(document) for document in kept] if self.options.attributes in ("rules", "both") else kept
+    def reading(self, kind: type, language: str | None) -> HeadChoice:
+        """Which heads read records of this kind and language; an error if what is asked for cannot be had."""
+        known = self._readings.get((kind, language))
+        if known is None:
+            spec, asked = self.bundle.spec, self.options
+            if kind is TextPair:
+                known = HeadChoice(kind, tuple(spec.pair_heads(asked.heads, asked.language)), ())
+            else:
+                heads = tuple(name for name in self._running if reads(spec.heads[name].card.language, language))
+                known = HeadChoice(kind, heads, tuple(self._biased.biases.items()))
+            self._readings[kind, language] = known
+        return known
+
+    def _annotate(self, reading: HeadChoice, records: Sequence[Record]) -> Sequence[Record]:
+        """What heads find in records of one kind, before anything is dropped or added."""
+        if reading.kind is TextPair:
+            return self.bundle.compare([r for r in records if isinstance(r, TextPair)], reading.heads)
+        return self._biased.annotate([r for r in records if isinstance(r, Document)], reading.heads)
+
+    def _asked_for(self, record: Record) -> Record:
+        """What is left of what the heads found, with the attributes that rules find."""
+        if isinstance(record, TextPair):
+            return record
+        kept = self._without_identifiers(self._demands.kept(record))
+        return self._by_rules(kept) if self.options.attributes in ("rules", "both") else kept
 
     def _with_attributes(self, chosen: list[str]) -> list[str]:
         """The heads to run: attribute heads run if `attributes` asks for them and a head of their language finds mentions."""
@@ -179,13 +197,34 @@ class AnnotationEngine:
         return self._with_attributes(self._document_heads)
 
     @cached_property
+    def _readings(self) -> dict[tuple[type, str | None], HeadChoice]:
+        return {}
+
+    @cached_property
     def _demands(self) -> Demands:
         return Demands(self.bundle.spec, self.bundle.calibration, self.options)
 
     @cached_property
     def _biased(self) -> Bundle:
         """The bundle, set to find as much as is asked for."""
-        return replace(self.bundle, biases=self._demands.biases(self._document_heads))
+        biases = self._demands.biases(self._document_heads)
+        return replace(self.bundle, biases=biases) if biases != self.bundle.biases else self.bundle
+
+
+def annotate_together(asked: Sequence[tuple[AnnotationEngine, Record, str | None]]) -> list[Record]:
+    """Annotate records, each with its engine and the language that the engine gives it; all engines have the same bundle.
+
+    Records that the same heads read share everything up to what is asked of the scores.
+    """
+    groups: dict[HeadChoice, list[int]] = {}
+    for number, (engine, record, language) in enumerate(asked):
+        groups.setdefault(engine.reading(type(record), language), []).append(number)
+    made: dict[int, Record] = {}
+    for reading, numbers in groups.items():
+        found = asked[numbers[0]][0]._annotate(reading, [asked[number][1] for number in numbers])
+        for number, record in zip(numbers, found, strict=True):
+            made[number] = asked[number][0]._asked_for(record)
+    return [made[number] for number in range(len(asked))]
 
 
 def chooses_language(spec: BundleSpec, options: AnnotateOptions) -> bool:
@@ -210,6 +249,16 @@ class _Covers:
                 return True
             number -= 1
         return False
+
+
+@contextmanager
+def kept_objects() -> Iterator[None]:
+    """Leave what is loaded out of garbage collection: it stays anyway, and looking through it costs a fifth of the time."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _probe(bundle: Bundle) -> tuple[list[Instance], list[str]]:

@@ -13,7 +13,7 @@ import pytest
 
 from osler.artifacts.bundle import Bundle
 from osler.stages.serve.config import AnnotateOptions
-from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.engine import AnnotationEngine, HeadChoice
 from osler.stages.serve.server.app import create_app
 from osler.stages.serve.server.run import AnnotationServer, listen
 from osler.stages.serve.server.settings import ServeRecipe
@@ -31,8 +31,11 @@ WORDS = {
 class WordEngine(AnnotationEngine):
     """Finds the words of a list, and a relation from each dose to the drug before it."""
 
-    def annotate(self, records: Sequence[Record]) -> list[Record]:
+    def _annotate(self, reading: HeadChoice, records: Sequence[Record]) -> list[Record]:
         return [self._found(record) for record in records if isinstance(record, Document)]
+
+    def _asked_for(self, record: Record) -> Record:
+        return record
 
     def _found(self, document: Document) -> Document:
         spans, text = [], document.text

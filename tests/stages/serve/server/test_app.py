@@ -13,6 +13,7 @@ import pytest
 from osler.artifacts.bundle import Bundle
 from osler.stages.serve import annotate
 from osler.stages.serve.config import AnnotateOptions, AnnotateRecipe
+from osler.stages.serve.engine import AnnotationEngine
 
 NOTE = "He was given aspirin 81 mg for chest pain.\n\nNo fever. Warfarin was stopped."
 SECRET = "Zyxwvut-Patientenname"
@@ -93,6 +94,29 @@ def test_answers_do_not_depend_on_other_requests(serve, bundle, tmp_path):
     assert alone < every  # some passes were shared, or this test says nothing
 
 
+def test_a_request_that_fails_does_not_take_others_with_it(serve, bundle, tmp_path, monkeypatch):
+    client = serve()
+    notes = random_notes(40, seed=4)
+    lines = offline(bundle, tmp_path, notes)
+    whole = AnnotationEngine._annotate
+
+    def fail(self, reading, records):
+        if any(SECRET in record.text for record in records):
+            raise ValueError(SECRET)
+        return whole(self, reading, records)
+
+    monkeypatch.setattr(AnnotationEngine, "_annotate", fail)
+
+    def ask(number: int) -> bool:
+        if number % 5 == 0:
+            answer = client.post("/v1/annotate", json={"text": f"{notes[number]['text']} {SECRET}"})
+            return answer.status_code == 500
+        return client.post("/v1/annotate", json=notes[number]).content.decode() == f"{lines[number]}\n"
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(ask, range(len(notes))))
+
+
 def test_each_document_of_a_request_is_read_by_the_heads_for_its_language(client, bundle, tmp_path):
     texts = ["He was given aspirin for pain.", "Se dio aspirina para el dolor y la fiebre.", "Aspirin 81 mg."]
     notes = [{"text": text} for text in texts]
@@ -147,6 +171,18 @@ def test_a_megabyte_on_one_line(client):
     assert found["text"] == text
     assert max(span["end"] for span in found["spans"]) > len(text) - 1000
     assert all(text[span["start"] : span["end"]].strip() for span in found["spans"])
+
+
+def test_short_texts_beside_long_ones(serve, bundle, tmp_path):
+    """Texts that are read in a thread of their own have the bytes of the command line too, and so have those beside them."""
+    client = serve(batch_tokens=512, threads=2)
+    notes = random_notes(12, seed=5)
+    notes += [{"id": f"l{n}", "text": " ".join(note["text"] for note in random_notes(60, n))} for n in (6, 7, 8)]
+    assert max(len(note["text"]) for note in notes) > 20_000
+    lines = offline(bundle, tmp_path, notes)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda note: client.post("/v1/annotate", json=note).content.decode(), reversed(notes)))
+    assert found == [f"{line}\n" for line in reversed(lines)]
 
 
 def test_what_the_bundle_can_do(client, bundle):
@@ -251,14 +287,14 @@ def test_a_bug_gives_no_text_away(serve, monkeypatch, caplog):
     def fail(*_):
         raise ValueError(SECRET)
 
-    monkeypatch.setattr("osler.stages.serve.engine.AnnotationEngine.annotate", fail)
+    monkeypatch.setattr("osler.stages.serve.engine.AnnotationEngine._annotate", fail)
     with caplog.at_level("INFO"):
         answer = client.post("/v1/annotate", json={"text": SECRET})
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert SECRET not in answer.text
     assert SECRET not in caplog.text
     assert "ValueError" in caplog.text
-    assert "service.py" in caplog.text
+    assert "engine.py" in caplog.text
 
 
 def test_options_of_the_command_line_are_those_of_a_request(client):

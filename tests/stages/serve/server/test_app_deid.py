@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -127,3 +128,17 @@ def test_no_path_of_the_server_is_given_away(client, bundle):
     answer = client.post("/v1/deid", json={"text": "a", "options": {"heads": ["similarity"]}})
     assert answer.status_code == 422
     assert str(bundle) not in answer.text
+
+
+def test_notes_of_several_requests_are_processed_together_and_do_not_mix(phi_bundle):
+    texts = [NOTE, "", "Fue visto por la Dra. García el 3 de marzo de 2019.", NOTE * 5, "No fever.", SECRET * 3]
+    bodies = [
+        {"id": "same", "patient": f"p{number % 2}", "text": text, "options": {"style": style, "dates": "shift"}}
+        for number, text in enumerate(texts * 4)
+        for style in ("tag", "mask")
+    ]
+    with serving(phi_bundle) as client:
+        alone = [client.post("/v1/deid", json=body).content for body in bodies]
+        with ThreadPoolExecutor(16) as pool:
+            together = list(pool.map(lambda body: client.post("/v1/deid", json=body).content, bodies))
+    assert together == alone

@@ -1,33 +1,36 @@
-"""Windows of several requests in one pass: the right rows to the right request, shares, cancellation, errors, the end."""
+"""Items of several requests in one batch: the right results to the right request, shares, cancellation, errors, the end."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from osler.stages.serve.server.batcher import CancelledRequestError, MicroBatcher, Pass, Ticket
+from osler.stages.serve.server.batcher import CancelledRequestError, Job, MicroBatcher, Pass
 from osler.tasks.instances.base import Instance
 
 
 class Gate:
-    """A runner that waits to be let through, and remembers its passes. Its output is the sum of an instance's ids."""
+    """Work, and a runner, that waits to be let through, and remembers what it was given."""
 
     def __init__(self, open: bool = False) -> None:
+        self.batches: list[list[int]] = []
         self.passes: list[list[int]] = []
         self.entered = threading.Semaphore(0)
         self.let = threading.Semaphore(1000 if open else 0)
         self.broken: set[int] = set()
 
+    def __call__(self, items: Sequence[int]) -> list[int]:
+        self._wait(self.batches, list(items))
+        return [10 * item for item in items]
+
     def outputs(self, instances, heads, advance=None):
-        self.entered.release()
-        assert self.let.acquire(timeout=20)
-        names = [int(instance.ids[0]) for instance in instances]
-        self.passes.append(names)
-        if self.broken & set(names):
-            raise ArithmeticError
+        self._wait(self.passes, [int(instance.ids[0]) for instance in instances])
+        if advance:
+            advance(len(instances))
         return {head: [np.array([i.ids.sum(), len(head)]) for i in instances] for head in heads}
 
     def transitions(self, head):
@@ -35,9 +38,16 @@ class Gate:
 
     device = "gate"
 
+    def _wait(self, seen: list[list[int]], names: list[int]) -> None:
+        seen.append(names)
+        self.entered.release()
+        assert self.let.acquire(timeout=20)
+        if self.broken & set(names):
+            raise ArithmeticError
 
-def windows(name: int, count: int = 1, length: int = 4, marks=None) -> list[Instance]:
-    return [Instance(np.array([name] + [1] * (length - 1)), 0, marks=marks) for _ in range(count)]
+
+def windows(name: int, count: int = 1, length: int = 4) -> list[Instance]:
+    return [Instance(np.array([name] + [1] * (length - 1)), 0) for _ in range(count)]
 
 
 @pytest.fixture
@@ -51,175 +61,261 @@ def pool():
         yield threads
 
 
-def batcher(gate: Gate, tokens: int = 100, **more) -> MicroBatcher:
-    return MicroBatcher(gate, tokens=tokens, wait=0.0, **more)
+@pytest.fixture
+def start(gate):
+    made: list[MicroBatcher] = []
+
+    def start(tokens: int = 100, **more) -> MicroBatcher:
+        made.append(MicroBatcher(gate, tokens=tokens, **more))
+        return made[-1]
+
+    yield start
+    gate.let.release(1000)
+    for batcher in made:
+        batcher.close()
 
 
-def waiting(made: MicroBatcher, tokens: int) -> None:
-    """Wait until so many tokens wait for a pass."""
+def ask(made: MicroBatcher, work, *items: int, size: int = 24) -> Job:
+    """A job with items of so many characters; with the 16 that each item costs besides, 24 make 40."""
+    job = Job(work, items, [size] * len(items))
+    made.add(job)
+    return job
+
+
+def held(made: MicroBatcher, gate: Gate) -> Job:
+    """A job that is being worked on, so that others wait."""
+    job = ask(made, gate, 0)
+    assert gate.entered.acquire(timeout=20)
+    return job
+
+
+def result(job: Job) -> list[int]:
+    return job.future.result(timeout=20)
+
+
+def turns(made: MicroBatcher, count: int) -> None:
+    """Wait until so many passes of long jobs wait for their turn."""
     with made._changed:
-        assert made._changed.wait_for(lambda: sum(job.waiting for job in made._jobs) >= tokens, timeout=20)
+        assert made._changed.wait_for(lambda: len(made._turns) >= count, timeout=20)
 
 
-def test_requests_that_wait_together_are_computed_together(gate, pool):
-    seen: list[Pass] = []
-    made = batcher(gate, observe=seen.append)
-    first = pool.submit(made.outputs, windows(1), ["a"])
-    assert gate.entered.acquire(timeout=20)
-    others = {name: pool.submit(made.outputs, windows(name, 2), ["a"]) for name in (2, 3, 4)}
-    waiting(made, 3 * 2 * 4)
+def test_requests_that_wait_together_are_answered_together(start, gate):
+    made = start()
+    jobs = [held(made, gate), *(ask(made, gate, name, name + 1) for name in (1, 3, 5))]
     gate.let.release(2)
-    assert first.result(timeout=20)["a"][0].tolist() == [1 + 3, 1]
-    for name, future in others.items():
-        assert [row.tolist() for row in future.result(timeout=20)["a"]] == [[name + 3, 1]] * 2
-    made.close()
-    assert gate.passes[0] == [1]
-    assert sorted(gate.passes[1]) == [2, 2, 3, 3, 4, 4]
-    assert [(done.tokens, done.windows, done.requests) for done in seen] == [(4, 1, 1), (24, 6, 3)]
+    assert [result(job) for job in jobs] == [[0], [10, 20], [30, 40], [50, 60]]
+    assert gate.batches == [[0], [1, 2, 3, 4, 5, 6]]
 
 
-def test_a_short_request_does_not_wait_for_a_long_one(gate, pool):
-    made = batcher(gate, tokens=40)
-    long = pool.submit(made.outputs, windows(1, 100), ["a"])
-    assert gate.entered.acquire(timeout=20)
-    short = pool.submit(made.outputs, windows(2, 2), ["a"])
-    waiting(made, 100 * 4 - 40 + 2 * 4)
+def test_many_items_do_not_hold_up_one(start, gate):
+    made = start(tokens=40)  # 160 characters: four items
+    first = held(made, gate)
+    many, one = ask(made, gate, *range(100)), ask(made, gate, 7)
     gate.let.release(2)
-    assert len(short.result(timeout=20)["a"]) == 2  # in the second pass, beside windows of the long one
-    assert sorted(gate.passes[1]) == [1] * 8 + [2] * 2
-    gate.let.release(100)
-    assert len(long.result(timeout=20)["a"]) == 100
-    made.close()
-    assert sum(map(len, gate.passes)) == 102
-    assert max(map(len, gate.passes)) == 10  # the budget
+    assert result(one) == [70]  # in the second batch, beside some of the many
+    assert gate.batches[1] == [0, 1, 2, 7]
+    assert not many.future.done()
+    gate.let.release(1000)
+    assert result(many) == [10 * number for number in range(100)]
+    assert result(first) == [0]
+    assert max(map(len, gate.batches)) == 4
 
 
-def test_a_long_request_is_not_starved(gate, pool):
-    """More short requests than fit into a pass come before it; it still gets its turn."""
-    made = batcher(gate, tokens=8)
-    held = pool.submit(made.outputs, windows(9), ["a"])
-    assert gate.entered.acquire(timeout=20)
-    long = pool.submit(made.outputs, windows(1, 4), ["a"])
-    waiting(made, 16)
-    short = [pool.submit(made.outputs, windows(2), ["a"]) for _ in range(10)]
-    waiting(made, 16 + 40)
-    gate.let.release(100)
-    for future in [held, long, *short]:
-        future.result(timeout=20)
-    made.close()
-    turns = [number for number, names in enumerate(gate.passes) if 1 in names]
-    assert turns[:2] == [1, 6]  # after every short request had one, it has its second
+def test_many_items_are_not_starved(start, gate):
+    """More single items than fit into a batch come before them; they still get their turn."""
+    made = start(tokens=20)  # two items
+    jobs = [held(made, gate), ask(made, gate, 1, 1, 1, 1), *(ask(made, gate, 2) for _ in range(10))]
+    gate.let.release(1000)
+    for job in jobs:
+        result(job)
+    assert [number for number, batch in enumerate(gate.batches) if 1 in batch][:2] == [1, 6]
 
 
-def test_only_windows_of_the_same_heads_and_marks_share_a_pass(gate, pool):
-    made = batcher(gate)
-    held = pool.submit(made.outputs, windows(9), ["a"])
-    assert gate.entered.acquire(timeout=20)
-    kinds = [(2, ["a"], None), (3, ["b"], None), (4, ["a"], (0, 1)), (5, ["a"], None)]
-    futures = [pool.submit(made.outputs, windows(n, marks=marks), heads) for n, heads, marks in kinds]
-    waiting(made, 16)
-    gate.let.release(10)
-    for future in [held, *futures]:
-        future.result(timeout=20)
-    made.close()
-    assert sorted(map(sorted, gate.passes)) == [[2, 5], [3], [4], [9]]
+def test_other_work_is_not_mixed_in(start, gate):
+    made = start()
+    seen: list[list[int]] = []
+
+    def other(items: Sequence[int]) -> list[int]:
+        seen.append(list(items))
+        return [-item for item in items]
+
+    first = held(made, gate)
+    jobs = [ask(made, work, name) for name, work in ((1, gate), (2, other), (3, gate), (4, other))]
+    gate.let.release(1000)
+    assert [result(job) for job in [first, *jobs]] == [[0], [10], [-2], [30], [-4]]
+    assert gate.batches == [[0], [1, 3]]
+    assert seen == [[2, 4]]
 
 
-def test_a_window_longer_than_a_pass_is_computed_alone(pool):
-    gate = Gate(open=True)
-    made = batcher(gate, tokens=8)
-    assert len(made.outputs(windows(1, 3, length=50), ["a"])["a"]) == 3
-    made.close()
-    assert gate.passes == [[1], [1], [1]]
+def test_an_item_larger_than_a_batch_is_done_alone(start, gate):
+    gate.let.release(1000)
+    made = start(tokens=8)
+    assert result(ask(made, gate, 1, 2, 3, size=500)) == [10, 20, 30]
+    assert gate.batches == [[1], [2], [3]]
 
 
-def test_a_cancelled_request_is_dropped(gate, pool):
-    made = batcher(gate, tokens=8)
-    ticket, other = Ticket(), Ticket()
+def test_nothing_in_gives_nothing_out(start, gate):
+    made = start()
+    assert result(ask(made, gate)) == []
+    assert made.outputs([], ["a"]) == {"a": []}
+    assert made.device == "gate"
+    assert gate.batches == gate.passes == []
 
-    def ask(ticket, name):
-        with made.request(ticket):
-            return made.outputs(windows(name, 50), ["a"])
 
-    gone = pool.submit(ask, ticket, 1)
-    assert gate.entered.acquire(timeout=20)
-    stays = pool.submit(ask, other, 2)
-    waiting(made, 48 * 4 + 50 * 4)
-    ticket.cancel()
+def test_a_cancelled_request_is_dropped(start, gate):
+    made = start(tokens=20)
+    first = held(made, gate)
+    gone, stays = ask(made, gate, *[1] * 50), ask(made, gate, *[2] * 5)
+    gate.let.release()
+    assert gate.entered.acquire(timeout=20)  # a batch with some of both has begun
+    gone.cancelled = True
+    assert not gone.future.done()  # it still counts as in progress
     gate.let.release(1000)
     with pytest.raises(CancelledRequestError):
-        gone.result(timeout=20)
-    assert len(stays.result(timeout=20)["a"]) == 50
-    made.close()
-    assert sum(names.count(1) for names in gate.passes) == 2  # the pass that had begun
+        result(gone)
+    assert result(stays) == [20] * 5
+    assert result(first) == [0]
+    assert sum(batch.count(1) for batch in gate.batches) == 1
 
 
-def test_a_failing_request_fails_alone(gate, pool):
-    made = batcher(gate)
+def test_a_failing_request_fails_alone(start, gate):
+    made = start()
     gate.broken.add(3)
-    held = pool.submit(made.outputs, windows(9), ["a"])
-    assert gate.entered.acquire(timeout=20)
-    good, bad = pool.submit(made.outputs, windows(2), ["a"]), pool.submit(made.outputs, windows(3), ["a"])
-    waiting(made, 8)
-    gate.let.release(10)
-    assert len(good.result(timeout=20)["a"]) == 1
+    first = held(made, gate)
+    jobs = {name: ask(made, gate, name) for name in range(1, 8)}
+    gate.let.release(1000)
     with pytest.raises(ArithmeticError):
-        bad.result(timeout=20)
-    held.result(timeout=20)
+        result(jobs.pop(3))
+    assert {name: result(job) for name, job in jobs.items()} == {name: [10 * name] for name in jobs}
+    assert result(first) == [0]
+    assert len(gate.batches) <= 8  # found in halves
     gate.broken.clear()
-    assert len(made.outputs(windows(3), ["a"])["a"]) == 1  # and the batcher lives on
-    made.close()
+    assert result(ask(made, gate, 3)) == [30]  # and the batcher lives on
 
 
-def test_a_request_with_several_passes_that_fails_leaves_nothing_behind(pool):
-    gate = Gate(open=True)
-    gate.broken.add(1)
-    made = batcher(gate, tokens=4)
+def test_a_request_of_several_batches_that_fails_leaves_nothing_behind(start, gate):
+    gate.let.release(1000)
+    gate.broken.add(2)
+    made = start(tokens=10)
     with pytest.raises(ArithmeticError):
-        made.outputs(windows(1, 5), ["a"])
-    assert made.waiting_tokens == 0
-    made.close()
+        result(ask(made, gate, 1, 2, 3, 4))
+    assert result(ask(made, gate, 5)) == [50]
+    assert gate.batches == [[1], [2], [5]]
+
+
+def test_work_that_gives_too_little_is_an_error(start):
+    made = start()
+    job = ask(made, lambda items: items[1:], 1, 2)
+    with pytest.raises(RuntimeError):
+        result(job)
+
+
+def test_batches_and_passes_of_a_long_request_take_turns(start, gate, pool):
+    seen: list[Pass] = []
+    made = start(tokens=40, observe=seen.append)
+    first = held(made, gate)
+
+    def read(items: Sequence[int]) -> list[float]:
+        return [float(sum(row[0] for row in made.outputs(windows(item, 100), ["a"])["a"])) for item in items]
+
+    long = Job(read, [5], [10**6])
+    pool.submit(made.run, long)
+    turns(made, 1)
+    short = ask(made, gate, 1)
+    gate.let.release(3)  # what was held, one pass, one batch
+    assert result(short) == [10]
+    assert not long.future.done()
+    assert gate.passes[0] == [5] * 10  # the budget of a pass
+    gate.let.release(1000)
+    assert result(long) == [800.0]
+    assert result(first) == [0]
+    assert max(map(len, gate.passes)) == 10
+    assert sum(map(len, gate.passes)) == 100
+    assert [(done.tokens, done.requests) for done in seen] == [(40, 1)] * 10
+
+
+def test_long_requests_take_turns(start, gate, pool):
+    made = start(tokens=4)
+    first = held(made, gate)
+    works = [lambda _, name=name: [made.outputs(windows(name, 3), ["a"])] for name in (1, 2)]
+    jobs = [Job(work, [0], [10**6]) for work in works]
+    for count, job in enumerate(jobs, start=1):
+        pool.submit(made.run, job)
+        turns(made, count)
+    gate.let.release()  # what was held
+    for _ in range(5):
+        assert gate.entered.acquire(timeout=20)  # one of them has begun its next pass
+        turns(made, 1)  # the other waits
+        gate.let.release()
+    gate.let.release(1000)
+    assert [len(result(job)) for job in [first, *jobs]] == [1, 1, 1]
+    assert gate.passes == [[1], [2], [1], [2], [1], [2]]
+
+
+def test_a_cancelled_long_request_ends_at_the_next_pass(start, gate, pool):
+    made = start(tokens=4)
+    job = Job(lambda _: made.outputs(windows(1, 50), ["a"])["a"], [0], [10**6])
+    pool.submit(made.run, job)
+    assert gate.entered.acquire(timeout=20)
+    job.cancelled = True
+    gate.let.release(1000)
+    with pytest.raises(CancelledRequestError):
+        result(job)
     assert len(gate.passes) == 1
 
 
-def test_closing_finishes_what_waits(gate, pool):
-    made = batcher(gate, tokens=4)
-    futures = [pool.submit(made.outputs, windows(name), ["a"]) for name in range(5)]
-    waiting(made, 16)
+def test_the_windows_of_a_batch_share_a_pass(start, gate):
+    seen: list[Pass] = []
+    made = start(tokens=100, observe=seen.append)
+    first = held(made, gate)
+
+    def read(items: Sequence[int]) -> list[int]:
+        done: list[int] = []
+        rows = made.outputs([window for item in items for window in windows(item)], ["a"], done.append)["a"]
+        assert done == [len(items)]
+        return [int(row[0]) for row in rows]
+
+    jobs = [ask(made, read, 1, 2), ask(made, read, 3)]
+    gate.let.release(1000)
+    assert [result(job) for job in jobs] == [[4, 5], [6]]
+    assert gate.passes == [[1, 2, 3]]
+    assert [(done.tokens, done.requests) for done in seen] == [(12, 2)]
+    result(first)
+
+
+def test_others_are_answered_in_the_midst_of_a_large_batch(start, gate):
+    """Relations may make many windows of a short text."""
+    made = start(tokens=20)
+    large = ask(made, lambda items: [len(made.outputs(windows(item, 100), ["a"])["a"]) for item in items], 1)
+    assert gate.entered.acquire(timeout=20)
+    short = ask(made, gate, 2)
+    gate.let.release(2)
+    assert result(short) == [20]
+    assert not large.future.done()
+    gate.let.release(1000)
+    assert result(large) == [100]
+    assert sum(map(len, gate.passes)) == 100
+    assert max(map(len, gate.passes)) == 10  # twice the budget
+
+
+def test_closing_finishes_what_waits(start, gate, pool):
+    made = start(tokens=20)
+    jobs = [held(made, gate), *(ask(made, gate, name) for name in range(1, 5))]
     ends = pool.submit(made.close)
-    gate.let.release(10)
+    gate.let.release(1000)
     ends.result(timeout=20)
-    assert all(len(future.result(timeout=20)["a"]) == 1 for future in futures)
+    assert [result(job) for job in jobs] == [[10 * name] for name in range(5)]
+    with pytest.raises(RuntimeError, match="closed"):
+        ask(made, gate, 1)
     with pytest.raises(RuntimeError, match="closed"):
         made.outputs(windows(1), ["a"])
 
 
-def test_many_requests_at_once_get_their_own_rows(pool):
-    gate = Gate(open=True)
-    made = MicroBatcher(gate, tokens=64, wait=0.002)
-
-    def ask(name):
-        with made.request(Ticket()):
-            rows = [made.outputs(windows(name, 1 + name % 7, 2 + name % 5), ["a", "bb"]) for _ in range(3)]
-        return all(
-            row.tolist() == [name + 1 + name % 5, len(head)]
-            for found in rows
-            for head, values in found.items()
-            for row in values
-        )
-
-    assert all(pool.map(ask, range(200)))
+def test_many_requests_at_once_get_their_own_results(gate, pool):
+    gate.let.release(10_000)
+    made = MicroBatcher(gate, tokens=64)
+    asked = {name: [name + number for number in range(1 + name % 7)] for name in range(200)}
+    found = pool.map(lambda items: result(ask(made, gate, *items)), asked.values())
+    assert list(found) == [[10 * item for item in items] for items in asked.values()]
     made.close()
-    assert len(gate.passes) < 600  # some were shared
-
-
-def test_nothing_in_gives_nothing_out():
-    gate = Gate()
-    made = batcher(gate)
-    assert made.outputs([], ["a"]) == {"a": []}
-    assert made.device == "gate"
-    done: list[int] = []
-    gate.let.release()
-    made.outputs(windows(1), ["a"], done.append)
-    assert done == [1]
-    made.close()
+    assert len(gate.batches) < sum(map(len, asked.values()))  # some were shared

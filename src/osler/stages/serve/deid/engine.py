@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,15 +149,16 @@ class DeidEngine:
 
     def find(self, notes: Sequence[Document]) -> list[list[PhiFinding] | Failure]:
         """What is to be replaced in each note, disjoint and in text order, or why that cannot be said."""
-        languages = [self.language_of(note.text) for note in notes]
-        found: list[list[PhiFinding] | Failure] = []
-        for known, group in groupby(zip(notes, languages, strict=True), key=lambda pair: pair[1]):
-            several = [note for note, _ in group]
+        by_language: dict[str | Failure | None, list[int]] = {}
+        for number, note in enumerate(notes):
+            by_language.setdefault(self.language_of(note.text), []).append(number)
+        found: dict[int, list[PhiFinding] | Failure] = {}
+        for known, numbers in by_language.items():
             if isinstance(known, Failure):
-                found += [known] * len(several)
+                found.update(dict.fromkeys(numbers, known))
             else:
-                found += self._find(several, known)
-        return found
+                found.update(zip(numbers, self._find([notes[n] for n in numbers], known), strict=True))
+        return [found[number] for number in range(len(notes))]
 
     def language_of(self, text: str) -> str | Failure | None:
         """The language of a note; None if it may be any of the three, and a failure if it seems to be none of them.

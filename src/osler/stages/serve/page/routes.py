@@ -247,7 +247,9 @@ def add_page(
         if to not in writable:
             raise InputError("the service does not write this format", fix="See /v1/page for those that it writes")
         note = document(body.model_dump(exclude_none=True))
-        content = await service.perform(lambda _: _written(get_format(to), note), len(note.text))
+        [content] = await service.perform(
+            lambda notes: [_written(get_format(to), note) for note in notes], [note], [len(note.text)]
+        )
         return Response(content, media_type="application/octet-stream")
 
     if log is None:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,10 +27,10 @@ from osler.stages.serve.deid.surrogates import Keyed, check_faker, read_key
 from osler.stages.serve.engine import AnnotationEngine
 from osler.stages.serve.page.routes import PAGE_FIELDS, add_page
 from osler.stages.serve.server import schemas
-from osler.stages.serve.server.batcher import CancelledRequestError, StoppingError, Ticket
+from osler.stages.serve.server.batcher import StoppingError
 from osler.stages.serve.server.errors import add_errors, problems
 from osler.stages.serve.server.guard import Guard, RefusedError
-from osler.stages.serve.server.service import AnnotationService
+from osler.stages.serve.server.service import AnnotationService, Prepared
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.tasks.card import Kind
 from osler.text.document import Document, Record
@@ -40,8 +41,6 @@ PUBLIC_BELOW = ("/static/",)
 """Folders of the page's files."""
 _LINES = "application/x-ndjson"
 _JSON = "application/json"
-_AT_ONCE = 32
-"""Notes that are de-identified together, as on the command line."""
 _DESCRIPTION = """Entities, relations and labels in biomedical and clinical text.
 
 Every offset counts **Unicode code points** of the text as it was sent, from 0, the end not included: in Python
@@ -274,34 +273,31 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
 
 @dataclass(frozen=True)
 class _Deidentifier:
-    """De-identifies the notes of one request in a thread."""
+    """De-identifies notes of several requests that have the same options."""
 
     service: AnnotationService
     key: bytes
+    options: DeidOptions
 
-    def run(self, notes: list[schemas.PatientNote], options: DeidOptions, ticket: Ticket) -> list[dict[str, Any]]:
-        engine = self._engine(options)
-        documents = [Document(note.id or str(number), note.text) for number, note in enumerate(notes, start=1)]
-        made: list[dict[str, Any]] = []
-        for start in range(0, len(notes), _AT_ONCE):
-            if ticket.cancelled:
-                raise CancelledRequestError
-            batch = documents[start : start + _AT_ONCE]
-            for note, document, found in zip(notes[start:], batch, engine.find(batch), strict=False):
-                keyed = Keyed(self.key, note.patient or note.id or secrets.token_hex(16))
-                try:
-                    done = found if isinstance(found, Failure) else engine.deidentify(document, found, keyed)
-                except Exception:  # it may quote the note
-                    done = Failure("what was found could not be replaced", "")
-                made.append(_answer(document.id, done))
-        return made
-
-    def _engine(self, options: DeidOptions) -> DeidEngine:
+    @cached_property
+    def engine(self) -> DeidEngine:
         """Rules and, if the bundle has heads for it or the request names some, those heads."""
         loaded = self.service.engine
-        able = options.heads or any(phi_map(head.card) for head in loaded.bundle.spec.heads.values())
+        able = self.options.heads or any(phi_map(head.card) for head in loaded.bundle.spec.heads.values())
         folder: Path | None = self.service.settings.bundle if able else None
-        return DeidEngine(options, folder).load(loaded)
+        return DeidEngine(self.options, folder).load(loaded)
+
+    def run(self, notes: Sequence[tuple[str, schemas.PatientNote]]) -> list[dict[str, Any]]:
+        documents = [Document(name, note.text) for name, note in notes]
+        made: list[dict[str, Any]] = []
+        for (name, note), document, found in zip(notes, documents, self.engine.find(documents), strict=True):
+            keyed = Keyed(self.key, note.patient or note.id or secrets.token_hex(16))
+            try:
+                done = found if isinstance(found, Failure) else self.engine.deidentify(document, found, keyed)
+            except Exception:  # it may quote the note
+                done = Failure("what was found could not be replaced", "")
+            made.append(_answer(name, done))
+        return made
 
 
 def _answer(name: str, done: DeidNote | Failure) -> dict[str, Any]:
@@ -315,7 +311,8 @@ def _answer(name: str, done: DeidNote | Failure) -> dict[str, Any]:
 def _add_deid(app: FastAPI, service: AnnotationService) -> None:
     settings = service.settings
     # Without a file, surrogates and shifts are those of this process and of no other.
-    worker = _Deidentifier(service, read_key(settings.deid_key_file) or secrets.token_bytes(32))
+    key = read_key(settings.deid_key_file) or secrets.token_bytes(32)
+    workers = Prepared[DeidOptions, _Deidentifier](lambda options: _Deidentifier(service, key, options))
 
     @app.post(
         "/v1/deid",
@@ -344,8 +341,9 @@ def _add_deid(app: FastAPI, service: AnnotationService) -> None:
             schemas.check_language(spec, options.language)
         if options.style == "surrogate":
             check_faker()
-        size = sum(len(note.text) for note in body.items)
-        made = await service.perform(lambda ticket: worker.run(body.items, options, ticket), size, request.receive)
+        notes = [(note.id or str(number), note) for number, note in enumerate(body.items, start=1)]
+        sizes = [len(note.text) for note in body.items]
+        made = await service.perform(workers(options).run, notes, sizes, request.receive)
         service.metrics.add("osler_records_total", len(made))
         if isinstance(body, schemas.ManyPatientNotes):
             return Response(json.dumps({"documents": made}, ensure_ascii=False) + "\n", media_type=_JSON)

@@ -1,23 +1,23 @@
-"""Micro-batches across requests.
+"""One thread that does the work of all requests, those that wait together at once.
 
-Every request runs the same engine as the command line, in a thread of its own. Only the encoder passes meet: a `MicroBatcher`
-stands where the bundle's runner was, gathers the windows that the requests want computed, and computes those of several
-requests in one pass. A long document therefore never holds up a short one for more than a pass, and whatever the engine
-learns to do (relations, attributes, pairs) is batched without knowing it.
+Records of several requests are annotated as a batch, as on the command line: words, encoder passes and decoding are shared, and no
+threads contend for Python while a pass is launched. A request has a fair share of each batch, so that many records do not hold up one.
+
+A very long text is worked on in a thread of its own. Only its windows come here, a pass at a time and in turn with the batches, so
+that it never holds up a short one for more than a pass.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any, TypeVar
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,18 @@ from osler.artifacts.runner import Advance, Runner
 from osler.tasks.instances.base import Instance
 
 T = TypeVar("T")
+R = TypeVar("R")
+Work = Callable[[Sequence[T]], Sequence[R]]
+"""Turns items into as many results, each of which depends on its own item alone."""
+CHARACTERS = 4
+"""Characters of a token, roughly."""
+_AT_ONCE = 64
+"""Items of a long request that are worked on together."""
+_LEAST = 16
+"""What an item costs besides its characters, so that thousands of empty ones are not one batch."""
+
+_DEEPEST = 4
+"""Large batches in whose midst another may begin."""
 
 
 class CancelledRequestError(Exception):
@@ -47,55 +59,38 @@ class OverdueError(Exception):
     """The work took longer than allowed."""
 
 
-class Ticket:
-    """One request on its way through the batcher; another thread may cancel it."""
-
-    def __init__(self) -> None:
-        self.cancelled = False
-        self._wake: Callable[[], None] | None = None
-
-    def cancel(self) -> None:
-        self.cancelled = True
-        if self._wake:
-            self._wake()
-
-
-_TICKET: ContextVar[Ticket | None] = ContextVar("ticket", default=None)
-
-
 @dataclass(eq=False)
-class _Job:
-    """The windows of one call of `outputs`: those from `taken` on have not been handed out yet."""
+class Job(Generic[T, R]):
+    """What one request asks for. Setting `cancelled` gives it up, at the latest when the pass it is in has ended."""
 
-    instances: Sequence[Instance]
-    heads: tuple[str, ...]
-    ticket: Ticket | None
-    results: dict[str, list[np.ndarray]]
-    tokens: list[int]
-    """Tokens before each window, and of all."""
+    work: Work[T, R]
+    items: Sequence[T]
+    sizes: Sequence[int]
+    """Characters of each item."""
+    cancelled: bool = False
     taken: int = 0
-    finished: int = 0
-    error: BaseException | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+    """Items that were put into a batch so far."""
+    results: list[R] = field(default_factory=list)
+    future: Future[list[R]] = field(default_factory=Future)
+    """Done when nothing is left to do for the request, even if nobody waits for it any more."""
 
-    @property
-    def key(self) -> tuple[tuple[str, ...], int | None]:
-        """Windows with the same key can share a pass: the same heads, and as many marked tokens."""
-        marks = self.instances[0].marks
-        return self.heads, None if marks is None else len(marks)
+    def __post_init__(self) -> None:
+        self.future.set_running_or_notify_cancel()  # from here on it ends only when the work does
 
-    @property
-    def waiting(self) -> int:
-        """Tokens that have not been handed out yet."""
-        return self.tokens[-1] - self.tokens[self.taken]
+    def check(self) -> None:
+        if self.cancelled:
+            raise CancelledRequestError
 
-    @property
-    def over(self) -> bool:
-        return self.error is not None or self.finished == len(self.instances)
-
-    def fail(self, error: BaseException) -> None:
-        self.error = error
-        self.done.set()
+    def run(self) -> None:
+        """Do the work in this thread, some items at a time."""
+        try:
+            for start in range(0, len(self.items), _AT_ONCE):
+                self.check()
+                self.results += _done(self.work, self.items[start : start + _AT_ONCE])
+        except BaseException as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(self.results)
 
 
 @dataclass(frozen=True)
@@ -103,35 +98,36 @@ class Pass:
     """What one encoder pass held."""
 
     tokens: int
-    windows: int
     requests: int
     seconds: float
 
 
-_Part = tuple[_Job, range]
+_Part = tuple[Job[Any, Any], range]
 
 
 class MicroBatcher:
-    """A runner that computes the windows of several threads together. One thread does the computing."""
+    """Does jobs in a thread of its own, and is the runner of the bundle: every pass is computed in that thread."""
 
     def __init__(
         self,
         runner: Runner,
         *,
         tokens: int,
-        wait: float,
         observe: Callable[[Pass], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Compute at most `tokens` in a pass, and wait at most `wait` seconds for requests that are being prepared."""
-        self._runner, self._budget, self._wait = runner, tokens, wait
+        """Work on about `tokens` at once."""
+        self._runner, self._budget = runner, tokens
         self._observe, self._clock = observe or (lambda _: None), clock
         self._changed = threading.Condition()
-        self._jobs: list[_Job] = []
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._open = 0
+        self._jobs: list[Job[Any, Any]] = []
+        self._turns: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._company = 1
+        """Requests in the batch that is being done."""
+        self._depth = 0
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="osler-batcher", daemon=True)
+        self._owner = threading.local()
+        self._thread = threading.Thread(target=self._live, name="osler-batcher", daemon=True)
         self._thread.start()
 
     def __getattr__(self, name: str) -> Any:
@@ -141,50 +137,42 @@ class MicroBatcher:
     def transitions(self, head: str) -> np.ndarray | None:
         return self._runner.transitions(head)
 
-    @contextmanager
-    def request(self, ticket: Ticket) -> Iterator[None]:
-        """What this thread computes until the end of the block belongs to one request."""
-        ticket._wake = self._notify
-        token = _TICKET.set(ticket)
+    def add(self, job: Job[Any, Any]) -> None:
+        """Do a job, together with others of the same work."""
+        if not job.items:
+            job.future.set_result([])
+            return
         with self._changed:
-            self._open += 1
+            self._check_open()
+            self._jobs.append(job)
+            self._changed.notify_all()
+
+    def run(self, job: Job[Any, Any]) -> None:
+        """Do a job in this thread; its passes take turns with those of other jobs."""
+        self._owner.job = job
         try:
-            yield
+            job.run()
         finally:
-            _TICKET.reset(token)
-            with self._changed:
-                self._open -= 1
-                self._changed.notify_all()
+            self._owner.job = None
 
     def outputs(
         self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
     ) -> dict[str, list[np.ndarray]]:
-        """Compute these windows, together with those of other threads."""
-        results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}
-        if not instances:
-            return results
+        """Compute these windows. Between passes others have their turn, be it for a batch or for a thread that does a long job."""
+        results: dict[str, list[np.ndarray]] = {head: [] for head in heads}
         own = threading.current_thread() is self._thread
-        before = [0, *accumulate(instance.length for instance in instances)]
-        job = _Job(instances, tuple(heads), _TICKET.get(), results, before)
-        with self._changed:
-            if self._closed and not own:
-                raise RuntimeError("the batcher is closed")
-            self._jobs.append(job)
-            self._changed.notify_all()
-        while own and not job.done.is_set():
-            self._next_pass()
-        job.done.wait()
-        if job.error is not None:
-            raise job.error
-        if advance:
-            advance(len(instances))
+        job: Job[Any, Any] | None = getattr(self._owner, "job", None)
+        requests = self._company if own else 1
+        # A batch has about as many tokens as fit into a pass: it is cut only if it turns out much larger, as relations may make it.
+        for number, windows in enumerate(self._cut(instances, 2 * self._budget if own else self._budget)):
+            if own and number:
+                self._let_others()
+            if job:
+                job.check()
+            compute = partial(self._pass, windows, heads, requests, advance)
+            for head, rows in (compute() if own else self._in_turn(compute)).items():
+                results[head] += rows
         return results
-
-    @property
-    def waiting_tokens(self) -> int:
-        """Tokens that wait for a pass."""
-        with self._changed:
-            return sum(job.waiting for job in self._jobs)
 
     def close(self) -> None:
         """Finish what waits, then end the thread."""
@@ -193,123 +181,133 @@ class MicroBatcher:
             self._changed.notify_all()
         self._thread.join()
 
-    def _notify(self) -> None:
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the batcher is closed")
+
+    def _pass(
+        self, instances: Sequence[Instance], heads: Sequence[str], requests: int, advance: Advance | None
+    ) -> dict[str, list[np.ndarray]]:
+        began = self._clock()
+        found = self._runner.outputs(instances, heads, advance)
+        tokens = sum(instance.length for instance in instances)
+        self._observe(Pass(tokens, requests, self._clock() - began))
+        return found
+
+    def _cut(self, instances: Sequence[Instance], tokens: int) -> Iterator[list[Instance]]:
+        """Windows in order, as many at a time as have so many tokens, and at least one."""
+        windows: list[Instance] = []
+        left = tokens
+        for instance in instances:
+            if windows and instance.length > left:
+                yield windows
+                windows, left = [], tokens
+            windows.append(instance)
+            left -= instance.length
+        if windows:
+            yield windows
+
+    def _in_turn(self, call: Callable[[], R]) -> R:
+        """Let the thread of this batcher do something when it is its turn, and wait for it."""
+        future: Future[R] = Future()
         with self._changed:
+            self._check_open()
+            self._turns.append((call, future))
             self._changed.notify_all()
+        return future.result()
 
-    def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Do some work in the thread that computes.
-
-        For a request that is alone: handing its windows to another thread and waiting for it would take longer than need be. Windows
-        of requests that come in the meantime are computed with its own.
-        """
-        future: Future[T] = Future()
-
-        def task() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work(*arguments))
-                except BaseException as error:
-                    future.set_exception(error)
-
-        with self._changed:
-            if self._closed:
-                raise RuntimeError("the batcher is closed")
-            self._tasks.append(task)
-            self._changed.notify_all()
-        return future
-
-    def _work(self) -> None:
+    def _live(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs or self._tasks or self._closed)
-                if not self._jobs and not self._tasks:
+                self._changed.wait_for(lambda: self._jobs or self._turns or self._closed)
+                if not self._jobs and not self._turns:
                     return
-                task = self._tasks.popleft() if self._tasks else None
-            if task:
-                task()
-            else:
-                self._next_pass()
+            self._step()
 
-    def _next_pass(self) -> None:
+    def _step(self) -> None:
+        """Answer what waits together, then compute a pass of a long job."""
         with self._changed:
-            self._gather()
             parts = self._take()
-        if parts:
-            self._compute(parts)
+            turn = self._turns.popleft() if self._turns else None
+        self._answer(parts)
+        if turn:
+            _fulfil(*turn)
 
-    def _gather(self) -> None:
-        """Wait a moment for company, but only while a request is being prepared: one that is alone never waits."""
-        until = self._clock() + self._wait
-        while not self._closed:
-            left = until - self._clock()
-            waiting = len({id(job.ticket) for job in self._jobs if job.ticket})
-            full = sum(job.waiting for job in self._jobs) >= self._budget
-            if left <= 0 or full or waiting >= self._open:
-                return
-            self._changed.wait(left)
+    def _let_others(self) -> None:
+        """In the midst of a large batch, do what waits."""
+        if self._depth < _DEEPEST:
+            company, self._depth = self._company, self._depth + 1
+            self._step()
+            self._company, self._depth = company, self._depth - 1
 
     def _take(self) -> list[_Part]:
-        """Choose the windows of the next pass, a fair share from each request, oldest first.
+        """Choose what to do next: items of the same work, a fair share from each job, oldest first.
 
-        Requests that still have windows left go to the end of the line.
+        Jobs that still have items left go to the end of the line.
         """
-        for job in self._jobs:
-            if job.ticket and job.ticket.cancelled:
-                job.fail(CancelledRequestError())
-        self._jobs = [job for job in self._jobs if not job.done.is_set()]
-        if not self._jobs:
-            return []
-        alike = [job for job in self._jobs if job.key == self._jobs[0].key]
-        share = self._budget // len(alike)
-        taken = {id(job): job.taken for job in alike}
-        left = self._budget
-        for allowance in (share, self._budget):  # the second round gives away what the first left over
+        for job in [job for job in self._jobs if job.cancelled]:
+            self._jobs.remove(job)
+            job.future.set_exception(CancelledRequestError())
+        alike = [job for job in self._jobs if job.work == self._jobs[0].work]
+        left = budget = CHARACTERS * self._budget
+        before = {id(job): job.taken for job in alike}
+        for allowance in (budget // max(1, len(alike)), budget):  # the second round gives away what the first left over
             for job in alike:
-                first = job.tokens[taken[id(job)]]
-                while job.taken < len(job.instances) and (cost := job.instances[job.taken].length) <= left:
-                    used = job.tokens[job.taken] - first
-                    if used and used + cost > allowance:
+                used = 0
+                for size in islice(job.sizes, job.taken, None):
+                    cost = size + _LEAST
+                    if left < budget and (cost > left or (used and used + cost > allowance)):
                         break
                     job.taken += 1
+                    used += cost
                     left -= cost
-        parts = [(job, range(taken[id(job)], job.taken)) for job in alike if job.taken > taken[id(job)]]
-        if not parts:  # a window longer than the budget
-            alike[0].taken += 1
-            parts = [(alike[0], range(alike[0].taken - 1, alike[0].taken))]
+        parts = [(job, range(before[id(job)], job.taken)) for job in alike if job.taken > before[id(job)]]
         served = {id(job) for job, _ in parts}
-        again = [job for job in self._jobs if id(job) in served and job.taken < len(job.instances)]
+        again = [job for job, _ in parts if job.taken < len(job.items)]
         self._jobs = [job for job in self._jobs if id(job) not in served] + again
         return parts
 
-    def _compute(self, parts: list[_Part]) -> None:
-        began = self._clock()
+    def _answer(self, parts: Sequence[_Part]) -> None:
+        """Do the work of several jobs together. If it fails, in halves: one bad request must not take the others with it."""
+        if not parts:
+            return
+        self._company = len(parts)
+        work = parts[0][0].work
         try:
-            self._run(parts)
-        except Exception as error:
+            found = iter(_done(work, [job.items[number] for job, numbers in parts for number in numbers]))
+        except BaseException as error:
             if len(parts) == 1:
-                parts[0][0].fail(error)
-            else:  # one bad request must not take the others with it
-                for part in parts:
-                    self._compute([part])
+                self._end(parts[0][0], error)
                 return
-        instances = [job.instances[n] for job, numbers in parts for n in numbers]
-        requests = len(Counter(id(job.ticket or job) for job, _ in parts))
-        self._observe(Pass(sum(i.length for i in instances), len(instances), requests, self._clock() - began))
-        with self._changed:
-            for job, numbers in parts:
-                job.finished += len(numbers)
-                if job.over:
-                    if job.error and job in self._jobs:
-                        self._jobs.remove(job)
-                    job.done.set()
+            middle = len(parts) // 2
+            self._answer(parts[:middle])
+            self._answer(parts[middle:])
+            self._company = len(parts)
+            return
+        for job, numbers in parts:
+            job.results += islice(found, len(numbers))
+            if len(job.results) == len(job.items):
+                self._end(job)
 
-    def _run(self, parts: list[_Part]) -> None:
-        heads = parts[0][0].heads
-        instances = [job.instances[number] for job, numbers in parts for number in numbers]
-        outputs = self._runner.outputs(instances, heads)
-        for head in heads:
-            rows = iter(outputs[head])
-            for job, numbers in parts:
-                for number in numbers:
-                    job.results[head][number] = next(rows)
+    def _end(self, job: Job[Any, Any], error: BaseException | None = None) -> None:
+        with self._changed:
+            if job in self._jobs:
+                self._jobs.remove(job)
+        if error is None:
+            job.future.set_result(job.results)
+        else:
+            job.future.set_exception(error)
+
+
+def _done(work: Work[T, R], items: Sequence[T]) -> Sequence[R]:
+    found = work(items)
+    if len(found) != len(items):
+        raise RuntimeError("work has another number of results than items")
+    return found
+
+
+def _fulfil(call: Callable[[], T], future: Future[T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)

@@ -23,7 +23,7 @@ from osler.core.errors import RecipeError, place_of
 from osler.core.logs import get_logger
 from osler.core.models import bundle_title
 from osler.stages.serve.config import AnnotateOptions
-from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.engine import AnnotationEngine, kept_objects
 from osler.stages.serve.server.app import create_app
 from osler.stages.serve.server.settings import ServeRecipe
 
@@ -112,6 +112,10 @@ class AnnotationServer(uvicorn.Server):
         )
         _silence()
 
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        with kept_objects():
+            super().run(sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if not self.should_exit:
@@ -194,4 +198,3 @@ def calm_threads() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("KMP_BLOCKTIME", "0")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # requests are tokenised in parallel as it is

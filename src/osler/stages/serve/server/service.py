@@ -10,40 +10,61 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from osler.artifacts.bundle import Bundle
 from osler.core.artifact import Artifact
+from osler.core.config import Recipe
 from osler.core.errors import ArtifactError
 from osler.core.models import installed_as
 from osler.formats.jsonl import json_line
 from osler.stages.serve.config import AnnotateOptions
-from osler.stages.serve.engine import AnnotationEngine
+from osler.stages.serve.engine import AnnotationEngine, annotate_together
 from osler.stages.serve.server.batcher import (
+    CHARACTERS,
     BusyError,
     CancelledRequestError,
+    Job,
     MicroBatcher,
     OverdueError,
     Pass,
     StoppingError,
-    Ticket,
+    Work,
 )
 from osler.stages.serve.server.metrics import COMPANY, SECONDS, TOKENS, Metrics, give_back_memory, resident_bytes
 from osler.stages.serve.server.settings import ServeRecipe
 from osler.text.document import Document, Record
 
 T = TypeVar("T")
+R = TypeVar("R")
+Asked = TypeVar("Asked", bound=Recipe)
 Gone = Callable[[], Awaitable[object]]
 _LONG = 20_000
-"""Characters from which a request counts as long. Long requests get a quarter of the threads, so that short ones find one free."""
+"""Characters from which a text is worked on in a thread of its own."""
 _KEPT = 32
 _TRIM_SECONDS = 15.0
-_AT_ONCE = 64
-"""Records of a request that are annotated together, as on the command line."""
+
+
+class Prepared(Generic[Asked, R]):
+    """What was prepared for the options that were asked for last. Safe to use from several threads."""
+
+    def __init__(self, prepare: Callable[[Asked], R]) -> None:
+        self._prepare = prepare
+        self._lock = threading.Lock()
+        self._known: dict[str, R] = {}
+
+    def __call__(self, options: Asked) -> R:
+        key = options.model_dump_json()
+        with self._lock:
+            found = self._known.pop(key) if key in self._known else self._prepare(options)
+            self._known[key] = found
+            while len(self._known) > _KEPT:
+                del self._known[next(iter(self._known))]
+        return found
 
 
 class AnnotationService:
-    """An engine whose encoder passes are shared by all requests."""
+    """An engine whose work is shared by all requests."""
 
     def __init__(self, engine: AnnotationEngine, settings: ServeRecipe) -> None:
         self.settings = settings
@@ -52,7 +73,6 @@ class AnnotationService:
         self._batcher = MicroBatcher(
             engine.bundle.runner,
             tokens=settings.batch_tokens or _budget(engine),
-            wait=settings.wait_ms / 1000,
             observe=self._observe,
         )
         # Frozen classes: the copies share everything but the runner.
@@ -60,12 +80,12 @@ class AnnotationService:
         self.about = _about(settings.bundle)
         """Name, digest and model card of the bundle."""
         _ = self.engine.bundle.builders  # made once, before threads could race for them
-        few = max(1, settings.threads // 4)
-        self._long = ThreadPoolExecutor(few, thread_name_prefix="osler-long")
-        self._short = ThreadPoolExecutor(settings.threads - few, thread_name_prefix="osler-short")
+        self._long = ThreadPoolExecutor(settings.threads, thread_name_prefix="osler-long")
         self._lock = threading.Lock()
-        self._engines: dict[str, AnnotationEngine] = {}
-        self._admitted = 0
+        self._engines = Prepared[AnnotateOptions, AnnotationEngine](
+            lambda options: replace(self.engine, options=options)
+        )
+        self._admitted = self._characters = 0
         self._trimmed = time.monotonic()
         self._rate = 0.0
         """Tokens computed per second, smoothed."""
@@ -82,36 +102,33 @@ class AnnotationService:
 
         When what `gone` returns is done, nobody waits for the answer any more and the work is given up.
         """
-        engine = self._asked(options)
-
-        def work(ticket: Ticket) -> list[str]:
-            lines: list[str] = []
-            for start in range(0, len(records), _AT_ONCE):
-                if ticket.cancelled:
-                    raise CancelledRequestError
-                lines += map(json_line, engine.annotate(records[start : start + _AT_ONCE]))
-            return lines
-
-        size = sum(len(r.text) if isinstance(r, Document) else len(r.first) + len(r.second) for r in records)
-        lines = await self.perform(work, size, gone)
+        engine = self._engines(options)
+        for kind in {type(record) for record in records}:
+            engine.reading(kind, None)  # what cannot be had is told before others share the work
+        sizes = [len(r.text) if isinstance(r, Document) else len(r.first) + len(r.second) for r in records]
+        lines = await self.perform(_lines, [(engine, record) for record in records], sizes, gone)
         self.metrics.add("osler_records_total", len(records))
         return lines
 
-    async def perform(self, work: Callable[[Ticket], T], size: int, gone: Gone | None = None) -> T:
-        """Do the work of one request in a thread. `size` is the number of characters it is about."""
+    async def perform(
+        self, work: Work[T, R], items: Sequence[T], sizes: Sequence[int], gone: Gone | None = None
+    ) -> list[R]:
+        """Do the work of one request, in which every item has so many characters. Requests with equal work share it."""
         if self.stopping:
             raise StoppingError
+        job = Job(work, items, sizes)
         with self._lock:
             if self._admitted >= self.settings.queue:
                 raise BusyError(self._retry_after())
             self._admitted += 1
-            alone = self._admitted == 1
-        ticket = Ticket()
-        pool: MicroBatcher | ThreadPoolExecutor
-        pool = self._long if size > _LONG else self._batcher if alone else self._short
-        submitted: Future[T] = pool.submit(self._work, work, ticket)
-        submitted.add_done_callback(self._released)  # of the thread: the work may go on after nobody waits for it
-        running = asyncio.wrap_future(submitted)
+            self._characters += sum(sizes)
+        job.future.add_done_callback(lambda _: self._released(sum(sizes)))  # not before the work on it has ended
+        begun: Future[None] | None = None
+        if max(sizes, default=0) > _LONG:
+            begun = self._long.submit(self._batcher.run, job)
+        else:
+            self._batcher.add(job)
+        running = asyncio.wrap_future(job.future)
         watched: set[asyncio.Future[Any]] = {asyncio.ensure_future(gone())} if gone else set()
         waited: set[asyncio.Future[Any]] = {running, *watched}
         try:
@@ -124,37 +141,25 @@ class AnnotationService:
             for watcher in watched:
                 watcher.cancel()
             if not running.done():
-                ticket.cancel()
-                running.cancel()  # has an effect only if no thread has begun with it
-
-    def _asked(self, options: AnnotateOptions) -> AnnotationEngine:
-        """The engine for these options. The last few are kept, since an engine may prepare something for its options."""
-        key = options.model_dump_json()
-        with self._lock:
-            engine = self._engines.pop(key, None) or replace(self.engine, options=options)
-            self._engines[key] = engine
-            while len(self._engines) > _KEPT:
-                del self._engines[next(iter(self._engines))]
-        return engine
+                job.cancelled = True
+                running.cancel()  # only so that nobody misses its result
+                if begun and begun.cancel():  # no thread has come to it
+                    job.future.set_exception(CancelledRequestError())
 
     def close(self) -> None:
         """Finish what was admitted, and end all threads."""
         self.stopping = True
-        self._short.shutdown()
         self._long.shutdown()
         self._batcher.close()
 
-    def _work(self, work: Callable[[Ticket], T], ticket: Ticket) -> T:
-        with self._batcher.request(ticket):
-            return work(ticket)
-
-    def _released(self, _: object) -> None:
+    def _released(self, characters: int) -> None:
         with self._lock:
             self._admitted -= 1
+            self._characters -= characters
 
     def _retry_after(self) -> int:
-        """Seconds until there should be room again: the time that the work waiting now takes."""
-        return max(1, min(60, math.ceil(self._batcher.waiting_tokens / self._rate))) if self._rate else 1
+        """Seconds until there should be room again: the time that the work in progress takes."""
+        return max(1, min(60, math.ceil(self._characters / CHARACTERS / self._rate))) if self._rate else 1
 
     def _observe(self, done: Pass) -> None:
         speed = done.tokens / max(done.seconds, 1e-6)
@@ -165,6 +170,12 @@ class AnnotationService:
         if time.monotonic() - self._trimmed > _TRIM_SECONDS:
             give_back_memory()
             self._trimmed = time.monotonic()
+
+
+def _lines(asked: Sequence[tuple[AnnotationEngine, Record]]) -> list[str]:
+    """The line of each record, annotated by the engine that it comes with."""
+    chosen = [(engine, record, engine.languages([record])[0]) for engine, record in asked]
+    return [json_line(record) for record in annotate_together(chosen)]
 
 
 def _budget(engine: AnnotationEngine) -> int:

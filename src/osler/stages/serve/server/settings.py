@@ -42,13 +42,11 @@ class ServeRecipe(Recipe):
     """The secret that surrogates and date shifts depend on, as of osler deid; it is made if the file does not exist. By default
     it is random, and not kept."""
     batch_tokens: int | None = Field(None, ge=16)
-    """Tokens computed in one pass; by default 2,048 on a CPU and 32,768 on a GPU."""
-    wait_ms: float = Field(4.0, ge=0.0, le=1000.0)
-    """Longest time that a request waits for others to share a pass with."""
+    """Tokens computed at once, roughly; by default 2,048 on a CPU and 32,768 on a GPU."""
     queue: int = Field(256, ge=1)
     """Requests in progress or waiting; further ones are answered 429."""
-    threads: int = Field(48, ge=2, le=512)
-    """Requests that are worked on at once, and so the most that can share a pass."""
+    threads: int = Field(4, ge=1, le=512)
+    """Requests with long texts that are worked on at once; those with short ones are annotated together and need no thread."""
     max_body: int = Field(16 * 2**20, ge=1024)
     """Bytes of a request; a larger one is answered 413."""
     max_text: int = Field(2_000_000, ge=1)
