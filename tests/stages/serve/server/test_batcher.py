@@ -298,6 +298,33 @@ def test_others_are_answered_in_the_midst_of_a_large_batch(start, gate):
     assert max(map(len, gate.passes)) == 10  # twice the budget
 
 
+def test_items_keep_their_places_when_later_ones_are_done_in_the_midst_of_earlier_ones(start, gate):
+    """The rest of a request that takes several batches waits like any other, and may have its turn between two passes of the first."""
+    gate.let.release(1000)
+    made = start(tokens=20)
+
+    def read(items: Sequence[int]) -> list[int]:
+        for item in items:
+            made.outputs(windows(item, 30), ["a"])
+        return [10 * item for item in items]
+
+    items = list(range(1, 9))
+    assert result(ask(made, read, *items)) == [10 * item for item in items]
+
+
+def test_a_request_that_fails_in_several_batches_at_once_ends_once(start, gate):
+    gate.let.release(1000)
+    made = start(tokens=20)
+
+    def read(items: Sequence[int]) -> list[int]:
+        made.outputs(windows(items[0], 30), ["a"])
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        result(ask(made, read, *range(1, 9)))
+    assert result(ask(made, gate, 5)) == [50]  # the thread is alive
+
+
 def test_closing_finishes_what_waits(start, gate, pool):
     made = start(tokens=20)
     jobs = [held(made, gate), *(ask(made, gate, name) for name in range(1, 5))]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -70,7 +70,8 @@ class Job(Generic[T, R]):
     cancelled: bool = False
     taken: int = 0
     """Items that were put into a batch so far."""
-    results: list[R] = field(default_factory=list)
+    results: dict[int, R] = field(default_factory=dict)
+    """By the number of the item: in the midst of a large batch the items after it may be done first."""
     future: Future[list[R]] = field(default_factory=Future)
     """Done when nothing is left to do for the request, even if nobody waits for it any more."""
 
@@ -86,11 +87,25 @@ class Job(Generic[T, R]):
         try:
             for start in range(0, len(self.items), _AT_ONCE):
                 self.check()
-                self.results += _done(self.work, self.items[start : start + _AT_ONCE])
+                some = range(start, min(start + _AT_ONCE, len(self.items)))
+                self.keep(some, _done(self.work, self.items[some.start : some.stop]))
         except BaseException as error:
-            self.future.set_exception(error)
+            self.end(error)
+
+    def keep(self, numbers: range, found: Iterable[R]) -> None:
+        """Keep the results of some items. With the last of them the job has ended."""
+        self.results.update(zip(numbers, found, strict=False))
+        if len(self.results) == len(self.items):
+            self.end()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the job, unless another part of it has failed or been given up already."""
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result([self.results[number] for number in range(len(self.items))])
         else:
-            self.future.set_result(self.results)
+            self.future.set_exception(error)
 
 
 @dataclass(frozen=True)
@@ -247,7 +262,7 @@ class MicroBatcher:
         """
         for job in [job for job in self._jobs if job.cancelled]:
             self._jobs.remove(job)
-            job.future.set_exception(CancelledRequestError())
+            job.end(CancelledRequestError())
         alike = [job for job in self._jobs if job.work == self._jobs[0].work]
         left = budget = CHARACTERS * self._budget
         before = {id(job): job.taken for job in alike}
@@ -277,7 +292,7 @@ class MicroBatcher:
             found = iter(_done(work, [job.items[number] for job, numbers in parts for number in numbers]))
         except BaseException as error:
             if len(parts) == 1:
-                self._end(parts[0][0], error)
+                self._fail(parts[0][0], error)
                 return
             middle = len(parts) // 2
             self._answer(parts[:middle])
@@ -285,18 +300,13 @@ class MicroBatcher:
             self._company = len(parts)
             return
         for job, numbers in parts:
-            job.results += islice(found, len(numbers))
-            if len(job.results) == len(job.items):
-                self._end(job)
+            job.keep(numbers, islice(found, len(numbers)))
 
-    def _end(self, job: Job[Any, Any], error: BaseException | None = None) -> None:
+    def _fail(self, job: Job[Any, Any], error: BaseException) -> None:
         with self._changed:
             if job in self._jobs:
                 self._jobs.remove(job)
-        if error is None:
-            job.future.set_result(job.results)
-        else:
-            job.future.set_exception(error)
+        job.end(error)
 
 
 def _done(work: Work[T, R], items: Sequence[T]) -> Sequence[R]:
