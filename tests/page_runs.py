@@ -61,7 +61,9 @@ SMALLER = {
     "study run mixing.toml": "--dry-run",
     "study run density.toml": "--dry-run",
     "study run distillation.toml": "--dry-run",
+    "study run three-starts.toml": "--dry-run",
     "study run crammed/seven-tasks --set models.8-minutes": "--dry-run",
+    "study run crammed/seven-tasks --set models.10-minutes": "--dry-run",
     "study run crammed/seven-tasks --set models.mine": "--set seeds=1 --set finetune.epochs=1 --set task_settings= --workers 1 "
     """--set 'without=["bc5cdr-chem", "bc5cdr-disease", "bc2gm", "jnlpba"]'""",
     # The ten sources need further packages. tests/recipes builds the corpus where they are installed.
@@ -122,11 +124,13 @@ RESULTS = {
     "docs/results/2026-11-18-deid.md": "tasks/meddocan osler-compact=bundle-es",
     "docs/results/2026-11-16-corpora/README.md": "DATA=papers text=open-text raw=carrino",
     f"{H200}/carrino2022.md": "tasks=papers-tasks tasks/meddocan ENCODER=encoder",
+    f"{H200}/distillation.md": f"distillation.toml={H200}/distillation.toml corpus tokenizer tasks=papers-tasks",
     f"{H200}/lewis2020.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/peng2020-fine-tune.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/peng2020-pairwise.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/peng2020-refine.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/seven-tasks.md": "tasks=papers-tasks ENCODER=encoder",
+    f"{H200}/seven-tasks-10-minutes.md": "tasks=papers-tasks ENCODER=encoder",
     f"{H200}/wada2020.md": "tasks=papers-tasks ENCODER=encoder",
     "docs/results/codiesp.toml": "docs/results/codiesp.toml DATA=official/codiesp ENCODER=encoder",
     "docs/results/english.toml": "docs/results/english.toml DATA=official/bc5cdr DATA=official/ddi2013 DATA=official/e3c-entities "
@@ -140,6 +144,8 @@ RESULTS = {
     f"{H200}/distillation.toml": f"distillation.toml={H200}/distillation.toml DATA=papers student=encoder longer=encoder "
     "longer-equal-time=encoder distilled=encoder aligned=encoder encoder",
     f"{H200}/mixing.toml": f"mixing.toml={H200}/mixing.toml DATA=papers encoder",
+    f"{H200}/three-starts.toml": f"three-starts.toml={H200}/three-starts.toml DATA=papers random=encoder minilm=encoder "
+    "minilm-continued=encoder mpnet=encoder mpnet-continued=encoder",
 }
 WORKING_FOLDERS = USING | TRAINING | TASKS | RESULTS
 """What lies in the working folder when a page begins: items of tests/shelf.py, `NAME=ITEM` under another name."""

@@ -62,7 +62,11 @@ def test_missing_extras_name_the_extra_to_install():
     error = explain_missing(ModuleNotFoundError("No module named 'torch'", name="torch"))
     assert error is not None
     assert "osler[train]" in str(error)
-    assert explain_missing(ModuleNotFoundError("x", name="left_pad")) is None
+    error = explain_missing(ModuleNotFoundError("x", name="opentelemetry.context"))
+    assert error is not None
+    assert "'opentelemetry'" in str(error)
+    assert "pip check" in str(error)
+    assert explain_missing(ModuleNotFoundError("x", name="osler.nowhere")) is None
 
 
 def extras(root: Path) -> dict[str, set[str]]:

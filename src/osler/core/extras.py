@@ -49,9 +49,16 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 def explain_missing(error: ModuleNotFoundError) -> MissingExtraError | None:
-    """The error to show for a failed import, or None if the module is not an optional dependency of osler."""
+    """The error to show for a failed import, or None if a module of osler itself is missing."""
     module = (error.name or "").split(".")[0]
-    return _missing(module, _EXTRA_OF[module]) if module in _EXTRA_OF else None
+    if module in _EXTRA_OF:
+        return _missing(module, _EXTRA_OF[module])
+    if module in ("", "osler"):
+        return None
+    return MissingExtraError(
+        f"a package that osler uses needs the Python module {module!r}, which is not installed",
+        fix="Install what `pip check` says is missing",
+    )
 
 
 def available(module: str) -> bool:
