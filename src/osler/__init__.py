@@ -1,4 +1,4 @@
-"""osler: raw biomedical and clinical text to a language model you can evaluate, publish and serve."""
+"""osler: from raw biomedical and clinical text to a language model you can evaluate, publish and serve."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use, so that `import osler` takes milliseconds and never imports torch.
+    # Import lazily: `import osler` takes milliseconds and never imports torch.
     if name not in __all__:
         raise AttributeError(f"module 'osler' has no attribute {name!r}")
     return getattr(import_module(_ELSEWHERE.get(name, "osler.api")), name)

@@ -1,11 +1,11 @@
-"""The Python front door: `osler.load` for annotation, and one function per command.
+"""The Python API: `osler.load` for annotation, and one function per command.
 
-Every function takes a recipe (a shipped name such as "demo/pretrain", a path, or a recipe object), recipe fields as keyword
-arguments on top of it, and returns the typed artifact it made. Sections of a recipe are dictionaries:
+Most functions take a recipe (a shipped name such as "demo/pretrain", a path, or a recipe object) and return the artifact they
+made. Keyword arguments override fields of the recipe; a section is a dictionary:
 
     osler.finetune(model="encoder", tasks=["tasks/bc5cdr-chem"], out="bundle", epochs=3, train={"lr": 3e-5})
 
-A finished artifact at `out` is reused when recipe and inputs are the same; `force=True` replaces it.
+If `out` already holds an artifact made from the same recipe and inputs, it is reused; `force=True` replaces it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ AnyRecipe = str | Path | Recipe | None
 
 
 def _public(function: Callable[P, T]) -> Callable[P, T]:
-    """Errors of a public function as Python users write it: a missing extra by name, arguments instead of options."""
+    """Wrap a public function so that its errors name Python arguments instead of CLI options, and the extra to install."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -57,7 +57,7 @@ def _public(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*arguments, **named)
         except OslerError as error:
-            # Without a chain: the message says everything, and the error behind it may quote a document.
+            # No chaining: the message is complete, and the original error may quote a document.
             raise _in_python(error) from None
         except ModuleNotFoundError as error:
             missing = explain_missing(error)
@@ -96,7 +96,7 @@ _ARGUMENTS = {
 
 
 def _in_python(error: OslerError) -> OslerError:
-    """The same error with arguments in place of command-line options: force=True for --force."""
+    """Return the error with Python arguments in place of command-line options: force=True for --force."""
 
     def argument(found: re.Match[str]) -> str:
         name = _ARGUMENTS.get(found[1], found[1].replace("-", "_"))
@@ -119,17 +119,20 @@ def load(
     target_recall: float | None = None,
     attributes: str = "both",
 ) -> Annotator:
-    """Load a bundle for annotation: a folder, the name of an installed model, or a hub id where there is a network.
+    """Load a bundle for annotation from a folder, an installed model (by name) or a hub id (needs network access).
 
-    Without a bundle, the only installed model is used. `precision` says how the encoder computes: "fp32", or "bf16"; "auto" is bf16
-    on a GPU and fp32 on a CPU.
+    Without a bundle, the only installed model is used. The encoder runs in the given `precision`: "fp32", "bf16", or "auto" (bf16 on
+    a GPU, fp32 on a CPU).
 
-    `heads` and `language` choose among the heads; "all" asks for those of every language. By default each text is read by the heads
-    for its own language (the one of at least two in three of its common words), and by all heads if that is none of the bundle's.
-    `min_score`, and `thresholds` by label, leave out entities and relations with a lower score. `target_recall` finds more, so that it
-    was reached on dev; the `costs` of the result say what that cost in precision there.
-    `attributes` says how negated, possible, hypothetical, historical and other people's entities are found: by "rules", by a
-    "head", by "both" or not ("off").
+    `heads` and `language` select heads; `language="all"` selects those of every language. By default, each text is read by the heads
+    for its own language, the one that at least two in three of its common words belong to, or by all heads if the bundle has none
+    for it.
+
+    `min_score` drops entities and relations with a lower score, `thresholds` does so per label. `target_recall` sets the operating
+    point that reached this recall on the dev split; `costs` of the returned annotator lists what it costs in precision there.
+
+    `attributes` says how to detect that an entity is negated, possible, hypothetical, historical or someone else's: with "rules",
+    with a "head", with "both", or not at all ("off").
     """
     from osler.artifacts.bundle import Bundle
     from osler.core.models import default_model, find_model
@@ -184,7 +187,7 @@ def pretrain(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
 def distill(
     recipe: AnyRecipe = None, *, teacher: AnyPath | None = None, out: AnyPath, force: bool = False, **settings: Any
 ) -> Encoder:
-    """Distil a teacher into a smaller encoder, as `osler distill` does: `pretrain` with a teacher. Settings: `PretrainRecipe`."""
+    """Distil a teacher into a smaller encoder, as `osler distill` does. Settings: `PretrainRecipe`."""
     if teacher is not None:
         settings = merged(settings, {"distill": {"teacher": teacher}})
     values = merged(_values(recipe), settings)
@@ -196,7 +199,7 @@ def distill(
 
 @_public
 def tasks_list() -> list[TaskCard]:
-    """The cards of all tasks, as `osler tasks list` shows them."""
+    """Return the cards of all tasks, as `osler tasks list` shows them."""
     from osler.tasks.catalogue import all_cards
 
     return list(all_cards())
@@ -204,7 +207,7 @@ def tasks_list() -> list[TaskCard]:
 
 @_public
 def tasks_info(task: AnyPath) -> TaskCard:
-    """The card of one task by name or path, as `osler tasks info` shows it."""
+    """Return the card of a task, given its name or path, as `osler tasks info` shows it."""
     from osler.tasks.catalogue import load_card
 
     return load_card(str(task))
@@ -235,7 +238,7 @@ def tasks_prepare(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False
 
 @_public
 def tasks_check(folders: Iterable[AnyPath]) -> CheckReport:
-    """Check prepared tasks, as `osler tasks check` does: counts, offsets, and records shared between splits and tasks."""
+    """Check the counts and offsets of prepared tasks and look for shared records, as `osler tasks check` does."""
     from osler.artifacts.task_folder import TaskFolder
     from osler.stages.prepare.check import check
 
@@ -256,7 +259,7 @@ def finetune(
 ) -> Bundle:
     """Fine-tune one encoder on one or more tasks, as `osler finetune` does. Settings: `FinetuneRecipe`.
 
-    Tasks are folders or names. A task that is not prepared yet is prepared from the official files in `data`.
+    `tasks` are folders or names. Tasks that are not prepared yet are prepared from the official files in `data`.
     """
     from osler.artifacts.bundle import Bundle
     from osler.stages.finetune.config import FinetuneRecipe
@@ -285,7 +288,7 @@ def evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **s
 
 @_public
 def study(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
-    """Run a study, or only what is missing of it, as `osler study run` does. Settings: `StudyRecipe`."""
+    """Run a study, skipping the runs that are already done, as `osler study run` does. Settings: `StudyRecipe`."""
     from osler.stages.study.recipe import StudyRecipe
     from osler.stages.study.run import run
 
@@ -303,9 +306,9 @@ def study_pairwise(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = Fals
 
 @_public
 def annotate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Artifact:
-    """Annotate files, as `osler annotate --out` does. Settings: `AnnotateRecipe`. For texts in memory use `load`.
+    """Annotate files, as `osler annotate --out` does. Settings: `AnnotateRecipe`. For texts in memory, use `load`.
 
-    Files and lines that cannot be read are skipped: `counts["skipped"]` says how many, `skipped.jsonl` which and why.
+    Files and lines that cannot be read are skipped: `counts["skipped"]` is their number, `skipped.jsonl` says which and why.
     """
     from osler.stages.serve.annotate import run
     from osler.stages.serve.config import AnnotateRecipe
@@ -325,9 +328,9 @@ def similar(
     language: str | None = None,
     device: str = "auto",
 ) -> list[PairSimilarity]:
-    """How similar the two texts of each pair are, as `osler similar` says; their order does not matter.
+    """Score how similar the two texts of each pair are, as `osler similar` does. The order of the two texts does not matter.
 
-    `head` or `language` chooses among the bundle's heads for similarity. To ask more than once, keep the bundle loaded: `load`.
+    `head` or `language` selects one of the bundle's similarity heads. The bundle is loaded on every call; to load it once, use `load`.
     """
     from osler.stages.serve.annotator import pair_batches
     from osler.stages.serve.pairs import PairComparer
@@ -345,9 +348,9 @@ def infer(
     language: str | None = None,
     device: str = "auto",
 ) -> list[PairInference]:
-    """What the second text of each pair is, given the first, as `osler infer` says: a label and its probability.
+    """Label the second text of each pair given the first (entailed, contradicted, …) and give its probability, as `osler infer` does.
 
-    `head` or `language` chooses among the bundle's heads for inference. To ask more than once, keep the bundle loaded: `load`.
+    `head` or `language` selects one of the bundle's inference heads. The bundle is loaded on every call; to load it once, use `load`.
     """
     from osler.stages.serve.annotator import pair_batches
     from osler.stages.serve.pairs import PairComparer
@@ -360,7 +363,7 @@ def infer(
 def deid(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> Deidentified:
     """De-identify files, as `osler deid` does. Settings: `DeidRecipe`.
 
-    Notes that cannot be processed are not written: `skipped()` says which and why.
+    Notes that cannot be processed are not written; `skipped()` of the result lists them with the reason.
     """
     from osler.artifacts.deidentified import Deidentified
     from osler.stages.serve.deid.config import DeidRecipe
@@ -386,7 +389,7 @@ def deid_evaluate(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False
 
 @_public
 def corrections(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **settings: Any) -> list[TaskFolder]:
-    """Make tasks from notes corrected on the page of `osler serve`, as `osler corrections` does. Settings: `CorrectionsRecipe`."""
+    """Make tasks from notes corrected in the web page of `osler serve`, as `osler corrections` does. Settings: `CorrectionsRecipe`."""
     from osler.artifacts.task_folder import TaskFolder
     from osler.stages.serve.corrections import CorrectionsRecipe, run
 
@@ -396,7 +399,7 @@ def corrections(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, 
 
 @_public
 def serve(recipe: AnyRecipe = None, **settings: Any) -> None:
-    """Serve a bundle over HTTP until the process is told to stop (SIGTERM, Ctrl-C); prints the address."""
+    """Serve a bundle over HTTP and print its address. Blocks until SIGTERM or Ctrl-C. Settings: `ServeRecipe`."""
     from osler.stages.serve.server.run import run
     from osler.stages.serve.server.settings import ServeRecipe
 
@@ -432,7 +435,7 @@ def convert(recipe: AnyRecipe = None, *, out: AnyPath, force: bool = False, **se
 
 
 def _resolve(kind: type[R], recipe: AnyRecipe, settings: Mapping[str, Any]) -> R:
-    """The recipe behind a call, validated as the command line validates it. A setting that is None is not given."""
+    """Build and validate the recipe of a call. Settings that are None count as not given."""
     given = {name: value for name, value in settings.items() if value is not None}
     where = str(recipe) if isinstance(recipe, str | Path) else None
     names = {name: f"{name}=" for name in given}
@@ -440,7 +443,7 @@ def _resolve(kind: type[R], recipe: AnyRecipe, settings: Mapping[str, Any]) -> R
 
 
 def _values(recipe: AnyRecipe) -> dict[str, Any]:
-    """The values that a recipe sets itself."""
+    """Return the values that a recipe sets, without defaults."""
     if isinstance(recipe, Recipe):
         return recipe.model_dump(exclude_unset=True)
     return read_toml(find_recipe(recipe)) if recipe else {}

@@ -42,16 +42,18 @@ _CARD = "README.md"
 _R = TypeVar("_R", Document, TextPair)
 _K = TypeVar("_K")
 SECTION_CHARACTERS = 1 << 15
-"""A longer document is annotated in sections: what it needs while it is read, from sub-words to tag scores, is a hundred times its size."""
+"""Longer documents are annotated in sections: intermediate data, from sub-words to tag scores, is a hundred times the text's
+size."""
 
 
 class _Begun(NamedTuple):
-    """Documents that heads are reading."""
+    """Documents whose encoder passes have been started."""
 
     documents: list[Document]
     heads: Sequence[str]
     read: list[tuple[list[str], list[Instance] | None, Callable[[], Outputs] | None]]
-    """Heads that read alike, their windows, and a call that waits for their outputs; heads for classified sentences have neither."""
+    """Heads with the same windows, those windows, and a call that waits for the outputs. Heads for classified sentences have
+    neither."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +65,11 @@ class Bundle:
     spec: BundleSpec
     calibration: BundleCalibration = field(default_factory=BundleCalibration, repr=False)
     biases: Mapping[str, float] = field(default_factory=dict)
-    """By head, how much likelier than it thinks everything is that it could find; above 0 it finds more."""
+    """Bias by head, added to the log-odds of every possible finding. Above 0, the head finds more."""
 
     @classmethod
     def of(cls, model: MultiHeadModel, tokens: SubwordTokenizer, spec: BundleSpec) -> Bundle:
-        """A bundle that runs with torch and can be trained."""
+        """Create a bundle that runs with torch and can be trained."""
         return cls(TorchRunner(model), tokens, spec)
 
     @property
@@ -83,10 +85,10 @@ class Bundle:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto", precision: Precision = "fp32") -> Bundle:
-        """Load a bundle onto a device: a folder, or a hub id where there is a network.
+        """Load a bundle from a folder, or from the hub where there is a network, onto a device.
 
-        `precision` is that of the encoder; scores are those of float32 unless something else is asked for. A bundle that was exported
-        to ONNX needs no torch and runs on the CPU as it was exported; on a GPU it runs from its weights, if it has them.
+        `precision` is the precision of the encoder; the default is float32. An ONNX bundle needs no torch and runs on the CPU
+        as it was exported. On a GPU, it runs from its torch weights, if it has them.
         """
         if _runs_graph(Path(folder), device):
             check_cpu(device)
@@ -98,17 +100,17 @@ class Bundle:
             spec = BundleSpec.load(folder)
             return cls(OnnxRunner.open(Path(folder)), Tokenizer.open(folder), spec, BundleCalibration.load(folder))
         if not available("torch") and Path(folder).is_dir():
-            BundleSpec.load(folder)  # what is no bundle is told before a package is missed
+            BundleSpec.load(folder)  # reports a folder that is not a bundle before a missing package
         require("torch", "train")
 
         from osler.nn.folders import resolve
         from osler.nn.multihead import MultiHeadModel
         from osler.train.precision import choose_device, chooses_bf16
 
-        # Before the model is loaded, so that a mistake is told at once.
+        # Fail before the model is loaded.
         chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", "0")))
         bf16 = chooses_bf16(precision, chosen)
-        # A path that is not there is no hub id: reading its spec says so.
+        # A Path is never a hub id. If it does not exist, reading its spec says so.
         folder = Path(folder) if isinstance(folder, Path) or Path(folder).is_dir() else resolve(folder)
         spec = BundleSpec.load(folder)
         calibration = BundleCalibration.load(folder)
@@ -135,7 +137,7 @@ class Bundle:
 
     @staticmethod
     def check_device(folder: str | Path, device: str) -> None:
-        """Refuse a device that a bundle cannot run on, without loading it."""
+        """Raise an error if a bundle cannot run on a device, without loading it."""
         if _runs_graph(Path(folder), device):
             check_cpu(device)
             return
@@ -177,12 +179,13 @@ class Bundle:
 
     @property
     def pass_characters(self) -> int:
-        """Characters of text that are annotated at once: more only need more memory."""
+        """Characters of text to annotate at once. More would only take more memory."""
         return max(SECTION_CHARACTERS, getattr(self.runner, "pass_characters", 0))
 
     @property
     def batch_characters(self) -> int:
-        """Characters of text to annotate in one call: on a GPU some passes, of which one is computed while another is read."""
+        """Characters of text to annotate in one call. On a GPU, this is several passes: one is computed while another is
+        decoded."""
         on_gpu = isinstance(self.runner, TorchRunner) and self.runner.device != "cpu"
         return 4 * self.pass_characters if on_gpu else self.pass_characters
 
@@ -205,8 +208,8 @@ class Bundle:
     ) -> list[Record]:
         """Predict with one head. Relations are predicted between the spans of the given documents.
 
-        With `task`, a joint head predicts only that task's entity types. `instances` avoids building them again. `advance` is
-        called with the number of instances of each batch when it is done.
+        With `task`, a joint head predicts only that task's entity types. Pass `instances` to avoid building them again.
+        `advance` is called after each batch with its number of instances.
         """
         self.spec.head(name)
         if instances is None:
@@ -221,7 +224,7 @@ class Bundle:
     def annotate(self, documents: Sequence[Document], heads: Sequence[str] | None = None) -> list[Document]:
         """Annotate raw text, then find attributes of the entities and relations between them.
 
-        Heads that read documents alike share an encoder pass. An attribute head is for the entities of heads of its language.
+        Heads with the same input share an encoder pass. An attribute head applies to entities from heads in its language.
         """
         names = self.spec.document_heads() if heads is None else heads
         if sum(len(document.text) for document in documents) > self.pass_characters:
@@ -229,19 +232,19 @@ class Bundle:
         return self._finish(self._begin(documents, names))
 
     def _begin(self, documents: Sequence[Document], names: Sequence[str]) -> _Begun:
-        """Give the windows of documents to the runner; a GPU begins to compute."""
+        """Start the encoder passes of documents. A GPU computes them in the background."""
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         others = [name for name in names if self.spec.heads[name].card.kind is not Kind.RELATION]
         begun = _Begun(plain, names, [])
         for reading, readers in self._alike(others, lambda builder: builder.reading).items():
             windows: list[Instance] | None = None
-            if reading is not None:  # else it reads classified sentences
+            if reading is not None:  # None: these heads read classified sentences
                 windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap, reading)
             begun.read.append((readers, windows, None if windows is None else begin(self.runner, windows, readers)))
         return begun
 
     def _finish(self, begun: _Begun) -> list[Document]:
-        """Read the answers of the heads, then find attributes and relations of the entities."""
+        """Decode the outputs, then find attributes and relations of the entities."""
         plain, names = begun.documents, begun.heads
         relation_heads = [name for name in names if self.spec.heads[name].card.kind is Kind.RELATION]
         found_by: dict[str, list[Record]] = {}
@@ -251,7 +254,7 @@ class Bundle:
                 found_by.update({name: self.predict(name, plain) for name in readers})
                 continue
             outputs = waited()
-            # Attributes are read once the entities are known.
+            # Attribute heads are decoded once the entities are known.
             late = [name for name in readers if self.spec.heads[name].card.kind is Kind.ATTRIBUTES]
             qualifiers.update({name: (windows, outputs[name]) for name in late})
             found_by.update(self._decode_alike([n for n in readers if n not in late], plain, windows, outputs))
@@ -269,10 +272,10 @@ class Bundle:
         return results
 
     def compare(self, pairs: Sequence[TextPair], heads: Sequence[str] | None = None) -> list[TextPair]:
-        """Apply the heads for pairs of texts; those that read a pair alike share an encoder pass.
+        """Annotate pairs of texts. Heads that read a pair the same way share an encoder pass.
 
-        `labels` and `scores` carry the name of the head, as for documents.
-        `value` is the number of the only regression head; if there are several, `meta` holds one per head.
+        `labels` and `scores` are prefixed with the name of the head, as in documents. `value` is the result of the only
+        regression head; if there are several, `meta` holds one value per head.
         """
         names = self.spec.pair_heads() if heads is None else heads
         plain = [TextPair(pair.id, pair.first, pair.second, meta=pair.meta) for pair in pairs]
@@ -289,7 +292,7 @@ class Bundle:
         return results
 
     def _qualified(self, result: Document, found: Record, name: str) -> Document:
-        """Add the attributes that one head found to the entities it is for: those of its language, but no identifiers."""
+        """Add the attributes that one head found to entities of its language, except identifiers."""
         assert isinstance(found, Document)
         language, heads = self.spec.heads[name].card.language, self.spec.heads
         of = [heads[span.attributes["head"]].card for span in result.spans]
@@ -300,21 +303,21 @@ class Bundle:
         return result.with_(spans=tuple(spans))
 
     def _annotate_in_passes(self, documents: Sequence[Document], names: Sequence[str]) -> list[Document]:
-        """Annotate more text than memory should hold at once: some documents at a time, and a very long one in sections."""
+        """Annotate more text than fits into one pass: a few documents at a time, and very long ones in sections."""
         results: list[Document] = []
         running: _Begun | None = None
         for group in self._passes(documents):
             long = len(group[0].text) > SECTION_CHARACTERS
             begun = None if long else self._begin(group, names)
             if running is not None:
-                results += self._finish(running)  # while a GPU computes the next
+                results += self._finish(running)  # meanwhile a GPU computes the next pass
             if long:
                 results.append(self._annotate_sections(group[0], names))
             running = begun
         return results + (self._finish(running) if running is not None else [])
 
     def _passes(self, documents: Sequence[Document]) -> Iterator[list[Document]]:
-        """Documents in order, as many at a time as are annotated at once; a very long one is alone."""
+        """Group documents into passes, in order. A very long document is a pass of its own."""
         group: list[Document] = []
         size = 0
         for document in documents:
@@ -331,10 +334,10 @@ class Bundle:
             yield group
 
     def _annotate_sections(self, document: Document, names: Sequence[str]) -> Document:
-        """Annotate one very long document. Heads that label a whole document see the windows of all sections."""
+        """Annotate one very long document in sections. Heads that label a whole document see the windows of all sections."""
         of_text = [name for name in names if isinstance(self.builders[name], TextBuilder)]
         others = [name for name in names if name not in of_text]
-        # Offsets of sentences in the metadata are those of the whole text.
+        # Sentence offsets in the metadata refer to the whole text.
         meta = {key: value for key, value in document.meta.items() if key != "sentences"}
         result = Document(document.id, document.text, meta=document.meta)
         plain = result.with_(meta=meta)
@@ -350,19 +353,19 @@ class Bundle:
         return result
 
     def _label_text(self, document: Document, names: Sequence[str]) -> dict[str, Record]:
-        """Labels of a very long text by heads that read it alike, from the windows of all of its sections."""
+        """Label a very long text from the windows of all its sections, with heads that share their input."""
         rows: dict[str, list[np.ndarray]] = {name: [] for name in names}
         for start, end in cut_sections(document.text, SECTION_CHARACTERS, 0):
             part = document.with_(text=document.text[start:end])
             outputs = self.runner.outputs(self.builders[names[0]].build([part], gold=False).instances, names)
             for name in names:
                 rows[name] += outputs[name]
-        # The windows themselves are not needed any more, only that all of them are of this document.
+        # Decoding only needs to know that all windows belong to this document.
         windows = [Instance(np.zeros(0, dtype=np.int32), 0)] * len(rows[names[0]])
         return {name: self._decode(name, [document], windows, rows[name])[0] for name in names}
 
     def _alike(self, names: Sequence[str], reads: Callable[[Builder], _K]) -> dict[_K, list[str]]:
-        """Heads by how they read their input; those that read it alike share an encoder pass."""
+        """Group heads by how they read their input. The heads of a group share an encoder pass."""
         groups: dict[_K, list[str]] = {}
         for name in names:
             groups.setdefault(reads(self.builders[name]), []).append(name)
@@ -371,7 +374,7 @@ class Bundle:
     def _decode_alike(
         self, names: Sequence[str], records: Sequence[Record], instances: Sequence[Instance], outputs: Outputs
     ) -> dict[str, list[Record]]:
-        """Decode heads that read the same windows, taggers together."""
+        """Decode heads that read the same windows. Taggers are decoded together."""
         taggers: dict[str, TaggerOutputs] = {}
         found: dict[str, list[Record]] = {}
         for name in names:
@@ -395,12 +398,12 @@ class Bundle:
 
 
 def _runs_graph(folder: Path, device: str) -> bool:
-    """Whether a bundle runs as a graph: one that was exported does, but a GPU takes its weights if they are beside the graph."""
+    """Whether a bundle runs as a graph: exported bundles do, except on a GPU if torch weights are beside the graph."""
     return OnnxRunner.is_in(folder) and not (device.startswith("cuda") and Encoder(folder).weights)
 
 
 def _with_predictions(result: _R, found: Sequence[tuple[str, Record]]) -> _R:
-    """Add labels and values that heads predicted. Labels get the head's name, because two heads may share a label."""
+    """Add predicted labels and values. Labels are prefixed with the head's name, because two heads may share a label."""
     labels, scores, meta = list(result.labels), dict(result.scores), dict(result.meta)
     for head, record in found:
         labels += (f"{head}:{label}" for label in record.labels)
@@ -411,7 +414,7 @@ def _with_predictions(result: _R, found: Sequence[tuple[str, Record]]) -> _R:
 
 
 def _distinct_spans(found: Sequence[tuple[str, Record]]) -> tuple[Span, ...]:
-    """Spans that heads predicted, in order and numbered, with the name of the head. Of equal spans, keep the best-scored."""
+    """Merge the spans of several heads, sorted and numbered, with the head's name. Of equal spans, keep the best-scored."""
     best: dict[object, tuple[Span, str]] = {}
     for head, record in found:
         for span in record.spans if isinstance(record, Document) else ():

@@ -1,4 +1,4 @@
-"""What a bundle says about itself: its heads, their tasks and protocols, and which of them read what. No torch, no weights."""
+"""The spec of a bundle: its heads, their tasks and protocols, and which head reads what. Needs no torch and no weights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from osler.text.language import LANGUAGE_NAMES, LanguageGuess
 SPEC_FILE = "bundle.json"
 RecordKind = Literal["document", "pair"]
 ALL_LANGUAGES = "all"
-"""What to ask for in place of a language if every head is wanted."""
+"""Value of a language option that selects every head."""
 SEVERAL_LANGUAGES = "mul"
-"""The language of a head that was trained on tasks in several (ISO 639)."""
+"""Language code of a head trained on tasks in several languages (ISO 639)."""
 _ADDING = (Kind.RELATION, Kind.ATTRIBUTES)
-"""Heads that find nothing by themselves, but add to what others find."""
+"""Kinds of heads that find nothing by themselves, but add to the findings of other heads."""
 
 
 def reads(own: str, language: str | None) -> bool:
-    """Whether a head with the language `own` on its card reads a language; None and "all" stand for any."""
+    """Whether a head for the language `own` reads `language`. None and "all" match any language."""
     return language in (None, ALL_LANGUAGES, own) or own in ("", SEVERAL_LANGUAGES)
 
 
@@ -36,7 +36,7 @@ class BundleHead(Recipe):
     protocol: str
     options: HeadOptions = HeadOptions()
     members: dict[str, str] | None = None
-    """Tasks of a joint head, each with its protocol. `card` then has the labels of all of them."""
+    """Tasks of a joint head, each with its protocol. `card` then has the labels of all tasks."""
 
 
 class TrainedTask(NamedTuple):
@@ -78,7 +78,7 @@ class BundleSpec(Recipe):
 
     @property
     def languages(self) -> set[str]:
-        """Languages in which the bundle has heads of their own for documents."""
+        """Languages with document heads of their own."""
         cards = [head.card for head in self.heads.values()]
         found = {card.language for card in cards if card.record == "document" and card.kind not in _ADDING}
         return found - {"", SEVERAL_LANGUAGES}
@@ -92,24 +92,24 @@ class BundleSpec(Recipe):
         return self.heads[name]
 
     def heads_for(self, record: RecordKind, names: Sequence[str] = (), language: str | None = None) -> list[str]:
-        """Heads that read documents or pairs of texts: those named or all, in one language if it is given; may be empty."""
+        """Heads that read documents or pairs of texts, filtered by name and language. May be empty."""
         cards = {name: self.head(name).card for name in names or self.heads}
         return [name for name, card in cards.items() if card.record == record and reads(card.language, language)]
 
     def document_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
-        """Heads that annotate documents: those named or all, in one language if it is given."""
+        """Heads that annotate documents, filtered by name and language. Raises an error if there are none."""
         return self.heads_for("document", names, language) or self._refuse("document", names, language)
 
     def pair_heads(self, names: Sequence[str] = (), language: str | None = None) -> list[str]:
-        """Heads that compare two texts: those named or all, in one language if it is given."""
+        """Heads that compare two texts, filtered by name and language. Raises an error if there are none."""
         return self.heads_for("pair", names, language) or self._refuse("pair", names, language)
 
     def attribute_heads(self) -> list[str]:
-        """Heads that say more about the mentions of other heads."""
+        """Heads that find attributes of other heads' mentions."""
         return [name for name, head in self.heads.items() if head.card.kind is Kind.ATTRIBUTES]
 
     def _refuse(self, record: RecordKind, names: Sequence[str], language: str | None) -> NoReturn:
-        """Raise an error that says why no head fits, and what to give instead."""
+        """Raise an error that says why no head fits and what to use instead."""
         able = self.heads_for(record)
         one, two = "single texts", "pairs of texts"
         given, other = (one, two) if record == "document" else (two, one)
@@ -131,7 +131,7 @@ class BundleSpec(Recipe):
         raise RecipeError(problem, fix=fix)
 
     def language_mismatch(self, guess: LanguageGuess, heads: Sequence[str]) -> LanguageMismatch | None:
-        """The heads trained on another language than the text, if its language is beyond doubt."""
+        """Find heads trained on another language than the text, if the language of the text is certain."""
         found = guess.sure
         others = {name: card for name in heads if not reads((card := self.heads[name].card).language, found)}
         if found is None or not others:
@@ -151,7 +151,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 class LanguageMismatch(NamedTuple):
-    """Text in another language than some of the heads, and the language to choose if other heads are for it."""
+    """Text in another language than some of the heads. `choose` is the language to select if other heads support it."""
 
     problem: str
     choose: str | None

@@ -1,4 +1,4 @@
-"""How far the scores of a bundle can be trusted: fitted on dev, kept beside its spec, applied when it predicts. No torch."""
+"""Calibration of a bundle's scores: fitted on dev, stored beside the spec, applied at prediction. Needs no torch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from osler.tasks.instances.base import PLAIN, Confidence
 
 CALIBRATION_FILE = "calibration.json"
 ALL = "*"
-"""Key of a curve over all labels of a head together."""
+"""Key of the curve over all labels of a head."""
 
 
 class OperatingPoint(NamedTuple):
-    """What a setting, a score threshold or a bias, gives on dev."""
+    """Precision and recall on dev at a setting: a score threshold or a bias."""
 
     setting: float
     precision: float
@@ -26,7 +26,7 @@ class OperatingPoint(NamedTuple):
 
 
 Curves = dict[str, tuple[OperatingPoint, ...]]
-"""By label; `ALL` for all labels together."""
+"""Curves by label, with `ALL` for all labels together."""
 
 
 class ReliabilityRow(NamedTuple):
@@ -38,36 +38,36 @@ class ReliabilityRow(NamedTuple):
     score: float
     """Their mean score."""
     right: float
-    """Share of them that is right."""
+    """Share of correct predictions."""
 
 
 class HeadCalibration(Recipe):
-    """What was fitted for one head, and what was measured on its dev split."""
+    """Calibration of one head, with measurements on its dev split."""
 
     temperature: float = Field(1.0, gt=0.0)
     slope: float = Field(1.0, gt=0.0)
     offset: float = 0.0
     predictions: int = 0
-    """Predictions on dev: mentions, relations, labels."""
+    """Number of predictions on dev (mentions, relations or labels)."""
     error_before: float = 0.0
-    """Expected calibration error of the scores as they were."""
+    """Expected calibration error before fitting."""
     error_after: float = 0.0
-    """Expected calibration error after fitting, each fifth of dev scored by what was fitted on the other four."""
+    """Expected calibration error after fitting, by five-fold cross-validation on dev."""
     reliability: tuple[ReliabilityRow, ...] = ()
-    """Of the fitted scores, in the same way."""
+    """Reliability of the fitted scores, from the same cross-validation."""
     counted: Literal["mentions", "characters", "relations", "labels"] | None = None
     """What `recall` counts: mentions that share a character and the label, relations, labels, or, for protected health
-    information, characters whatever their label."""
+    information, characters regardless of label."""
     thresholds: Curves = Field(default_factory=dict)
-    """Precision and recall of the predictions with at least a score. A mention is right if label and extent are."""
+    """Precision and recall of predictions at or above a score. A mention is correct if its label and extent are."""
     recall: Curves = Field(default_factory=dict)
-    """Precision and recall at a bias."""
+    """Precision and recall at each bias."""
 
     def confidence(self, bias: float = 0.0) -> Confidence:
         return Confidence(self.temperature, self.slope, self.offset, bias)
 
     def at_recall(self, target: float) -> OperatingPoint | None:
-        """The point with the best precision among those that reach a recall on dev; None if none does."""
+        """Return the most precise point that reaches a recall on dev, or None."""
         reached = [point for point in self.recall.get(ALL, ()) if point.recall >= target]
         return max(reached, key=lambda point: (point.precision, -point.setting), default=None)
 
@@ -75,26 +75,26 @@ class HeadCalibration(Recipe):
         return max(self.recall.get(ALL, ()), key=lambda point: (point.recall, point.precision), default=None)
 
     def at_score(self, score: float, label: str = ALL) -> OperatingPoint | None:
-        """What dev gives at a score threshold, or at the nearest one above it that was measured."""
+        """Return the dev point at a score threshold, or at the nearest measured one above it."""
         points = self.thresholds.get(label, ())
         return next((point for point in points if point.setting >= score), points[-1] if points else None)
 
 
 class BundleCalibration(Recipe):
-    """The calibration of each head; heads that have none give their scores as they are."""
+    """Calibration of each head. Scores of other heads stay unchanged."""
 
     heads: dict[str, HeadCalibration] = Field(default_factory=dict)
 
     @classmethod
     def load(cls, folder: str | Path) -> BundleCalibration:
-        """The calibration in a bundle folder; empty for a bundle without one."""
+        """Load the calibration of a bundle folder; empty if it has none."""
         path = Path(folder) / CALIBRATION_FILE
         if not path.is_file():
             return cls()
         return read_model(cls, path, fix="Make the bundle again")
 
     def save(self, folder: Path) -> None:
-        """Write it, unless it has nothing to say."""
+        """Write the calibration, unless it is empty."""
         if self.heads:
             write_atomic(folder / CALIBRATION_FILE, self.model_dump_json(exclude_defaults=True) + "\n")
 

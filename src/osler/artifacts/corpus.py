@@ -23,9 +23,9 @@ pa, pq, pc = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet",
 ROW_GROUP_BYTES = 8 << 20
 """Text per row group; a reader holds one row group in memory."""
 FACT_COLUMNS = ("title", "section", "date", "licence", "patient")
-"""Columns that are null where nothing is known. Corpora of earlier versions do not have them."""
+"""Columns that are null if unknown. Corpora of earlier versions lack them."""
 DENSITY = pa.field("density", pa.float32())
-"""Column with the share of a document's words that are in terms of a list; null if the corpus was made without one."""
+"""Share of a document's words that belong to terms of a list; null if the corpus was made without a list."""
 SHARD_SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "text", "source", "language", *FACT_COLUMNS, "file")),
@@ -50,13 +50,13 @@ LEDGER_SCHEMA = pa.schema(
         ("share", pa.float64()),
     ]
 )
-"""A removed document, a removed passage, or a changed document (`unit`); never its text.
+"""A removed document, a removed passage, or a changed document (`unit`), never with its text.
 
-`step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of what
-was removed, or of a changed document afterwards. A duplicate names the document that was kept. A contaminated document names the
-held-out record in its place, and `share` is how much of the shorter of the two both have. In a row of the step `read` the reason
-is a sentence that says why a record could not be read, and `byte` where it begins, if that is known. The step `select` lists
-records that the options of a reader leave out.
+`step` is one of STEPS; `reason` names the setting that decided, such as `length.min_characters`. `characters` is the size of
+what was removed, or of a changed document after the change. A duplicate names the document that was kept. A contaminated
+document names the held-out record instead, and `share` is the fraction of the shorter one that both have in common. In the step
+`read`, `reason` is a sentence that says why a record could not be read, and `byte` is where it begins, if known. The step
+`select` lists records that the options of a reader exclude.
 """
 STEPS = (
     "read",
@@ -72,7 +72,7 @@ STEPS = (
     "near-duplicates",
     "decontaminate",
 )
-"""Steps that remove or change something, in the order in which a document passes them."""
+"""Steps that remove or change something, in pipeline order."""
 UNITS = ("document", "passage", "document changed")
 _REPEATED = ("source", "language", "section", "licence", "file")
 _LEDGER_ROWS = 65_536
@@ -90,7 +90,7 @@ class CorpusText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptDocument:
-    """A document of the corpus with everything that is known about it. `file` and `row` say where it was read."""
+    """A document of the corpus with all its metadata. `file` and `row` say where it was read."""
 
     shard: str
     id: str
@@ -143,7 +143,7 @@ class Corpus(Artifact):
 
     @property
     def ledger_path(self) -> Path:
-        """The file that `artifacts.ledger.Ledger` reads."""
+        """Path of the ledger. Read it with `artifacts.ledger.Ledger`."""
         return self.path / _LEDGER
 
     @property
@@ -159,13 +159,13 @@ class Corpus(Artifact):
 
     @property
     def has_patients(self) -> bool:
-        """Whether the patient of some documents is known, in the column `patient`."""
+        """Whether the patient is known for some documents (column `patient`)."""
         card = self.card
         return card is not None and card.of_patients > 0
 
     @cached_property
     def has_density(self) -> bool:
-        """Whether the term density of the documents is known, in the column `density`."""
+        """Whether the term density of the documents is known (column `density`)."""
         for path in self.shards[:1]:
             with undamaged(path), pq.ParquetFile(path) as file:
                 if DENSITY.name in file.schema_arrow.names:
@@ -206,18 +206,18 @@ class Corpus(Artifact):
         return self._read(self.documents)
 
     def sample(self, wanted: int) -> Iterator[CorpusText]:
-        """`wanted` documents, evenly spaced, so every source has its share."""
+        """Yield `wanted` evenly spaced documents, so that every source gets its share."""
         for batch in self._read(wanted):
             yield from batch
 
     def find(self, ids: Iterable[str]) -> Iterator[KeptDocument]:
-        """The documents with these ids, in order; an id that several documents have gives all of them."""
+        """Yield the documents with these ids, in order. Documents that share an id are all included."""
         wanted = pa.array(sorted(set(ids)), pa.string())
         for path in self.shards:
             with undamaged(path), pq.ParquetFile(path) as file:
                 columns = [name for name in SHARD_SCHEMA.names if name in file.schema_arrow.names]
                 for index in range(file.num_row_groups):
-                    # Most row groups have none of them, and their text is not read.
+                    # Most row groups have none of them, so skip their text.
                     here = pc.is_in(file.read_row_group(index, ["id"], use_threads=False)["id"], wanted)
                     if pc.any(here).as_py():
                         rows = file.read_row_group(index, columns, use_threads=False).filter(here)
@@ -247,7 +247,7 @@ class CorpusWriter:
 
     @property
     def ledger_path(self) -> Path:
-        """The ledger, once it is written."""
+        """Path of the ledger, once written."""
         return self.folder / _LEDGER
 
     @property
@@ -282,7 +282,7 @@ class CorpusWriter:
 
 @contextmanager
 def parquet_writer(path: Path, schema: Any, *, compression: str, dictionary: Sequence[str]) -> Iterator[Any]:
-    """Open a Parquet writer whose file appears under its name only when it is complete on disk."""
+    """Open a Parquet writer. The file gets its name only once it is complete on disk."""
     # Statistics would put the smallest and largest text into the footer, and nothing here uses them.
     options = {"version": "2.6", "compression": compression, "write_statistics": False}
     with (
@@ -293,7 +293,7 @@ def parquet_writer(path: Path, schema: Any, *, compression: str, dictionary: Seq
 
 
 def _regrouped(tables: Iterable[Any], limit: int, weigh: Callable[[Any], NDArray[np.int64]]) -> Iterator[Any]:
-    """Cut rows into tables of about `limit` weight each. Where the cuts fall depends on the rows alone."""
+    """Cut rows into tables of about `limit` weight each. The cuts depend on the rows alone."""
     held: list[Any] = []
     room = limit
     for table in tables:

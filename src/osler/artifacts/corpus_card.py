@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from osler.report.tables import Cell, Column, Row, Table, markdown_table
 
 NOT_STATED = "not stated"
-"""Name of the languages and licences that nobody stated."""
+"""Name for unstated languages and licences."""
 _NO_SPLITS = (
     "The corpus has no fixed splits: `osler pretrain` holds out a share of the documents (`validation_share`), chosen by a hash of "
     "their text."
@@ -22,9 +22,9 @@ _COUNTING = (
 
 
 class CorpusCounts(BaseModel):
-    """Counts over some documents. `read` is `documents` plus everything in `removed`.
+    """Counts over a set of documents. `read` is `documents` plus everything in `removed`.
 
-    `read_sentences`, `read_words` and `read_characters` are of all documents as they were read, the others of those that were kept.
+    `read_sentences`, `read_words` and `read_characters` cover all documents as read, the other counts those that were kept.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -42,7 +42,7 @@ class CorpusCounts(BaseModel):
     removed: dict[str, int] = {}
     """Documents removed, by reason."""
     unreadable: int = 0
-    """Records that could not be read; they are not among `read`."""
+    """Records that could not be read, not included in `read`."""
     passages: dict[str, int] = {}
     """Passages removed from documents, by reason."""
     languages: dict[str, int] = {}
@@ -63,7 +63,7 @@ class SourceCard(CorpusCounts):
     language: str | None = None
     licence: str | None = None
     weight: float = 1.0
-    """How often pretraining reads a document per epoch, on average."""
+    """Average number of times that pretraining reads a document per epoch."""
 
 
 class SkippedRecord(BaseModel):
@@ -93,7 +93,7 @@ class CorpusCard(CorpusCounts):
     splits: dict[str, int] = {}
     """Documents by split, if the corpus has splits."""
     sha256: str | None = None
-    """One hash over the shards: the same for every number of workers."""
+    """Hash over all shards, independent of the number of workers."""
     sources: dict[str, SourceCard]
     skipped: list[SkippedRecord] = []
     """The first records that could not be read; the ledger has all of them."""
@@ -144,7 +144,7 @@ def _most_common(counted: Mapping[str, int], stated: str | None) -> str:
 
 
 def reasons_table(counted: Mapping[str, int], what: str) -> Table:
-    """How many documents or passages were removed for each reason, most first."""
+    """Count documents or passages removed for each reason, most first."""
     rows: list[Row] = [
         [reason, count] for reason, count in sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     ]

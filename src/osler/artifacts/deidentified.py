@@ -18,7 +18,7 @@ REVIEW = "review.html"
 
 
 class SkippedNote(NamedTuple):
-    """A note that was not written: its number in reading order, and why. There is no text of it and no file name."""
+    """A note that was not written: its number in reading order, and why. Contains no text and no file name."""
 
     note: str
     problem: str
@@ -31,7 +31,7 @@ class Deidentified(Artifact):
     kind = "deidentified"
 
     def offsets(self) -> dict[str, OffsetMap]:
-        """For each note the map between the new text and the original."""
+        """Map between the new text and the original, for each note."""
         rows = (json.loads(line) for line in self._lines(OFFSETS))
         return {row.pop("note"): OffsetMap.from_lists(**row) for row in rows}
 

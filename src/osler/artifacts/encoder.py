@@ -131,7 +131,7 @@ class EncoderWriter:
         write_json(self.folder / _PEAK, asdict(peak))
 
     def read_peak(self) -> DevicePeak | None:
-        """The peak that an earlier process of the run wrote."""
+        """Read the peak that an earlier process of the run recorded."""
         path = self.folder / _PEAK
         return DevicePeak(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
@@ -145,12 +145,12 @@ class EncoderWriter:
         write_atomic(self.folder / _HISTORY, json.dumps(list(history), indent=1) + "\n")
 
     def write_conversion(self, card: str, record: Mapping[str, Any]) -> None:
-        """Write the card of a converted model, and in full what was read, renamed and dropped."""
+        """Write the card of a converted model, and the full record of what was read, renamed and dropped."""
         write_atomic(self.folder / _CARD, card)
         write_json(self.folder / _CONVERSION, record)
 
     def write_pages(self, report: Page, speed: Page | None) -> None:
-        """Write the report and, under logs/, the speed page: times differ from run to run and must not be hashed."""
+        """Write the report, and the speed page under logs/: times differ between runs and must not be hashed."""
         report.write(self.folder / _REPORT)
         if speed is not None:
             speed.write(self.folder / _SPEED)

@@ -42,7 +42,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerTotal:
-    """How often something happened to the documents of a source, and how many characters it concerned."""
+    """How many entries a source has for a step, reason and unit, and how many characters they concern."""
 
     source: str
     step: str
@@ -73,14 +73,14 @@ class Ledger:
         return ledger
 
     def totals(self) -> list[LedgerTotal]:
-        """Entries and characters by source, step, reason and unit; steps in the order in which documents pass them."""
+        """Count entries and characters by source, step, reason and unit, with steps in pipeline order."""
         entries: Counter[tuple[str, str, str, Unit]] = Counter()
         characters: Counter[tuple[str, str, str, Unit]] = Counter()
         keys = ["source", "step", "reason", "unit"]
         for group in self._groups([*keys, "characters"]):
             counted = group.group_by(keys).aggregate([([], "count_all"), ("characters", "sum")])
             for row in counted.to_pylist():
-                # Reasons of the step `read` name lines and columns; thousands of them are the same without.
+                # Reasons of the step `read` contain line and column numbers; without them, thousands are the same.
                 reason = _NUMBER.sub("…", row["reason"]) if row["step"] == "read" else row["reason"]
                 key = (row["source"], row["step"], reason, row["unit"])
                 entries[key] += row["count_all"]
@@ -89,7 +89,7 @@ class Ledger:
         return sorted(totals, key=lambda total: (total.source, _place(total.step), total.reason, total.unit))
 
     def near_duplicates(self) -> tuple[Counter[tuple[str, str]], Counter[int]]:
-        """Near-duplicates by the source they are from and that of the document that was kept, and by Jaccard in hundredths."""
+        """Count near-duplicates by (source, source of the kept document), and by Jaccard similarity in hundredths."""
         pairs: Counter[tuple[str, str]] = Counter()
         hundredths: Counter[int] = Counter()
         for group in self._groups(["step", "unit", "source", "kept_source", "jaccard"]):
@@ -100,11 +100,11 @@ class Ledger:
         return pairs, hundredths
 
     def find(self, key: str, source: str | None = None) -> list[LedgerEntry]:
-        """Everything about the documents with this id."""
+        """Return all entries for documents with this id."""
         found: list[LedgerEntry] = []
         with undamaged(self.path), pq.ParquetFile(self.path) as file:
             for index in range(file.num_row_groups):
-                # Most row groups do not have the id, and their other columns are not read.
+                # Most row groups lack the id, so skip their other columns.
                 here = pc.equal(file.read_row_group(index, ["id"], use_threads=False)["id"], key)
                 if pc.any(here).as_py():
                     rows = file.read_row_group(index, use_threads=False).filter(here).to_pylist()
@@ -114,9 +114,9 @@ class Ledger:
     def sample(
         self, step: str, count: int, *, source: str | None = None, seed: int = 1
     ) -> tuple[list[LedgerEntry], int]:
-        """Up to `count` removals of a step, in order, and how many there are; of a step that only changed documents, these.
+        """Sample up to `count` removals of a step, in order, and count them all. If the step only changes documents, sample the changes.
 
-        The same seed chooses the same ones. Memory: one row group of the ledger, and a bit for each of its rows.
+        The same seed gives the same sample. Memory: one row group of the ledger, and a bit for each row of the ledger.
         """
         step = step.replace("_", "-")
         for changed in (False, True):
@@ -146,7 +146,7 @@ class Ledger:
         return mask if source is None else pc.and_(mask, pc.equal(group["source"], source))
 
     def _nothing(self, step: str, source: str | None) -> UnknownNameError:
-        """The error for a step, or a step and a source, that did nothing."""
+        """Create the error for a step, or a step and a source, without entries."""
         totals = self.totals()
         steps = list(dict.fromkeys(total.step for total in sorted(totals, key=lambda total: _place(total.step))))
         if step not in STEPS:

@@ -21,12 +21,12 @@ _GRAPH, _DETAILS = "model.onnx", "onnx.json"
 _FORMAT = 1
 _BATCH_TOKENS = 2_048
 _WASTE = 0.1
-"""Share of a batch that may be padding."""
+"""Largest share of padding in a batch."""
 
 
 @dataclass(frozen=True)
 class GraphHead:
-    """What one head of a graph puts out."""
+    """Output of one head of a graph."""
 
     level: Literal["token", "sequence"]
     transitions: list[list[float]] | None = None
@@ -35,7 +35,7 @@ class GraphHead:
 
 @dataclass(frozen=True)
 class GraphDetails:
-    """What a graph reads and puts out. Its inputs are `input_ids` and `attention_mask` [batch, length], and those named here."""
+    """Inputs and outputs of a graph. Besides `input_ids` and `attention_mask` [batch, length], it has the inputs named here."""
 
     precision: Literal["fp32", "int8"]
     pad_id: int
@@ -46,7 +46,7 @@ class GraphDetails:
     """Columns of the input `marks` [batch, marks], which marker heads read; 0 if there is none."""
     heads: Mapping[str, GraphHead]
     shared: Mapping[str, SharedWeight] = field(default_factory=dict)
-    """Integers that are made from the bundle's weights when the graph is opened."""
+    """Integer weights computed from the bundle's weights when the graph is opened."""
 
     @staticmethod
     def output(head: str) -> str:
@@ -77,13 +77,13 @@ class OnnxRunner:
 
     @staticmethod
     def files(folder: Path) -> list[Path]:
-        """Files that decide what the heads put out."""
+        """Files that determine the outputs of the heads."""
         shared = shared_files(folder) if _read_details(folder / _DETAILS).shared else []
         return [folder / _GRAPH, folder / _DETAILS, *shared]
 
     @classmethod
     def open(cls, folder: Path, threads: int | None = None) -> OnnxRunner:
-        """Load the graph of a folder; by default with as many threads as this process may use cores."""
+        """Load the graph of a folder. By default, use one thread per core available to this process."""
         details = _read_details(folder / _DETAILS)
         values = read_shared(folder, details.shared) if details.shared else {}
         return cls(details, open_session(folder / _GRAPH, threads, values))
@@ -130,15 +130,15 @@ class OnnxRunner:
 
 
 def open_session(graph: Path, threads: int | None = None, values: Mapping[str, np.ndarray] | None = None) -> Any:
-    """Load a graph into onnxruntime; `values` are tensors that it names without data."""
+    """Load a graph into onnxruntime. `values` are the tensors that it names without data."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0  # 0: onnxruntime decides
     options.intra_op_num_threads = threads or cores
-    # Threads that wait by spinning took 1.7 times the processor time on a busy machine, and longer too.
+    # Spinning threads took 1.7 times the processor time on a busy machine, and longer too.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Memory is planned for each shape of batch, and there are many: without it a quarter less was used, as fast.
+    # Memory patterns are kept per batch shape, and there are many: without them, a quarter less memory at the same speed.
     options.enable_mem_pattern = False
     options.log_severity_level = 3
     if values:
@@ -153,7 +153,7 @@ def open_session(graph: Path, threads: int | None = None, values: Mapping[str, n
 
 
 def padded_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Numbers of the sequences in batches of similar length, longest first.
+    """Group sequence indices into batches of similar length, longest first.
 
     A batch has at most `budget` cells, padding included, and little padding.
     """
@@ -171,7 +171,7 @@ def padded_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def check_cpu(device: str) -> None:
-    """Refuse a device that a graph does not run on."""
+    """Raise an error for a device that graphs do not run on."""
     if device not in ("auto", "cpu"):
         raise RecipeError(
             f"device = {device!r}, but an ONNX bundle runs on the CPU",

@@ -25,16 +25,16 @@ from osler.text.document import Record
 
 _WEIGHTS = ".safetensors"
 PATHS = (".mlm.corpus", ".teacher.bundle")
-"""Settings that hold a path, by the end of their dotted name. `RunSpec.inputs` has the digest of each."""
+"""Settings that hold a path, by the end of their dotted name. `RunSpec.inputs` has their digests."""
 
 
 def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, or a recipe that contains settings, with absolute paths."""
+    """Make the paths in settings, or in a recipe with settings, absolute."""
     return dict(_map_paths(values, os.path.abspath))
 
 
 def without_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, or a recipe that contains settings, with every path set to None: locations do not affect results."""
+    """Set every path in settings, or in a recipe with settings, to None: locations do not affect results."""
     return dict(_map_paths(values, lambda _: None))
 
 
@@ -47,7 +47,7 @@ def _map_paths(value: Any, change: Callable[[str | Path], str | None], place: st
 
 
 class RunSettings(Mapping[str, Any]):
-    """Immutable settings. They hash, compare and are stored as canonical JSON."""
+    """Immutable settings, hashed, compared and stored as canonical JSON."""
 
     def __init__(self, values: Mapping[str, Any] | str = "{}") -> None:
         plain = json.loads(values) if isinstance(values, str) else dict(values)
@@ -57,7 +57,7 @@ class RunSettings(Mapping[str, Any]):
         self._values: dict[str, Any] = self.plain()
 
     def plain(self) -> dict[str, Any]:
-        """A copy that may be changed."""
+        """Return a mutable copy."""
         values: dict[str, Any] = json.loads(self.json)
         return values
 
@@ -111,9 +111,9 @@ class RunSpec:
     partner: str = ""
     """Single-task baseline of a pair: the other task of the pair."""
     alone: str | None = None
-    """Single-task baseline: key of the run that differs from it only in its length."""
+    """Single-task baseline: key of the run that differs only in length."""
     only_start: bool = False
-    """A refinement that other runs start from and that has no line in the tables."""
+    """Whether this is a refinement that other runs start from, without a line in the tables."""
     inputs: tuple[str, ...] = ()
     """Digests of the teacher and the corpus that the settings name by path."""
     kept_out: tuple[Path, ...] = ()
@@ -124,7 +124,7 @@ class RunSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it trains one task by itself on all of its data, without folds."""
+        """Whether it trains a single task on all of its data, without folds."""
         return self.mode == "single" and self.fraction == 1.0 and self.fold is None
 
     def key(self, model_digest: str) -> str:
@@ -158,7 +158,7 @@ class RunSpec:
 
     @property
     def label(self) -> str:
-        """A short description for people."""
+        """A short, readable description."""
         tasks = "+".join(self.columns)
         if self.mode == "refine":
             tasks = f"refinement on {tasks}"
@@ -173,7 +173,8 @@ class RunSpec:
 
 
 State = Literal["waiting", "running", "done", "stopped", "failed"]
-"""stopped: the machine could not go on (a full disk, say), so the next study resumes the run. failed: the run itself failed."""
+"""stopped: the machine could not continue (such as a full disk), so the next study resumes the run. failed: the run itself
+failed."""
 _STATUS = "status.json"
 _LOCK = ".running"
 
@@ -184,15 +185,15 @@ class RunStatus:
 
     state: State = "waiting"
     reason: str | None = None
-    """Why it stopped or failed; never document text."""
+    """Why it stopped or failed, without document text."""
     attempts: int = 0
     seconds: float = 0.0
-    """Training and evaluation, all attempts together."""
+    """Training and evaluation time over all attempts."""
     device: str | None = None
     peak_memory: int | None = None
-    """Bytes on the GPU, if it used one."""
+    """Bytes on the GPU, if one was used."""
     processes: int = 1
-    """Processes it was trained with, each on its own GPU if there are GPUs."""
+    """Number of training processes, each on its own GPU if there are GPUs."""
 
     @property
     def failed(self) -> bool:
@@ -241,7 +242,7 @@ def _held(folder: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return True  # locked, or a file system without locks: then trust the status
+        return True  # locked, or the file system has no locks: trust the status
     finally:
         os.close(descriptor)
     return False
@@ -276,10 +277,10 @@ class RunTraining(BaseModel):
         return dict(self.recipe.get("train", {}))
 
     def steps_on(self, task: str) -> int:
-        """Batches of one task that were trained on: its steps, if a step takes one batch."""
+        """Number of training batches of one task: its steps, if a step takes one batch."""
         if task in self.batches_trained:
             return self.batches_trained[task]
-        # Runs made before batches were counted by task: the task's share of an epoch.
+        # Runs made before batches were counted by task: use the task's share of an epoch.
         batches, total = self.batches_an_epoch.get(task), sum(self.batches_an_epoch.values())
         return round(self.steps * batches / total) if batches is not None and total else self.steps
 
@@ -294,7 +295,7 @@ class RunTraining(BaseModel):
 
     @property
     def planned_steps(self) -> int | None:
-        """Steps of its learning rate schedule, even if it stopped early. None if it ran for a time budget."""
+        """Steps of the learning rate schedule, even if the run stopped early. None with a time budget."""
         return None if self.train.get("budget") else int(self.train.get("steps") or self._planned_batches)
 
     @property
@@ -314,7 +315,7 @@ class Run:
     spec: RunSpec
     folder: Path
     chosen: bool = True
-    """Whether its grid point, or this run alone, was chosen on dev. True if there was nothing to choose."""
+    """Whether its grid point, or this run itself, was chosen on dev. True if there was no choice."""
 
     @property
     def bundle(self) -> Path:
@@ -333,7 +334,7 @@ class Run:
 
     @property
     def scored(self) -> bool:
-        """Whether every column was scored; False for a run that others only start from."""
+        """Whether every column was scored. False for a run that only serves as a start for others."""
         return not self.spec.only_start and all(self.metrics(column) for column in self.spec.columns)
 
     def metrics(self, column: str) -> EvaluationMetrics | None:
@@ -350,7 +351,7 @@ class Run:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens it was trained on. Runs made before the manifest counted them have the number in their log."""
+        """Tokens it was trained on. Read from the log for runs made before the manifest counted them."""
         logged = (int(record["tokens"]) for record in reversed(self._history) if record.get("tokens"))
         return next(logged, None) if self.training.tokens is None else self.training.tokens
 
@@ -361,7 +362,7 @@ class Run:
 
 @dataclass(frozen=True)
 class AcrossTask:
-    """A task that the runs of another column are scored on."""
+    """A task on which runs of another column are scored."""
 
     head: str
     """The task trained on, which gives the head its name."""
@@ -373,10 +374,10 @@ class AcrossTask:
     protocol: str
     """Its protocol in the study."""
     label_map: tuple[tuple[str, str], ...] = ()
-    """Label of the head and label of the task, if they are called differently."""
+    """Pairs of a head's label and the task's label, where they differ."""
 
     def evaluation(self, folder: Path) -> Path:
-        """Where the score is kept in the folder of a run."""
+        """Path of the score in a run's folder."""
         # A run's key says nothing about other tasks, and studies that share a store may score it on different ones.
         content = json.dumps([self.digest, self.protocol, self.label_map])
         return folder / "across" / f"{self.column}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
@@ -386,7 +387,7 @@ class AcrossTask:
 
 
 def is_trained(folder: Path) -> bool:
-    """Whether a run's fine-tuning is done."""
+    """Whether fine-tuning of a run is complete."""
     return (folder / "bundle" / MANIFEST).is_file()
 
 

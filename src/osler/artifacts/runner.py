@@ -1,4 +1,4 @@
-"""Run the heads of a bundle on encoder inputs. A runner hides what computes them, so that annotation needs no torch."""
+"""Run the heads of a bundle on encoder inputs. Runners hide the backend, so that annotation needs no torch."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ log = get_logger(__name__)
 _BATCH_TOKENS = {"cpu": 4_096, "cuda": 65_536}
 Advance = Callable[[int], None]
 Outputs = dict[str, list[np.ndarray]]
-"""Of each head for each instance: [tokens, outputs] or [outputs]."""
+"""By head, one array per instance: [tokens, outputs] or [outputs]."""
 
 
 class Runner(Protocol):
     """Computes the outputs of heads."""
 
     def outputs(self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None) -> Outputs:
-        """Outputs of each head for each instance: [tokens, outputs] or [outputs].
+        """Return the outputs of each head for each instance: [tokens, outputs] or [outputs].
 
-        `advance` is called with the number of instances of each batch when it is done.
+        `advance` is called after each batch with its number of instances.
         """
 
     def transitions(self, head: str) -> np.ndarray | None:
@@ -51,7 +51,7 @@ class TorchRunner:
 
     @classmethod
     def rounded(cls, model: MultiHeadModel) -> TorchRunner:
-        """A runner in bfloat16 that takes a model over: the weights that every pass would round are rounded now."""
+        """Create a bfloat16 runner that takes over a model. Rounds its weights once instead of in every pass."""
         from osler.nn.layers import round_weights
 
         round_weights(model.encoder)
@@ -67,7 +67,7 @@ class TorchRunner:
 
     @property
     def pass_characters(self) -> int:
-        """Characters of text that fill some batches."""
+        """Characters of text that fill a few batches."""
         return 4 * _BATCH_TOKENS[self.device]
 
     def transitions(self, head: str) -> np.ndarray | None:
@@ -76,21 +76,22 @@ class TorchRunner:
 
 
 class SteadyRunner:
-    """Gives an instance the same outputs, to the last bit, whatever it is computed with.
+    """Makes the outputs of an instance independent of its batch, to the last bit.
 
-    An answer then depends on nothing but its text: the service gives what the command line gives. A runner whose outputs change with
-    the batch computes one instance at a time: one that pads to the longest, quantises with the batch's own range, or runs on a machine
-    whose matrix products do so. This is found out when two instances are first computed together, with instances made for it.
+    An annotation then depends on its text alone, and the service returns the same as the command line. If the outputs of a
+    runner change with the batch, instances are computed one at a time. This is the case for runners that pad to the longest
+    instance or quantise with the range of the batch, and on machines whose matrix products depend on the batch size. It is
+    checked with probe instances the first time that two instances are computed together.
     """
 
     def __init__(self, runner: Runner, probe: Callable[[], tuple[Sequence[Instance], Sequence[str]]]) -> None:
-        """`probe` makes instances of several lengths, and names the heads to compute for them."""
+        """`probe` returns instances of several lengths, and the heads to compute for them."""
         self._runner, self._probe = runner, probe
         self._lock = Lock()
         self._together: bool | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a runner offers is the runner's own."""
+        """Delegate everything else to the wrapped runner."""
         return getattr(self._runner, name)
 
     @property
@@ -128,7 +129,7 @@ class SteadyRunner:
 
 
 def length_batches(instances: Sequence[Instance], budget: int) -> list[list[int]]:
-    """Numbers of the instances in batches of similar length, longest first, with at most `budget` tokens in a batch."""
+    """Group instance indices into batches of similar length, longest first, with at most `budget` tokens per batch."""
     batches: list[list[int]] = []
     used = budget
     for index in sorted(range(len(instances)), key=lambda index: -instances[index].length):
@@ -141,9 +142,9 @@ def length_batches(instances: Sequence[Instance], budget: int) -> list[list[int]
 
 
 def begin(runner: Runner, instances: Sequence[Instance], heads: Sequence[str]) -> Callable[[], Outputs]:
-    """Start computing on a GPU, which goes on while Python does something else; the call of what is returned waits for the outputs.
+    """Start computing on a GPU in the background, and return a function that waits for the outputs.
 
-    On a CPU nothing is computed before that call, so that no memory is held until then.
+    On a CPU, the function itself computes the outputs, so that no memory is held before.
     """
     if isinstance(runner, TorchRunner) and runner.device != "cpu":
         return _HeadRun(runner.model, instances, heads, bf16=runner.bf16).outputs
@@ -163,17 +164,17 @@ def run_heads(
 
 
 class _Pass(NamedTuple):
-    """A batch on its way: on a GPU the values are there when `done`."""
+    """A batch in flight. On a GPU, `values` are ready once `done` is."""
 
     indices: list[int]
     values: torch.Tensor
-    """Outputs of all heads, end to end."""
+    """Outputs of all heads, flattened and concatenated."""
     shapes: dict[str, tuple[int, ...]]
     done: torch.cuda.Event | None
 
 
 class _HeadRun:
-    """Heads that are run on instances. The next batch is begun before a batch is taken apart, and a GPU computes it meanwhile."""
+    """Runs heads on instances. The next batch is started before the outputs of a batch are split, so that a GPU stays busy."""
 
     def __init__(
         self, model: MultiHeadModel, instances: Sequence[Instance], heads: Sequence[str], *, bf16: bool
@@ -185,7 +186,7 @@ class _HeadRun:
         self._begin()
 
     def outputs(self, advance: Advance | None = None) -> Outputs:
-        """Wait for what is running, and run what is left."""
+        """Wait for running batches, and run the remaining ones."""
         results: Outputs = {head: [np.empty(0)] * len(self._instances) for head in self._heads}
         while self._running:
             self._begin()
@@ -214,7 +215,7 @@ class _HeadRun:
         tokens = sum(instance.length for instance in batch)
         packed = pack_instances(batch, self._model, total=max(tokens, least_rows(self._device)))
         found = self._model.predict(packed.to(self._device), self._heads, bf16=self._bf16)
-        # One copy for all heads, since each would wait for the GPU.
+        # One copy for all heads, because each copy would wait for the GPU.
         values = torch.cat([output.flatten() for output in found.values()])
         shapes = {head: tuple(output.shape) for head, output in found.items()}
         if not values.is_cuda:
@@ -234,7 +235,7 @@ class _HeadRun:
             size = int(np.prod(shape))
             output = values[start : start + size].reshape(shape)
             start += size
-            # Behind the tokens there may be padding.
+            # The output may have padding after the last token.
             of_tokens = self._model.heads[head].level == "token"
             rows = np.split(output[: borders[-1]], borders[:-1]) if of_tokens else list(output)
             for index, row in zip(done.indices, rows, strict=True):

@@ -56,7 +56,7 @@ class TaskFolder:
         return in_order(path.stem for path in self.artifact.path.glob("*.parquet"))
 
     def stream(self, split: str) -> Iterator[Record]:
-        """Return an iterator over the records of one split."""
+        """Iterate over the records of one split."""
         if split not in self.splits:
             raise ArtifactError(
                 f"no split {split!r}", where=self.artifact.path, fix=f"Use one of: {', '.join(self.splits)}"
@@ -68,7 +68,7 @@ class TaskFolder:
         return list(self.stream(split))
 
     def held_out(self, trained_on: Sequence[str] = ("train",)) -> dict[str, Iterator[Record]]:
-        """Records of every split that is not trained on, by split."""
+        """Records of each split that is not trained on."""
         return {split: self.stream(split) for split in self.splits if split not in trained_on}
 
     def uncompressed_bytes(self, split: str) -> int:
@@ -80,7 +80,7 @@ class TaskFolder:
 
 
 class TaskWriter:
-    """Writes the files of a task folder: each record to the file of its split, and the card."""
+    """Writes a task folder: one file per split, and the card."""
 
     def __init__(self, folder: Path, *, pairs: bool) -> None:
         self._folder = folder
@@ -117,7 +117,7 @@ def write_records(records: Iterable[Record], path: Path, *, pairs: bool = False,
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a Parquet file; memory holds one batch."""
+    """Yield the records of a Parquet file, with one batch in memory."""
     problem = "the Parquet file cannot be read: it is damaged or missing"
     with undamaged(path, problem, "Make it again: run the command that made its folder with --force"):
         for batch in pq.ParquetFile(path).iter_batches(batch_size=_BATCH):
@@ -163,7 +163,7 @@ _FIELDS = {kind: [item.name for item in fields(kind)] for kind in (Document, Tex
 
 
 def _row(item: Record | Span | Relation) -> dict[str, Any]:
-    """Return the fields of an item as Arrow takes them: mappings as pairs, spans and relations as rows."""
+    """Convert an item for Arrow: mappings to pairs, spans and relations to rows."""
     row: dict[str, Any] = {}
     for name in _FIELDS[type(item)]:
         value = getattr(item, name)

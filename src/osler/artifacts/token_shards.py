@@ -21,7 +21,7 @@ from osler.core.files import sha256, write_atomic, write_json
 SPLITS = ("train", "validation")
 _INDEX, _SHARDS, _VERIFIED = "index.json", "shards", Path(LOGS, "verified.json")
 _RECORD = np.dtype([("end", "<u4"), ("source", "<u4"), ("split", "u1")])
-"""One document: its end in the shard, the number of its source, the number of its split."""
+"""One document: its end in the shard, and the numbers of its source and split."""
 
 
 class ShardEntry(BaseModel):
@@ -46,9 +46,9 @@ class TokenIndex(BaseModel):
     """Tokens by source and split."""
     shards: tuple[ShardEntry, ...]
     sentences: bool = False
-    """Whether the ends of sentences are stored too."""
+    """Whether the ends of sentences are stored."""
     density: bool = False
-    """Whether the term density of the documents is stored too."""
+    """Whether the term density of documents is stored."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class TokenisedDocuments:
     """The source of each document, as an index into `names`."""
     names: tuple[str, ...]
     sentence_ends: np.ndarray | None = None
-    """Where sentences end, in rising order and for the documents of all splits, if the shards have them."""
+    """Sorted ends of sentences over the documents of all splits, if the shards have them."""
     density: np.ndarray | None = None
-    """Term density of each document, if the corpus states it."""
+    """Term density of each document, if the corpus has it."""
 
     @cached_property
     def _bases(self) -> np.ndarray:
@@ -75,7 +75,7 @@ class TokenisedDocuments:
         return np.cumsum([0, *(len(shard) for shard in self.shards)], dtype=np.int64)[:-1]
 
     def gather(self, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return the ids of some stretches, end to end. Each stretch must lie within one document."""
+        """Return the ids of several stretches, concatenated. Each stretch must lie within one document."""
         shard = np.searchsorted(self._bases, starts, side="right") - 1
         # Sort by shard, to read each shard with one index operation.
         by_shard = np.argsort(shard, kind="stable")
@@ -92,7 +92,7 @@ class TokenisedDocuments:
 
 
 def offsets_within(lengths: np.ndarray) -> np.ndarray:
-    """Count 0, 1, 2, … within each length, all in one array."""
+    """Count 0, 1, 2, … within each length, concatenated into one array."""
     ends = np.cumsum(lengths, dtype=np.int64)
     offsets: np.ndarray = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
     return offsets
@@ -169,12 +169,12 @@ class TokenShards(Artifact):
         self.record_check()
 
     def record_check(self) -> None:
-        """Record that the files are as written. The next run then skips the check."""
-        with suppress(OslerError):  # a shared folder that is read-only for this user: the next run checks again
+        """Record that the files are as written, so that the next run skips the check."""
+        with suppress(OslerError):  # read-only shared folder: the next run checks again
             write_atomic(self.path / _VERIFIED, json.dumps(self._stamps()) + "\n")
 
     def _stamps(self) -> dict[str, list[int]]:
-        """Size and time of each file: those of a copied folder or a changed file differ."""
+        """Size and time of each file. Both change if a folder is copied or a file changes."""
         found = {name: (self.path / name).stat() for name in self.manifest.files}
         return {name: [status.st_size, status.st_mtime_ns] for name, status in found.items()}
 

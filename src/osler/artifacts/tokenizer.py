@@ -31,7 +31,7 @@ ROLES = {
     "unk_token": UNKNOWN,
     "mask_token": MASK,
 }
-"""What they are for."""
+"""Special token of each role."""
 
 
 class Tokenizer(SubwordTokenizer):
@@ -80,7 +80,7 @@ class Tokenizer(SubwordTokenizer):
             "single_word": False,
         }
         config = {
-            # The general class: it takes everything from tokenizer.json, in every version of transformers.
+            # The general class reads everything from tokenizer.json, in every version of transformers.
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": max_length,
             "model_input_names": ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"],
@@ -104,7 +104,7 @@ class Tokenizer(SubwordTokenizer):
     def copy_to(self, folder: Path, max_length: int | None = None) -> None:
         """Copy the files into a model's folder.
 
-        `max_length` lowers the limit in the copy, since stock pipelines fail on texts longer than the model reads.
+        `max_length` lowers the limit in the copy, because stock pipelines fail on texts longer than the model reads.
         """
         for name in (TOKENIZER, _CONFIG, _SPECIAL):
             if (self.folder / name).is_file():

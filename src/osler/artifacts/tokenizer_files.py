@@ -35,13 +35,13 @@ _ROBERTA = {
     "cls_token": "<s>",
     "mask_token": "<mask>",
 }
-# Tokenizer classes that read these files in the way written here. Others split text differently from the same files.
+# Tokenizer classes that split text as this module does. Others split text differently with the same files.
 _CLASSES = {
     _VOCABULARY: ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "PreTrainedTokenizer"),
     _BPE[0]: ("RobertaTokenizer", "GPT2Tokenizer", "LongformerTokenizer", "PreTrainedTokenizer"),
 }
 _TYPES = {_VOCABULARY: ("bert", "distilbert", "electra"), _BPE[0]: ("roberta", "longformer")}
-# With more than this share of capitalised entries, lower-casing would make a part of the vocabulary unreachable.
+# Above this share of capitalised entries, lower-casing would make part of the vocabulary unreachable.
 _CAPITALISED = 0.01
 
 
@@ -54,7 +54,7 @@ class PublishedTokenizer:
     """Special tokens by their role, such as `mask_token`."""
     casing: Casing
     reason: str
-    """Where the casing is from."""
+    """Where the casing comes from."""
     files: tuple[Path, ...]
 
     @property
@@ -67,9 +67,9 @@ class PublishedTokenizer:
 
 
 def read_tokenizer(folder: Path, model_type: str, cased: bool | None = None) -> PublishedTokenizer:
-    """Read the tokenizer of a published model. `cased` is what the user says about it.
+    """Read the tokenizer of a published model.
 
-    Casing is taken from the files. It must be given where they do not state it, and nothing may contradict it.
+    The casing comes from the files. `cased` is required if they do not state it, and must not contradict them.
     """
     settings = _Settings.read(folder)
     if (folder / TOKENIZER).is_file():
@@ -78,7 +78,7 @@ def read_tokenizer(folder: Path, model_type: str, cased: bool | None = None) -> 
         bpe = json.loads(tokenizer.to_str())["model"]["type"] == "BPE"
         roles = settings.roles(_ROBERTA if bpe or "<s>" in tokenizer.get_vocab() else _BERT)
         _check_same(tokenizer, folder)
-        # The letters of byte-level entries stand for bytes.
+        # Letters in byte-level entries stand for bytes.
         entries = {} if bpe else tokenizer.get_vocab()
         casing, reason = _agree(folder, {TOKENIZER: _lowers(tokenizer), **settings.casing}, entries, cased)
     elif (folder / _VOCABULARY).is_file():
@@ -108,12 +108,12 @@ def read_tokenizer(folder: Path, model_type: str, cased: bool | None = None) -> 
 
 
 def states_casing(folder: Path) -> bool:
-    """Whether a file beside the vocabulary says if the tokenizer lower-cases."""
+    """Whether a file beside the vocabulary states whether the tokenizer lower-cases."""
     return bool(_Settings.read(folder).casing)
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """The entries of a vocab.txt, one per line, by their line."""
+    """Read the entries of a vocab.txt, mapped to their line numbers."""
     entries: dict[str, int] = {}
     for number, entry in enumerate(_text(path).removesuffix("\n").split("\n")):
         if entry in entries:
@@ -126,7 +126,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What the small files beside a vocabulary say."""
+    """Settings from the small files beside a vocabulary."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -142,12 +142,12 @@ class _Settings:
 
     @property
     def casing(self) -> dict[str, bool]:
-        """Whether text is lower-cased, by the file that says so."""
+        """Whether text is lower-cased, by the file that states it."""
         stated = self.config.get("do_lower_case")
         return {_CONFIG: stated} if isinstance(stated, bool) else {}
 
     def roles(self, usual: Mapping[str, str]) -> dict[str, str]:
-        """Special tokens by role: those the files name, else the usual ones."""
+        """Special tokens by role, from the files or else the usual ones."""
         found = {}
         for role, default in usual.items():
             named = [_content(source.get(role)) for source in (self.config, self.special)]
@@ -163,7 +163,7 @@ class _Settings:
         return default if value is None else bool(value)
 
     def check_class(self, layout: str, model_type: str) -> None:
-        """Refuse a tokenizer that splits text in a way of its own."""
+        """Raise an error for a tokenizer class that splits text differently."""
         stated = self.config.get("tokenizer_class")
         name = str(stated).removesuffix("Fast") if stated else None
         plain = name in _CLASSES[layout] if name else model_type in _TYPES[layout]
@@ -180,7 +180,7 @@ class _Settings:
 def _agree(
     folder: Path, stated: Mapping[str, bool], entries: Mapping[str, int], cased: bool | None
 ) -> tuple[Casing, str]:
-    """The casing that files, vocabulary and user agree on, and who says so."""
+    """Determine the casing from files, vocabulary and user, and where it comes from."""
     said = dict(stated) | ({} if cased is None else {f"--{_word(not cased)}": not cased})
     if len(set(said.values())) > 1:
         listed = ", but ".join(_claim(who, lowers) for who, lowers in said.items())
@@ -214,7 +214,7 @@ def _word(lowers: bool) -> str:
 
 
 def _capitalised(entries: Mapping[str, int]) -> tuple[int, int]:
-    """How many entries have capital letters, and how many there are, without names in brackets such as [CLS]."""
+    """Count entries with capital letters and all entries, except names in brackets such as [CLS]."""
     words = [entry for entry in entries if not (entry[:1] in "[<" and entry[-1:] in "]>" and len(entry) > 2)]
     return sum(entry != entry.lower() for entry in words), len(words)
 
@@ -282,13 +282,13 @@ def _add(tokenizer: tokenizers.Tokenizer, roles: Mapping[str, str], settings: _S
                 fix="Check that the files belong together",
             )
     known = [name for name in dict.fromkeys(roles.values()) if tokenizer.token_to_id(name) is not None]
-    # RoBERTa's mask takes the space before it, as when the model was trained.
+    # RoBERTa's mask takes the space before it, as in pretraining.
     takes_space = {roles["mask_token"]} if roles["mask_token"] == _ROBERTA["mask_token"] else set()
     tokenizer.add_special_tokens([AddedToken(name, lstrip=name in takes_space, normalized=False) for name in known])
 
 
 def _check_same(tokenizer: tokenizers.Tokenizer, folder: Path) -> None:
-    """A vocab.txt or vocab.json beside a tokenizer.json must have the same entries."""
+    """Raise an error if a vocab.txt or vocab.json has other entries than the tokenizer.json beside it."""
     known = tokenizer.get_vocab(with_added_tokens=True)
     others = {}
     if (folder / _VOCABULARY).is_file():
@@ -336,7 +336,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
-    """A UTF-8 file with its line ends as \\n. Other separators are entries of vocabularies."""
+    """Read a UTF-8 file, with line ends as \\n only. Other separators are vocabulary entries."""
     try:
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -345,7 +345,7 @@ def _text(path: Path) -> str:
 
 
 def _content(token: Any) -> str | None:
-    """A special token, written as text or as a description."""
+    """Content of a special token, given as a string or a mapping."""
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None

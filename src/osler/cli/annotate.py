@@ -1,4 +1,4 @@
-"""`osler annotate`: raw text to entities, relations and labels."""
+"""`osler annotate`: from raw text to entities, relations and labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateRecipe
 
 PARTIAL = 3
-"""Exit code if some inputs could not be read and the others were annotated."""
+"""Exit code if some inputs could not be read but the others were annotated."""
 
 app = typer.Typer(add_completion=False)
 
@@ -39,7 +39,7 @@ app = typer.Typer(add_completion=False)
     },
 )
 def annotate(call: Invocation) -> None:
-    """Annotate raw text with the heads of a bundle for its language. Without --out, JSON Lines go to standard output.
+    """Annotate raw text with the heads of a bundle for its language. Without --out, print JSON Lines to standard output.
 
     Exit code 0: everything was annotated. 2: nothing was done. 3: some files or lines could not be read and were skipped.
     """

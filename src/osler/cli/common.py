@@ -1,4 +1,4 @@
-"""What every command shares: options made from its recipe, the plan before the work, the result line after it, and errors."""
+"""Shared by all commands: options generated from a recipe class, the plan, the result line, and errors about output files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _recipe_names(incomplete: str) -> list[str]:
-    """Shipped recipes, for shell completion."""
+    """Complete the names of shipped recipes in the shell."""
     from osler.core.config import shipped_recipes
 
     return [name for name in shipped_recipes() if name.startswith(incomplete)]
@@ -51,7 +51,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan an
 
 @dataclass
 class Invocation:
-    """One call of a command: its recipe, the values given on the command line, and where the result goes."""
+    """One call of a command: its recipe, the values from the command line, and the output path."""
 
     kind: type[Recipe]
     recipe: str | None
@@ -59,13 +59,13 @@ class Invocation:
     options: dict[str, Any]
     """Values by recipe key; None where the option was not given."""
     flags: dict[str, str]
-    """How the command line calls a recipe key: `--bundle`, `the argument FILES`."""
+    """Recipe keys as the command line names them: `--bundle`, `the argument FILES`."""
     out: Path
     force: bool
     dry_run: bool
 
     def resolve(self) -> Any:
-        """The recipe: its file, then options, then --set."""
+        """Build the recipe from its file, then the options, then --set."""
         from osler.core.config import find_recipe, load_recipe
 
         path = find_recipe(self.recipe) if self.recipe else None
@@ -74,11 +74,11 @@ class Invocation:
     def perform(
         self, plan: Callable[..., Sequence[str]], run: Callable[..., Artifact], *, out: Path | None = None
     ) -> Artifact | None:
-        """Resolve the recipe, print the plan, run it, and print one line about the result."""
+        """Resolve the recipe, print the plan, run it, and print the result line."""
         from osler.core.artifact import is_free
 
         recipe, out = self.resolve(), out or self.out
-        # What stops the run before it starts also stops a dry run.
+        # Whatever stops a run before it starts also stops a dry run.
         taken = self.dry_run and not self.force and not is_free(out)
         reused = [f"{out} is there already: reused if recipe and inputs are the same, else replaced only with --force"]
         announce([*plan(recipe, out), *(reused if taken else [])], dry_run=self.dry_run)
@@ -100,9 +100,9 @@ def recipe_command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn `function(invocation, own options…)` into a command whose other options come from a recipe class.
 
-    `argument` and the keys of `options` are recipe keys; type and help text come from the recipe. The values of `options` name
-    the flags, separated by spaces; an empty string stands for `--key`. With `out=None`, --out may be left out and the
-    invocation's `out` is the empty path. A command that makes nothing (`makes=False`) has neither --out nor --force.
+    `argument` and the keys of `options` are recipe keys; their types and help texts come from the recipe. The values of `options`
+    are the flags, separated by spaces; an empty string stands for `--key`. With `out=None`, --out is optional, and the invocation's
+    `out` is the empty path without it. A command that makes nothing (`makes=False`) has neither --out nor --force.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -137,7 +137,7 @@ def recipe_command(
 
         def command(**given: Any) -> None:
             values = {key: given.pop(name) for name, key in keys.items()}
-            # An empty list means that the option was not given; False is a flag such as --folders.
+            # An empty list means that the option was not given. False is kept: it is a flag such as --folders.
             values = {key: None if value == [] else value for key, value in values.items()}
             common = {"force": False, **{name: given.pop(name) for name in shared}}
             sets, place = common.pop("sets") or (), common.pop("out", None) or Path()
@@ -152,7 +152,7 @@ def recipe_command(
 
 
 def _parameter(kind: type[Recipe], key: str, name: str, flags: list[str] | None, text: str | None) -> inspect.Parameter:
-    """One option (or, without flags, the argument) for a recipe key."""
+    """Make the option for a recipe key or, without flags, the argument."""
     from osler.core.config import find_field
 
     annotation, description = find_field(kind, key)
@@ -169,13 +169,13 @@ def _parameter(kind: type[Recipe], key: str, name: str, flags: list[str] | None,
 
 
 def metavar(type_: Any) -> str | None:
-    """What the help calls the value of an option; None for typer's own word."""
+    """Return the metavar of an option's type, or None for typer's default."""
     item = get_args(type_)[0] if get_origin(type_) is list else type_
     return {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}.get(item)
 
 
 def _option_type(annotation: Any) -> Any:
-    """What the command line parses a recipe value as; the recipe itself checks it further."""
+    """Return the type that typer parses a recipe value as. The recipe validates it further."""
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = next(part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Annotated:
@@ -183,14 +183,14 @@ def _option_type(annotation: Any) -> Any:
     if get_origin(annotation) in (tuple, list):
         return list[_option_type(get_args(annotation)[0])]  # type: ignore[misc]
     if get_origin(annotation) is dict:
-        return list[str]  # KEY=VALUE, repeated; the recipe takes it apart
+        return list[str]  # repeated KEY=VALUE, parsed by the recipe
     if get_origin(annotation) is Literal or annotation not in (str, int, float, bool, Path):
         return str
     return annotation
 
 
 def announce(lines: Sequence[str], *, dry_run: bool) -> None:
-    """Print the plan."""
+    """Print the plan, unless --quiet is set."""
     from osler.core.console import console, quiet
 
     if quiet() and not dry_run:
@@ -202,7 +202,7 @@ def announce(lines: Sequence[str], *, dry_run: bool) -> None:
 
 
 def finish(artifact: Artifact) -> None:
-    """Print the one line a stage ends with."""
+    """Print the result line of a stage."""
     from osler.core.console import console
 
     numbers = " · ".join(
@@ -212,14 +212,14 @@ def finish(artifact: Artifact) -> None:
     )
     verb = "reused" if artifact.reused else "made"
     console().print(f"[bold green]✓[/] {artifact.manifest.kind} {verb}: {numbers}")
-    # The path goes to standard output, so that a script can read it.
+    # Only the path goes to standard output, so that scripts can read it.
     if os.environ.get("RANK", "0") == "0":
         typer.echo(os.path.relpath(artifact.path) if artifact.path.is_relative_to(Path.cwd()) else str(artifact.path))
 
 
 @contextmanager
 def writing_to(path: Path, option: str) -> Iterator[None]:
-    """Let an error about writing a file name the option that says where."""
+    """Make errors about writing `path` name this option instead of --out."""
     from osler.core.errors import OutputError, writing
 
     try:

@@ -29,7 +29,7 @@ def convert(
     call: Invocation,
     list_formats: Annotated[bool, typer.Option("--list", help="List the formats and what each can hold.")] = False,
 ) -> None:
-    """Convert any format to any other, and report what the target cannot hold."""
+    """Convert annotations from one format to another, and report what the target format cannot hold."""
     if list_formats:
         _list()
         return
@@ -59,12 +59,11 @@ def _print_result(done: Conversion, target: str) -> None:
         console().print(f"  details in {_shown(done.report)}", style="dim", markup=False)
     else:
         console().print("  nothing was lost", style="dim")
-    # The path goes to standard output, so that a script can take it.
+    # Only the path goes to standard output, so that scripts can read it.
     typer.echo(_shown(done.path))
 
 
 def _number(name: str, read: int, written: int | None) -> str:
-    """What was written of what was read."""
     if written is None or written == read:
         return f"{name} {read:,}"
     if written < read:

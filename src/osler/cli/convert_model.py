@@ -1,4 +1,4 @@
-"""`osler convert-model`: a published checkpoint to an encoder that every command opens."""
+"""`osler convert-model`: from a published checkpoint to an encoder that every command can open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`osler corpus`: raw text to a clean corpus, and what happened to it on the way."""
+"""`osler corpus`: build a clean corpus from raw text, and inspect what was removed and why."""
 
 from __future__ import annotations
 

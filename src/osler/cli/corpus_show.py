@@ -1,4 +1,4 @@
-"""`osler corpus show`, `explain` and `audit`: what is in a corpus, and why something is not."""
+"""`osler corpus show`, `explain` and `audit`: what is in a corpus, what is not, and why."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 CorpusArgument = Annotated[Path, typer.Argument(metavar="CORPUS", help="The folder of a corpus.")]
 SourceOption = Annotated[str | None, typer.Option("--source", help="Only documents of this source.")]
-_PLACES = 40  # most places that --diff lists
+_PLACES = 40  # maximum number of places listed by --diff
 
 
 def show(corpus: CorpusArgument) -> None:
-    """Print the card of a corpus: its sources before and after, removals, lengths, languages, licences, hashes."""
+    """Print the card of a corpus: sources before and after cleaning, removals, lengths, languages, licences and hashes."""
     from osler.artifacts.corpus import Corpus
     from osler.artifacts.corpus_card import counts_table, facts_table, lengths_table, reasons_table, shares_table
     from osler.core.errors import ArtifactError
@@ -55,7 +55,7 @@ def explain(
         bool, typer.Option("--text", help="Also print document text: with --diff the words that differ.")
     ] = False,
 ) -> None:
-    """Say what happened to a document: kept or removed, by which step, and which setting would keep it."""
+    """Explain what happened to a document: kept or removed, by which step, and which setting would keep it."""
     from osler.artifacts.corpus import Corpus
     from osler.stages.corpus.explain import explain as explained
 
@@ -83,7 +83,7 @@ def audit(
         bool, typer.Option("--text", help="Also print snippets of the documents. Needs the raw files.")
     ] = False,
 ) -> None:
-    """Show a sample of what one step removed, or changed if it removes nothing; always the same for a seed."""
+    """Show a sample of what one step removed, or changed if it removes nothing. A seed always gives the same sample."""
     from osler.artifacts.corpus import Corpus
     from osler.stages.corpus.audit import audit as audited
     from osler.stages.corpus.audit import audit_table
@@ -101,7 +101,7 @@ def audit(
 
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
-    """What happened to a document, as names and values."""
+    """Return what happened to a document, as (name, value) pairs."""
     removal, kept = explanation.removal, explanation.kept
     facts = [("document", explanation.id), ("source", explanation.source)]
     if explanation.file is not None:
@@ -147,7 +147,7 @@ def _passages(entries: list[LedgerEntry]) -> str:
 
 
 def _print_differences(corpus: Corpus, explanation: Explanation, *, text: bool) -> None:
-    """Where a removed duplicate and the kept document differ; their words only if text was asked for."""
+    """Print where a removed duplicate differs from the kept document; with `text`, also the words."""
     from osler.report.tables import Row, Table
     from osler.stages.corpus.explain import kept_twin, original_of
     from osler.stages.corpus.originals import differing_words
@@ -214,7 +214,7 @@ def _print(tables: Iterable[Table]) -> None:
     usual, wide = Console().width, Console(width=10_000)
     for table in tables:
         made = table_rich(table)
-        # Numbers and ids are never broken in two, however narrow the terminal is.
+        # Never break numbers and ids, however narrow the terminal.
         needed = Measurement.get(wide, wide.options, made).minimum + len(made.columns)
         Console(highlight=False, width=max(usual, needed)).print(made)
 
@@ -223,11 +223,11 @@ def _print_facts(facts: Iterable[tuple[str, str]]) -> None:
     from osler.report.terminal import printable
 
     for name, value in facts:
-        _screen().print(f"{name:<19} {printable(value).replace(chr(10), '␊')}")  # an id may have line breaks
+        _screen().print(f"{name:<19} {printable(value).replace(chr(10), '␊')}")  # an id may contain line breaks
 
 
 def _print_columns(texts: dict[str, str]) -> None:
-    """Texts side by side."""
+    """Print texts side by side."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable

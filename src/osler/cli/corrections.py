@@ -1,4 +1,4 @@
-"""`osler corrections`: tasks from notes that people corrected on the page of `osler serve`."""
+"""`osler corrections`: make tasks from notes corrected in the web page of `osler serve`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def corrections(
     force: ForceOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Make a task folder for each annotator and head, ready for osler finetune."""
+    """Turn corrected notes into one task folder per annotator and head, ready for osler finetune."""
     from osler.stages.serve.corrections import CorrectionsRecipe, plan, run
 
     recipe = CorrectionsRecipe(corrections=folder, annotators=tuple(annotator or ()), heads=tuple(head or ()))

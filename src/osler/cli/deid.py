@@ -1,4 +1,4 @@
-"""`osler deid`: notes without names, dates and numbers that tell who the patient is, and how well that works."""
+"""`osler deid`: de-identify notes, and measure how well that works."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from osler.cli.common import Invocation, recipe_command
 from osler.stages.serve.deid.config import DeidEvaluateRecipe, DeidRecipe
 
 PARTIAL = 3
-"""Exit code if some notes could not be processed and were not written."""
+"""Exit code if some notes could not be processed and were therefore not written."""
 
 
 class _NotesOrCommand(TyperGroup):
-    """`osler deid NOTES` needs no further word; `osler deid evaluate` is a command of its own."""
+    """Lets `osler deid NOTES` work without a subcommand, next to `osler deid evaluate`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # The hidden command is no word that a user writes: a folder may have its name.
+        # Users never type the hidden command `notes`, and a folder may have that name.
         own = {name for name, command in self.commands.items() if not command.hidden}
         return super().parse_args(ctx, args if args and args[0] in own else ["notes", *args])
 
@@ -60,7 +60,7 @@ app = typer.Typer(cls=_NotesOrCommand, add_completion=False)
     },
 )
 def notes(call: Invocation) -> None:
-    """Replace names, dates, numbers and other PHI in notes. Nothing finds all of it: measure with `osler deid evaluate`.
+    """Replace names, dates, numbers and other PHI in notes. No method finds all PHI: measure with `osler deid evaluate`.
 
     Exit code 0: every note was written. 2: nothing was done. 3: some notes could not be processed and were not written.
     """
@@ -94,7 +94,7 @@ def evaluate(
     call: Invocation,
     task: Annotated[str | None, typer.Option("--task", help="A task folder or name with gold PHI.")] = None,
 ) -> None:
-    """Measure recall by category, notes without a leak, names by origin and gender, and clinical words removed needlessly."""
+    """Measure recall by category, notes without a leak, recall of names by origin and gender, and needlessly removed clinical words."""
     from osler.stages.prepare.run import task_folders
     from osler.stages.serve.deid.evaluate import plan, run
 

@@ -1,4 +1,4 @@
-"""`osler demo`: the six stages on notes that the synthetic clinic writes."""
+"""`osler demo`: run the six stages on notes written by the synthetic clinic."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ FIRST_NOTES = {
         "ibuprofeno. Hemoglobina 9,8 g/dl, ferritina baja.\n"
     ),
 }
-"""Invented notes that an installed model annotates before anything is trained."""
+"""Invented notes, annotated by an installed model before anything is trained."""
 
 app = typer.Typer(add_completion=False)
 
 
 class DemoRecipe(Recipe):
-    """The size of everything. Its sections change single values of the stages' own recipes."""
+    """The size of the demo. Its sections override values of the stages' own recipes."""
 
     raw_documents: int = Field(ge=50)
     notes: dict[str, int]
@@ -75,7 +75,7 @@ def demo(
     force: ForceOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Run all six stages on embedded synthetic notes, make a report, and ask the service."""
+    """Run every stage on embedded synthetic notes, write a report, and query the service."""
     name = "fast" if fast else "full"
     recipe, out = load_recipe(DemoRecipe, shipped_recipe(f"demo/{name}"), sets or ()), out / name
     plan = [
@@ -89,7 +89,7 @@ def demo(
         "7 serve     the same note, through the service",
         f"everything goes to {out}; finished parts are reused",
     ]
-    # A wrong value of any stage is an error now, not minutes later.
+    # Validate the recipes of all stages now, not minutes later.
     for stage_recipe in (vocab_recipe, pretrain_recipe, finetune_recipe, study_recipe):
         stage_recipe(recipe, out)
     announce(plan, dry_run=dry_run)
@@ -106,7 +106,7 @@ def _make_folder(out: Path) -> None:
     try:
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError:  # a folder that takes no files, such as /proc
+    except FileNotFoundError:  # a file system that takes no files, such as /proc
         raise OutputError("cannot write: no folder can be made here", where=out, fix="Choose another --out") from None
 
 
@@ -162,7 +162,7 @@ def first_look(out: Path) -> None:
 
 
 def corpus(recipe: DemoRecipe, out: Path) -> Artifact:
-    """Write raw text, and clean it."""
+    """Write raw text and clean it."""
     from osler.clinic.raw import raw_texts
     from osler.stages.corpus.config import CorpusRecipe
     from osler.stages.corpus.run import run
@@ -178,7 +178,7 @@ def corpus(recipe: DemoRecipe, out: Path) -> Artifact:
 
 
 def vocab_recipe(recipe: DemoRecipe, out: Path) -> VocabRecipe:
-    """The recipe of the vocabulary, which changes single values of the shipped one."""
+    """Return the shipped vocabulary recipe with the demo's overrides."""
     from osler.stages.vocab.config import VocabRecipe
 
     options = {**recipe.vocab, "corpus": out / "corpus"}
@@ -193,7 +193,7 @@ def vocab(recipe: DemoRecipe, out: Path) -> Artifact:
 
 
 def pretrain_recipe(recipe: DemoRecipe, out: Path) -> PretrainRecipe:
-    """The recipe of the pretraining, which changes single values of the shipped one."""
+    """Return the shipped pretraining recipe with the demo's overrides."""
     from osler.stages.pretrain.config import PretrainRecipe
 
     options = {**recipe.pretrain, "corpus": out / "corpus", "tokenizer": out / "tokenizer"}
@@ -208,7 +208,7 @@ def pretrain(recipe: DemoRecipe, out: Path) -> Artifact:
 
 
 def finetune_recipe(recipe: DemoRecipe, out: Path) -> FinetuneRecipe:
-    """The recipe of the fine-tuning, which changes single values of the shipped one."""
+    """Return the shipped fine-tuning recipe with the demo's overrides."""
     from osler.stages.finetune.config import FinetuneRecipe
 
     tasks = [out / "tasks" / name for name in TASKS]
@@ -217,7 +217,7 @@ def finetune_recipe(recipe: DemoRecipe, out: Path) -> FinetuneRecipe:
 
 
 def finetune(recipe: DemoRecipe, out: Path) -> Artifact:
-    """Prepare the tasks, and fine-tune one encoder on all of them."""
+    """Prepare the tasks and fine-tune one encoder on all of them."""
     from osler.stages.finetune.run import run
     from osler.stages.prepare.config import PrepareRecipe
     from osler.stages.prepare.run import run as prepare
@@ -230,7 +230,7 @@ def finetune(recipe: DemoRecipe, out: Path) -> Artifact:
 
 
 def study_recipe(recipe: DemoRecipe, out: Path) -> StudyRecipe:
-    """The recipe of the study, which changes single values of the shipped one."""
+    """Return the shipped study recipe with the demo's overrides."""
     from osler.stages.study.recipe import StudyRecipe
 
     options = {
@@ -275,7 +275,7 @@ def serve(out: Path, annotations: Artifact) -> str:
     note = {"id": "note", "text": (out / "note.txt").read_text(encoding="utf-8")}
     with in_background(ServeRecipe(bundle=out / "bundle", port=0)) as (_, address):
         headers = {"content-type": "application/json"}
-        # On this machine the service needs a token only if one is set.
+        # On localhost, the service requires a token only if one is set.
         if token := os.environ.get("OSLER_TOKEN", "").strip():
             headers["authorization"] = f"Bearer {token}"
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The page the demo ends with: an annotated note, the heads, the study's tables, the learning curves and the corpus."""
+"""The demo's report page: an annotated note, the heads, the study's tables, learning curves and the corpus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from osler.text.document import Document
 
 
 def write_report(made: Mapping[str, Artifact], path: Path) -> Path:
-    """Write the page from the artifacts of the six stages."""
+    """Write the report from the artifacts of the six stages."""
     corpus, encoder, heads = (made[name].manifest.counts for name in ("corpus", "pretrain", "finetune"))
     page = Page("osler demo", "Raw text to annotations, on notes the synthetic clinic wrote")
     page.numbers(

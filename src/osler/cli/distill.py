@@ -1,4 +1,4 @@
-"""`osler distill`: an encoder into a smaller one. It is pretraining with a teacher, and runs the same stage."""
+"""`osler distill`: distil an encoder into a smaller one. Runs the pretraining stage with a teacher."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def distill(
     ] = None,
     align: Annotated[bool, typer.Option("--align", help="Also align the last hidden states (weight 1.0).")] = False,
 ) -> None:
-    """Distil an encoder into a smaller one on a corpus: osler pretrain with a teacher."""
+    """Distil an encoder into a smaller one on a corpus. Works like osler pretrain, with a teacher."""
     from osler.stages.pretrain.plan import PlannedRecipe, full_plan, plan
     from osler.stages.pretrain.run import run
 
@@ -45,7 +45,7 @@ def distill(
     call.options["distill.teacher_layers"] = _layer_numbers(layers)
     call.options["distill.cosine"] = 1.0 if align else None
     recipe = resolve_planned(call, PlannedRecipe)
-    # Without a teacher it would be plain pretraining under the wrong name.
+    # Without a teacher, this would silently be plain pretraining.
     if recipe.distill is None:
         raise RecipeError("no teacher is named", fix="Give --teacher DIR, or set distill.teacher in the recipe")
     if "tokenizer" not in recipe.model_fields_set:

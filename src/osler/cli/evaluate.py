@@ -41,7 +41,7 @@ def evaluate(
         typer.Option("--task", help="A task folder or name. Repeat for several; each gets its own folder in --out."),
     ] = None,
 ) -> None:
-    """Score a bundle: predictions with offsets and scores, metrics under a named protocol, errors on request."""
+    """Score a bundle on tasks: predictions with offsets and scores, metrics under a named protocol and, if asked for, errors."""
     from osler.stages.evaluate.run import plan, run
     from osler.stages.prepare.run import task_folders
 

@@ -1,4 +1,4 @@
-"""`osler export`: a bundle for other software, or for machines without torch."""
+"""`osler export`: export a bundle for other software, or for machines without torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
     options={"to": "", "head": "", "tasks": "--task", "weights": "", "max_loss": ""},
 )
 def export(call: Invocation) -> None:
-    """Export a bundle: one head as a stock Hugging Face model, or all heads as one ONNX graph that runs without torch."""
+    """Export one head as a stock Hugging Face model, or all heads as an ONNX graph that runs without torch or a spaCy pipeline."""
     from osler.stages.serve.export import plan, run
 
     call.perform(plan, run)

@@ -1,4 +1,4 @@
-"""`osler finetune`: an encoder and tasks to a bundle of heads."""
+"""`osler finetune`: from an encoder and tasks to a bundle of heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`osler infer`: pairs of a premise and a hypothesis to a label each."""
+"""`osler infer`: label pairs of a premise and a hypothesis."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ app = typer.Typer(add_completion=False)
 @app.command()
 @pairs_command
 def infer(call: Invocation) -> None:
-    """Say what the second text of each pair is, given the first: entailed, contradicted, or what else the head knows.
+    """Label the second text of each pair given the first: entailed, contradicted, or another label of the head.
 
-    Without --out, one line per pair goes to standard output. Exit code 0: every pair was read. 2: nothing was done.
+    Without --out, print one line per pair to standard output. Exit code 0: every pair was read. 2: nothing was done.
     3: some lines could not be read and were skipped.
     """
     answer(call, "infer")

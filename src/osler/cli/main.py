@@ -1,4 +1,4 @@
-"""The `osler` command. Each command lives in a module of its own, which is imported when the command runs."""
+"""The `osler` command line. Each command has its own module, imported only when the command runs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from osler.cli.common import metavar
 from osler.core.errors import OslerError, explain_system_error, nearest, place_of
 
 COMMANDS = {
-    "corpus": "Raw text to a clean corpus.",
-    "vocab": "A corpus to a tokenizer, and tokenizers compared.",
+    "corpus": "Build a clean corpus from raw text, and inspect it.",
+    "vocab": "Train a tokenizer on a corpus, and compare tokenizers.",
     "pretrain": "Pretrain an encoder on a corpus with masked language modelling.",
     "distill": "Distil an encoder into a smaller one: pretraining with a teacher.",
-    "convert-model": "A published checkpoint to an encoder that every command opens.",
+    "convert-model": "Convert a published checkpoint to an encoder that every command opens.",
     "tasks": "Task cards and task data: list, prepare, check, show, new.",
     "finetune": "Fine-tune one encoder on one or more tasks.",
     "evaluate": "Score a bundle on a task under a named protocol.",
-    "study": "Many models, tasks and seeds to one table.",
+    "study": "Compare models over many tasks and seeds in one table.",
     "annotate": "Annotate raw text with the heads of a bundle for its language.",
     "serve": "Serve a bundle over HTTP.",
-    "corrections": "Tasks from notes that people corrected on the page of osler serve.",
+    "corrections": "Turn notes corrected on the page of osler serve into tasks.",
     "deid": "De-identify notes: masks, tags or surrogates, and how well that works.",
-    "similar": "Say how similar the two texts of each pair are.",
-    "infer": "Say what the second text of each pair is, given the first.",
+    "similar": "Score the similarity of each pair of texts.",
+    "infer": "Classify pairs of texts, such as premise and hypothesis.",
     "export": "Export a bundle to Hugging Face, ONNX or spaCy.",
     "convert": "Convert annotations between formats.",
-    "demo": "Run all six stages on embedded synthetic notes, and ask the service.",
+    "demo": "Run every stage on embedded synthetic notes, then query the service.",
 }
-"""Every command in the order of the flow, with its line in the help; `osler.cli.NAME` holds its `app` (`_` for `-`)."""
+"""Every command in workflow order, with its line in the help. The module `osler.cli.NAME` (`_` for `-`) has its `app`."""
 
 EXAMPLES = {
     "": (
@@ -186,13 +186,13 @@ EXAMPLES = {
 
 
 class _Stopped(OslerError):
-    """Ctrl-C. Typer would end without a word."""
+    """Ctrl-C, which typer would not report."""
 
     exit_code = 130
 
 
 class _Commands(TyperGroup):
-    """Imports a command's module only when the command is asked for, so that none pays for another's imports."""
+    """Imports a command's module only when that command is used."""
 
     listing = False
 
@@ -231,7 +231,7 @@ class _Commands(TyperGroup):
 
 
 def _dress(command: Any, name: str, ctx: Any) -> Any:
-    """Complete the help of a command and its subcommands: examples, and what an option's value is called."""
+    """Add examples and metavars to the help of a command and its subcommands."""
     command.epilog = _examples(name)
     _name_values(command.get_params(ctx) if ctx else command.params)
     for child, inner in getattr(command, "commands", {}).items():
@@ -240,7 +240,7 @@ def _dress(command: Any, name: str, ctx: Any) -> Any:
 
 
 def _name_values(parameters: Any) -> Any:
-    """Leave out the type of flags, and write PATH for typer's `list[Path]`."""
+    """Set the metavar of each option: none for flags, PATH for typer's `list[Path]`."""
     for parameter in parameters:
         if parameter.param_type_name == "option" and parameter.metavar is None:
             type_ = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
@@ -259,7 +259,7 @@ app = typer.Typer(
     help="Raw biomedical and clinical text to a language model you can evaluate, publish and serve.",
     epilog=_examples(""),
     no_args_is_help=True,
-    # Typer's own tracebacks print local variables, which hold documents.
+    # Typer's own tracebacks print local variables, which may contain documents.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -290,11 +290,11 @@ def _global(
     configure(verbose)
 
 
-_UsageError: Any = typer.BadParameter.__base__  # from click or typer's copy of it, depending on typer's version
+_UsageError: Any = typer.BadParameter.__base__  # from click or from typer's copy of click, depending on the version
 
 
 def main() -> None:
-    """Run the command line; every failure ends in one clear message that never quotes a document."""
+    """Run the command line. Every failure ends in one message that never quotes a document."""
     try:
         code = app(prog_name="osler", standalone_mode=False)
     except OslerError as error:
@@ -316,7 +316,7 @@ def main() -> None:
 
 
 def _explain_usage(error: Any) -> str:
-    """A wrong command, option or value, in one line."""
+    """Describe a wrong command, option or value in one line."""
     from pydantic import ValidationError
 
     from osler.core.mistakes import mistakes
@@ -344,13 +344,13 @@ def _flag(parameter: Any) -> str:
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """The message and exit code for an error that is not osler's own."""
+    """Return the message and exit code for an error that is not an OslerError."""
     from osler.core.extras import explain_missing
 
     known = explain_missing(error) if isinstance(error, ModuleNotFoundError) else explain_system_error(error)
     if known is not None:
         return str(known), known.exit_code
-    # The message of an unexpected error may quote a document (a parser's, for example), so it is not shown.
+    # The message of an unexpected error (from a parser, for example) may quote a document, so it is not shown.
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     command = next((name for name in (" ".join(words[:2]), *words[:1]) if name in EXAMPLES), "no command")
     return (

@@ -1,4 +1,4 @@
-"""`osler pretrain`: a corpus and a tokenizer to an encoder."""
+"""`osler pretrain`: from a corpus and a tokenizer to an encoder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pretrain(
 
 
 def resolve_planned(call: Invocation, kind: type[Recipe]) -> Any:
-    """Resolve the recipe as `kind`, which needs no corpus. A dry run that names none keeps this kind."""
+    """Resolve the recipe as `kind`, which does not require a corpus. A dry run without a corpus keeps this kind."""
     needed, call.kind = call.kind, kind
     recipe = call.resolve()
     if not call.dry_run or "corpus" in recipe.model_fields_set:
@@ -61,7 +61,7 @@ def resolve_planned(call: Invocation, kind: type[Recipe]) -> Any:
 
 
 def override_length(call: Invocation) -> None:
-    """--steps and --budget override each other and the recipe."""
+    """Let --steps remove the recipe's budget, and --budget its steps."""
     steps, budget = call.options["train.steps"], call.options["train.budget"]
     if steps is not None and budget is None:
         call.options["train.budget"] = LEFT_OUT

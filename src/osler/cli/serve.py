@@ -1,4 +1,4 @@
-"""`osler serve`: a bundle behind HTTP."""
+"""`osler serve`: serve a bundle over HTTP."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ app = typer.Typer(add_completion=False)
     makes=False,
 )
 def serve(call: Invocation) -> None:
-    """Serve a bundle over HTTP: a page to annotate and correct notes, and the same for programs.
+    """Serve a bundle over HTTP: a web page to annotate and correct notes, and an API for programs.
 
-    Prints the address when it takes requests. SIGTERM or Ctrl-C stops it after the requests in progress.
+    Prints the address once it accepts requests. SIGTERM or Ctrl-C stops it after the requests in progress.
     """
     from osler.core.extras import require
 
@@ -42,5 +42,5 @@ def serve(call: Invocation) -> None:
     calm_threads()
     announce(plan(recipe), dry_run=call.dry_run)
     if not call.dry_run:
-        # The address goes to standard output, so that a script can read it.
+        # The address goes to standard output, so that scripts can read it.
         run(recipe, ready=typer.echo)

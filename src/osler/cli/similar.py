@@ -1,4 +1,4 @@
-"""`osler similar` and `osler infer`: pairs of texts to a number or a label each."""
+"""`osler similar` and `osler infer`: compare pairs of texts."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ pairs_command: Callable[[Callable[..., None]], Callable[..., None]] = recipe_com
 @app.command()
 @pairs_command
 def similar(call: Invocation) -> None:
-    """Say how similar the two texts of each pair are. Their order does not matter.
+    """Score how similar the two texts of each pair are. Their order does not matter.
 
-    Without --out, one line per pair goes to standard output. Exit code 0: every pair was compared. 2: nothing was done.
+    Without --out, print one line per pair to standard output. Exit code 0: every pair was compared. 2: nothing was done.
     3: some lines could not be read and were skipped.
     """
     answer(call, "similar")
 
 
 def answer(call: Invocation, question: Question) -> None:
-    """Compare the pairs of a call, and write one line for each."""
+    """Compare the pairs of a call and write one line for each."""
     from osler.core.files import atomic
     from osler.stages.serve.annotate import report_skipped
     from osler.stages.serve.pairs import compare, plan

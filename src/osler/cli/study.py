@@ -73,7 +73,7 @@ def resume_study(
     force: ForceOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Resume a study with the recipe it was begun with."""
+    """Resume a study with its original recipe."""
     from osler.core.errors import InputError
     from osler.stages.study.progress import recall
 
@@ -87,7 +87,7 @@ def resume_study(
 
 @app.command("status")
 def study_status(study: StudyArgument, out: OutOption = Path("runs/study"), sets: SetOption = None) -> None:
-    """Show which runs are done, running, waiting or failed, why they failed, and the time left."""
+    """Show which runs are done, running, waiting or failed (and why), and the time left."""
     from osler.core.console import console
     from osler.stages.study.plan import expand
     from osler.stages.study.progress import failures, lines, planned_lines, states_table, summary
@@ -97,7 +97,7 @@ def study_status(study: StudyArgument, out: OutOption = Path("runs/study"), sets
     console().print(states_table(found))
     for text in failures(found):
         console().print(text, style="red", markup=False)
-    # The summary goes to standard output, so that a script can read it.
+    # Only the summary goes to standard output, so that scripts can read it.
     typer.echo(summary(found))
 
 
@@ -108,7 +108,7 @@ def report_study(
     sets: SetOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write the tables of finished runs; missing ones are marked, and nothing is run."""
+    """Write the tables of the finished runs. Missing runs are marked and not started."""
     from osler.core.console import console
     from osler.stages.study.run import report
 
@@ -130,7 +130,7 @@ def study_page(
         Path | None, typer.Option("--about", help="A Markdown file with what the tables do not say; it comes first.")
     ] = None,
 ) -> None:
-    """Write a study as one Markdown page, from its results.json: no run is needed."""
+    """Write a study as one Markdown page from its results.json alone."""
     from osler.core.errors import InputError
     from osler.core.files import write_atomic
     from osler.stages.study.page import RESULTS, study_markdown
@@ -183,9 +183,9 @@ def _show(folder: Path) -> None:
 def _find_study(
     study: str, out: Path, sets: list[str] | None, *, begun_recipe: bool
 ) -> tuple[StudyRecipe | None, Path]:
-    """A study that was begun, by its folder, or the study that a recipe would make in --out.
+    """Return recipe and folder of a started study, given its folder, or of the study that a recipe would make in --out.
 
-    Without `begun_recipe` a study that was begun has no recipe: its list of runs is enough, and quicker to read.
+    Without `begun_recipe`, the recipe of a started study is None: its list of runs is enough, and faster to read.
     """
     from osler.core.config import find_recipe
     from osler.core.errors import InputError, RecipeError

@@ -1,4 +1,4 @@
-"""`osler tasks`: list tasks, prepare their data, write a card for your own."""
+"""`osler tasks`: list tasks, prepare their data, and write cards for your own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def list_tasks(
         if value is not None and value not in known:
             raise typer.BadParameter(f"must be one of {', '.join(known)}", param_hint=f"--{name}")
     screen = Console(soft_wrap=True)
-    # In a narrow window descriptions need the room; `tasks info` has labels and protocols.
+    # A narrow terminal has room for descriptions only; `tasks info` shows labels and protocols.
     more = ("labels", "protocols") if screen.width >= 110 else ()
     table = Table("task", "kind", "language", *more, "description", box=None, header_style="bold")
     for card in cards:
@@ -60,7 +60,7 @@ def info(
     task: Annotated[str, typer.Argument(help="A task name, or the path of a card.")],
     toml: Annotated[bool, typer.Option("--toml", help="Print the full card as TOML, to edit a copy.")] = False,
 ) -> None:
-    """Show a task: its files and how to get them, its labels, counts and protocols."""
+    """Show a task: files and how to get them, labels, counts and protocols."""
     from osler.tasks.catalogue import load_card
     from osler.tasks.describe import describe
 
@@ -81,7 +81,7 @@ def prepare(
     call: Invocation,
     everything: Annotated[bool, typer.Option("--all", help="Every task whose files are in --from.")] = False,
 ) -> None:
-    """Read a task's data, check it and write a task folder. A task with folds gets one folder per fold."""
+    """Read and check a task's data and write a task folder, or one folder per fold if the task has folds."""
     from osler.stages.prepare.run import plan, run
     from osler.tasks.catalogue import load_card
 
@@ -100,7 +100,7 @@ def prepare(
 
 
 def _print_findings(counts: Mapping[str, Any]) -> None:
-    """Print what was found in the files: the release, how mentions lie in their texts, defects, what the card leaves out."""
+    """Print findings about the files: release, alignment of mentions, defects, and labels left out by the card."""
     from osler.core.console import console
     from osler.tasks.records import OffsetCounts
 
@@ -169,9 +169,9 @@ def _print_summary(todo: list[PrepareJob], outcomes: list[PrepareOutcome]) -> No
 @app.command("new")
 @recipe_command(DiscoverRecipe, out=None, argument="name", options={"source": "--from", "format": "", "kind": ""})
 def new(call: Invocation) -> None:
-    """Write a card for your own data: labels, counts and splits are found in it, and you edit the rest.
+    """Write a card for your own data. Labels, counts and splits are detected; you edit the rest.
 
-    The card goes to --out, or to NAME.toml.
+    The card is written to --out, or to NAME.toml.
     """
     from osler.core.files import write_atomic
     from osler.stages.prepare.discover import check_card_path, discover
@@ -238,7 +238,7 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     options={"n": "", "release": "", "seed": "", "archives": "--archives/--folders"},
 )
 def synthesize(call: Invocation) -> None:
-    """Write a synthetic distribution of an access-controlled task, in its official format."""
+    """Write synthetic data for an access-controlled task, in the official format."""
     from osler.clinic.synthesize import plan, run
 
     call.perform(plan, run)

@@ -34,7 +34,7 @@ def check(
     leakage: Annotated[bool, typer.Option(help="Look for records shared by splits or tasks.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with code 1 on an unexplained difference.")] = False,
 ) -> None:
-    """Compare the counts of task folders with card and paper, verify offsets, and look for shared records."""
+    """Compare the counts of task folders with their cards and papers, verify offsets, and look for shared records."""
     import json
 
     from osler.core.files import write_atomic
@@ -152,7 +152,7 @@ MISALIGNED = (
 
 
 def offsets_text(counts: Mapping[str, int]) -> str:
-    """How mentions lie in their texts, with the share of those that are off."""
+    """Return how many mentions were verified, and the share that is misaligned."""
     total = counts["mentions"]
     off = [f"{n:,} ({n / total:.2%}) {name}" for name, n in counts.items() if name != "mentions" and n]
     shown = ", ".join(off).replace("blanks", "whitespace")
@@ -161,7 +161,7 @@ def offsets_text(counts: Mapping[str, int]) -> str:
 
 
 def defects_text(problems: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Defects of the files by split; the card knows or tolerates them."""
+    """Return one line per split with its defects, which the card states or tolerates."""
     return [
         f"defects in {split}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
         for split, kinds in problems.items()
@@ -169,7 +169,7 @@ def defects_text(problems: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 def left_out_text(counts: Mapping[str, int]) -> str:
-    """What the files hold and the task does not, the most frequent first."""
+    """List the labels in the files that the card leaves out, most frequent first."""
     listed = [f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda item: -item[1])[:8]]
     more = len(counts) - len(listed)
     return "left out by the card: " + ", ".join(listed) + (f" and {more} other labels" if more > 0 else "")

@@ -28,7 +28,7 @@ def show(
     ] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a self-contained HTML page instead.")] = None,
 ) -> None:
-    """Show examples of a task: coloured mentions, relations, pairs side by side."""
+    """Show examples of a task: coloured mentions, relations, and pairs side by side."""
     if html is not None and html.suffix.lower() not in (".html", ".htm"):
         raise OutputError("a page must be an .html file", where=html, fix="Give --html a name that ends in .html")
     card, records = _open(task, split, source)
@@ -44,7 +44,7 @@ def show(
 
 
 def _open(task: str, split: str, source: Path | None) -> tuple[TaskCard, Iterator[Record]]:
-    """Return the card and the records of a split, from a prepared folder or straight from the task's source."""
+    """Return the card and the records of a split, from a prepared folder or directly from the task's source."""
     if Path(task).is_dir():
         from osler.artifacts.task_folder import TaskFolder
 

@@ -1,4 +1,4 @@
-"""`osler vocab`: a corpus to a tokenizer, and tokenizers compared."""
+"""`osler vocab`: train a tokenizer on a corpus, and compare tokenizers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _group() -> None: ...
 @app.command("train")
 @recipe_command(VocabRecipe, out="runs/tokenizer", argument="corpus", options={"size": "", "algorithm": ""})
 def train(call: Invocation) -> None:
-    """Train a vocabulary on a corpus and write it as a stock Hugging Face tokenizer folder."""
+    """Train a vocabulary on a corpus and save it as a standard Hugging Face tokenizer."""
     from osler.stages.vocab.run import plan, run
 
     call.perform(partial(plan, check=call.dry_run, force=call.force), run)
@@ -40,7 +40,7 @@ def train(call: Invocation) -> None:
     options={"corpus": "--on", "terms": "", "sample_documents": "--documents", "min_documents": ""},
 )
 def compare(call: Invocation) -> None:
-    """Compare tokenizers on a corpus. Without --out, the tables are printed and nothing is kept."""
+    """Compare tokenizers on a corpus. Without --out, print the tables and save nothing."""
     from osler.stages.vocab import compare as stage
 
     if call.options["corpus"] is None and call.recipe is None and not call.sets:

@@ -38,10 +38,10 @@ class SynthesizeRecipe(Recipe):
     """Training records (documents, sentences or pairs); other splits keep their proportion in the real release. Fewer
     than four cannot fill every official folder."""
     release: str | None = None
-    """Which release, of a corpus that has several; `osler tasks info` lists them."""
+    """Release to mimic, if the corpus has several; `osler tasks info` lists them."""
     seed: int = Field(0, description="another seed gives other records")
     archives: bool = False
-    """Pack the files as they are officially shipped; otherwise leave plain folders."""
+    """Pack the files as in the official release, instead of leaving plain folders."""
 
 
 def plan(recipe: SynthesizeRecipe, out: Path) -> list[str]:

@@ -1,9 +1,9 @@
 """Artifacts: the folders that stages read and write.
 
 An artifact is a folder with a `manifest.json`, which is written last. It is built as `NAME.partial` and then renamed to
-`NAME`. A killed run leaves `NAME.partial` behind, and the same command resumes from it. The manifest holds no time and no
-machine name: the same recipe on the same parents gives the same bytes. Files that differ from run to run, such as timings,
-are in `logs/` and are not hashed.
+`NAME`. A killed run leaves `NAME.partial` behind, and the same command resumes from it. The manifest contains no timestamps
+or host names: the same recipe on the same parents gives the same bytes. Files that differ from run to run, such as timings,
+go to `logs/` and are not hashed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_model(kind: type[M], path: Path, *, problem: str = "damaged", fix: str) -> M:
-    """Read a JSON file of an artifact; the error for a damaged one names the file and the first value that is wrong."""
+    """Read a JSON file of an artifact. If it is damaged, the error names the file and the first invalid value."""
     try:
         return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -62,7 +62,7 @@ def read_model(kind: type[M], path: Path, *, problem: str = "damaged", fix: str)
 
 @dataclass(frozen=True)
 class Manifest:
-    """Kind and recipe of an artifact, the digests of its parents, and the hash of every file in it."""
+    """Kind and recipe of an artifact, digests of its parents, and a hash of every file."""
 
     kind: str
     format_version: int
@@ -74,7 +74,7 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """The hash that children record; it covers kind, identity, parents and every file."""
+        """The hash that child artifacts record. It covers kind, identity, parents and every file."""
         return _hash([self.kind, self.format_version, self.identity, self.parents, self.files])
 
     @classmethod
@@ -102,7 +102,7 @@ class Artifact:
     reused: bool = False
 
     kind: ClassVar[str | None] = None
-    """The kind that a subclass opens."""
+    """The kind of artifact that a subclass opens."""
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Artifact:
 
     @classmethod
     def open(cls, path: str | Path, kind: str | None = None) -> Self:
-        """Open a finished artifact, or raise an error that says why it cannot be opened."""
+        """Open a finished artifact. Raises ArtifactError if there is none or it is of another kind."""
         path, kind = Path(path), kind or cls.kind
         command = f" (osler {_COMMANDS[kind]})" if kind in _COMMANDS else ""
         if not path.exists():
@@ -153,12 +153,12 @@ class Artifact:
 
 @dataclass
 class Workspace:
-    """The folder of an artifact that is being built; files of an interrupted run are still there."""
+    """The folder of an artifact under construction. It may contain files of an interrupted run."""
 
     path: Path
     counts: dict[str, Any] = field(default_factory=dict)
     main: bool = True
-    """Whether this process may write; under torchrun only the first may."""
+    """Whether this process may write. Under torchrun, only rank 0 may."""
 
     @property
     def logs(self) -> Path:
@@ -168,14 +168,14 @@ class Workspace:
         return folder
 
     def finish_training(self) -> None:
-        """Record that every file of the trained model is written, then delete the checkpoints."""
+        """Mark the trained model as completely written, then delete the checkpoints."""
         write_json(self.logs / _TRAINED, self.counts)
         remove_tree(self.path / "checkpoints")
 
     def training_is_finished(self) -> bool:
-        """Whether an earlier process got as far as `finish_training`; restores its counts.
+        """Whether an earlier process reached `finish_training`; if so, restore its counts.
 
-        Also true in the other processes of a torchrun once the first one has renamed the folder.
+        Also true on the other ranks of a torchrun once rank 0 has renamed the folder.
         """
         record = self.path / LOGS / _TRAINED
         if not record.is_file():
@@ -187,7 +187,7 @@ class Workspace:
 
 
 def identity_of(kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact]) -> str:
-    """Hash of everything that decides the content of an artifact."""
+    """Hash of everything that determines the content of an artifact."""
     return _hash([kind, FORMAT_VERSION, recipe.identity(), _digests(parents)])
 
 
@@ -201,10 +201,10 @@ def produce(
     force: bool = False,
     together: bool = False,
 ) -> Artifact:
-    """Make an artifact at `out`, or reuse the one there if the same recipe and parents made it.
+    """Make an artifact at `out`, or reuse the one there if it was made from the same recipe and parents.
 
-    Under torchrun the first process makes it and the others wait. With `together` all of them call `build` on the same
-    folder, but only the first (`Workspace.main`) may write.
+    Under torchrun, rank 0 makes it and the others wait. With `together`, all ranks call `build` on the same folder, but only
+    rank 0 (`Workspace.main`) may write.
     """
     identity = identity_of(kind, recipe, parents)
     out = Path(os.path.abspath(out))
@@ -215,7 +215,7 @@ def produce(
     with writing(out):
         existing = _reusable(out, kind, identity, force=force)
         if existing is not None:
-            if lock.exists() or old.exists():  # from a run that was killed just after it had finished
+            if lock.exists() or old.exists():  # left by a run that was killed just after it finished
                 with suppress(OutputError), locked(lock, out):
                     remove_tree(old)
             return existing
@@ -243,7 +243,7 @@ def produce(
 def check_out(
     out: str | Path, *, kind: str, recipe: Recipe, parents: Mapping[str, str | Artifact], force: bool = False
 ) -> bool:
-    """Raise the error that `produce` would raise for this `out`; return whether it holds the artifact already."""
+    """Raise the error that `produce` would raise for this `out`; return whether the artifact is already there."""
     out, identity = Path(os.path.abspath(out)), identity_of(kind, recipe, parents)
     if _reusable(out, kind, identity, force=force):
         return True
@@ -259,7 +259,7 @@ def check_out(
 
 
 def _refuse_unfinished(partial: Path, identity: str) -> None:
-    """Refuse to delete the checkpoints of an unfinished run with another recipe: they may be days of work."""
+    """Refuse to delete checkpoints of an unfinished run with another recipe: they may be days of work."""
     if (partial / "checkpoints").is_dir() and _identity_in(partial) != identity:
         raise OutputError(
             "this is an unfinished run with another recipe or other inputs, and it has checkpoints",
@@ -271,12 +271,12 @@ def _refuse_unfinished(partial: Path, identity: str) -> None:
 def _follow(
     out: Path, partial: Path, kind: str, identity: str, build: Callable[[Workspace], None] | None, *, force: bool
 ) -> Artifact:
-    """In the other processes of a torchrun: join the build if there is one, then wait for the first process."""
+    """Run on the other ranks of a torchrun: join the build if there is one, then wait for rank 0."""
     while True:
         if build is not None and _identity_in(partial) == identity:
             build(Workspace(partial, main=False))
             build = None
-        # With --force the old artifact is still in place at first and must not end the wait.
+        # With --force, the old artifact is in place until the build ends and must not end the wait.
         waiting = force and build is not None
         if not waiting and (out / MANIFEST).is_file() and _identity_in(partial) is None:
             artifact = Artifact.open(out, kind=kind)
@@ -286,7 +286,7 @@ def _follow(
 
 
 def _reusable(out: Path, kind: str, identity: str, *, force: bool = False) -> Artifact | None:
-    """The artifact at `out` if this recipe made it, None if `out` is free or may be replaced; anything else is an error."""
+    """Return the artifact at `out` if this recipe made it, or None if `out` is free or may be replaced. Otherwise raise."""
     if is_free(out) or force:
         return None
     manifest = Artifact.open(out).manifest
@@ -301,7 +301,7 @@ def _reusable(out: Path, kind: str, identity: str, *, force: bool = False) -> Ar
 
 
 def is_free(out: Path) -> bool:
-    """Whether nothing is at `out` yet; False if an artifact is there, and an error if it is anything else."""
+    """Whether `out` is missing or empty. False if it holds an artifact; raises if it holds anything else."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return True
     if not (out / MANIFEST).is_file():
@@ -312,7 +312,7 @@ def is_free(out: Path) -> bool:
 
 
 def _finished_partial(partial: Path, identity: str) -> Manifest | None:
-    """The manifest of a partial folder that is complete, but was not renamed because the run was killed."""
+    """Return the manifest of a partial folder that is complete but was not renamed because the run was killed."""
     if not (partial / MANIFEST).is_file() or (partial / _IDENTITY).exists():
         return None
     try:
@@ -323,7 +323,7 @@ def _finished_partial(partial: Path, identity: str) -> Manifest | None:
 
 
 def _prepare_partial(partial: Path, identity: str, *, force: bool) -> None:
-    """Keep a partial folder with the same identity, to resume from it; otherwise start with an empty one."""
+    """Keep a partial folder with the same identity, to resume from it; otherwise start with an empty folder."""
     if partial.exists():
         if _identity_in(partial) == identity:
             return
@@ -346,17 +346,17 @@ def _finish_partial(
     workspace: Workspace, kind: str, recipe: Recipe, identity: str, parents: dict[str, str]
 ) -> Manifest:
     write_atomic(workspace.path / "recipe.toml", recipe.to_toml())
-    # Here and not at the start: a worker process of the killed run may have lived a moment longer.
+    # Done here and not at the start, because a worker of the killed run may have outlived it for a moment.
     remove_half_written(workspace.path)
     files = {}
     for path in sorted(workspace.path.rglob("*")):
         name = path.relative_to(workspace.path).as_posix()
-        # recipe.toml holds input paths, which may differ between two machines that make the same artifact.
+        # recipe.toml is not hashed: its input paths may differ between machines that make the same artifact.
         if path.is_file() and name not in {MANIFEST, _IDENTITY, "recipe.toml"} and not name.startswith(f"{LOGS}/"):
             files[name] = sha256(path)
     manifest = Manifest(kind, FORMAT_VERSION, recipe.resolved(), identity, parents, workspace.counts, files)
     write_json(workspace.path / MANIFEST, asdict(manifest))
-    # Last: after a kill before this line, the same command resumes from the folder.
+    # Must come last: if the run is killed before this line, the same command resumes from the folder.
     (workspace.path / _IDENTITY).unlink()
     return manifest
 

@@ -1,7 +1,7 @@
-"""Join a Ray cluster, and do independent tasks on its nodes.
+"""Join a Ray cluster and run independent tasks on its nodes.
 
-A task is a function of osler with paths, numbers and settings; what it reads and writes is on a file system that all nodes share.
-No text of a document passes through Ray, its object store or its logs.
+A task is a function of osler called with paths, numbers and settings. It reads and writes on a file system that all nodes share.
+Document text never passes through Ray, its object store or its logs.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _LOCK = f".cluster{TEMPORARY}"
 
 
 def join(ray: Any) -> bool:
-    """Join the cluster at RAY_ADDRESS, or start one on this machine. False if this process has joined one before."""
+    """Join the cluster at RAY_ADDRESS, or start a local one. Return False if this process has already joined one."""
     if ray.is_initialized():
         return False
     address = os.environ.get("RAY_ADDRESS")
     if address and "RAY_AUTH_MODE" not in os.environ and (Path.home() / ".ray" / "auth_token").is_file():
-        # A head node started on a machine with a token asks for it, but a driver sends it only in this mode.
+        # A head node started on a machine with a token requires it, but a driver sends it only in this mode.
         os.environ["RAY_AUTH_MODE"] = "token"
-    # Ray would repeat a task that runs out of memory for ever, and report on a cluster that it starts to its makers.
+    # By default, Ray retries a task that runs out of memory forever, and sends usage statistics about a cluster that it starts.
     os.environ.setdefault("RAY_task_oom_retries", str(_RETRIES))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         host, _, port = (address or "").rpartition(":")
         if host and port.isdigit() and "//" not in host:
-            # Ray itself would retry for minutes.
+            # Fail fast: Ray itself would retry for minutes.
             socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
         ray.init(
             address=address or "local",
@@ -66,8 +66,8 @@ def join(ray: Any) -> bool:
 def ray_pool(folder: Path, *, workers: int = 0, packages: Sequence[str] = ()) -> Iterator[RayPool]:
     """Join a cluster for tasks that write to `folder`, and leave it afterwards.
 
-    Before its first task, every process of the cluster checks that it has the same folder, and the same versions of osler and
-    of `packages`, which decide what is written.
+    Before its first task, every worker process checks that it sees the same folder and has the same versions of osler and of
+    `packages`, because the output depends on them.
     """
     ray = require("ray", "ray")
     joined = join(ray)
@@ -82,7 +82,7 @@ def ray_pool(folder: Path, *, workers: int = 0, packages: Sequence[str] = ()) ->
 
 @dataclass(frozen=True)
 class _Origin:
-    """What the process that started the run has, and every node must have too."""
+    """The folder and versions of the driver process, which every node must match."""
 
     folder: Path
     started_in: Path
@@ -91,18 +91,18 @@ class _Origin:
 
 @dataclass(frozen=True)
 class RayPool:
-    """Tasks on the cores of a cluster. Ray repeats those of a node that is lost; other failures stop the run."""
+    """Runs tasks on the cores of a cluster. Ray retries the tasks of a lost node; any other failure stops the run."""
 
     ray: Any
     origin: _Origin
     workers: int = 0
-    """Tasks at the same time; 0 means one per core of the cluster."""
+    """Number of concurrent tasks; 0 means one per core of the cluster."""
 
     def run_all(self, function: Callable[[Task], None], tasks: Sequence[Task], *, label: str) -> None:
         """Call `function` on every task; the first failure, in task order, stops the run."""
         ray = self.ray
         begin = ray.remote(_do).options(name=label, num_cpus=1, max_retries=_RETRIES, scheduling_strategy="SPREAD")
-        # By default, some tasks wait at Ray: a core never idles, and a cluster that can grow is asked to.
+        # By default, keep some tasks queued in Ray, so that no core idles and an autoscaling cluster grows.
         at_once = self.workers or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting = iter(enumerate(tasks))
         running: dict[Any, int] = {}
@@ -118,7 +118,7 @@ class RayPool:
                     number = running.pop(done)
                     if error := self._error(done, label):
                         failed[number] = error
-                        # Earlier tasks may fail too, and then theirs is the error to show.
+                        # Earlier tasks may still fail; the error of the first task in order is shown.
                         for later in [other for other in running if running[other] > number]:
                             ray.cancel(later)
                             del running[later]
@@ -150,7 +150,7 @@ class RayPool:
 
 
 def _do(origin: _Origin, function: Callable[[Task], None], task: Task) -> OslerError | None:
-    """Do a task on a node. An error is returned: Ray stores and shows the message of one that is raised, which may quote a document."""
+    """Run a task on a node and return its error: Ray stores and prints a raised error, whose message may quote a document."""
     try:
         _check_node(origin)
         function(task)
@@ -167,9 +167,9 @@ def _do(origin: _Origin, function: Callable[[Task], None], task: Task) -> OslerE
 
 @lru_cache(maxsize=1)
 def _check_node(origin: _Origin) -> None:
-    """Raise an error if this process would not read and write the same files in the same way as the one that started the run."""
+    """Raise an error if this node does not share the folder, its locks and the package versions of the driver."""
     node = socket.gethostname()
-    with suppress(OSError):  # paths in a recipe may be relative; an input that is not there is an error of its own
+    with suppress(OSError):  # paths in a recipe may be relative; a missing input raises its own error
         os.chdir(origin.started_in)
     shared = "Choose an --out on a file system that all nodes of the cluster share"
     lock = origin.folder / _LOCK
@@ -179,7 +179,7 @@ def _check_node(origin: _Origin) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pass  # held by the process that started the run, as it should be
+            pass  # held by the driver, as it should be
         else:
             problem = f"the node {node} does not see locks in this folder, so two nodes could write to one file"
             raise OslerError(problem, where=origin.folder, fix=f"{shared}, with locks between nodes")

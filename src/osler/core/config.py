@@ -1,7 +1,7 @@
-"""Recipes: typed, frozen settings read from TOML, with `--set a.b=c` on top.
+"""Recipes: typed, frozen settings read from TOML, with `--set a.b=c` overrides.
 
-Unknown keys are rejected with the nearest valid name. The resolved recipe is saved with every artifact, and its `identity`
-(every value that can change a result) decides whether an artifact can be reused.
+Unknown keys are rejected with a suggestion. The resolved recipe is saved with every artifact, and its `identity` (every value
+that can change a result) decides whether an artifact can be reused.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from osler.core.mistakes import Mistake, find_annotation, find_model, is_list, i
 
 
 class Recipe(BaseModel):
-    """Base of every recipe and every section of one."""
+    """Base class of every recipe and recipe section."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     retired: ClassVar[Mapping[str, Any]] = {}
-    """Settings that no longer exist, with the only value they may still have.
+    """Removed settings, each with the only value that is still accepted.
 
-    They stay part of the identity, so artifacts and study runs from before are still recognised.
+    They stay part of the identity, so that existing artifacts and study runs are still recognised.
     """
     later: ClassVar[tuple[str, ...]] = ()
-    """Settings that earlier versions did not have. At their default they are no part of the identity, for the same reason."""
+    """Settings added later. At their default they are left out of the identity, for the same reason."""
 
     @model_validator(mode="before")
     @classmethod
@@ -49,11 +49,11 @@ class Recipe(BaseModel):
         return {name: value for name, value in values.items() if name not in cls.retired}
 
     def resolved(self) -> dict[str, Any]:
-        """Every value, defaults included, as plain data."""
+        """Return every value, including defaults, as plain data."""
         return json.loads(self.model_dump_json(exclude_none=True))  # type: ignore[no-any-return]
 
     def identity(self) -> dict[str, Any]:
-        """The values that can change the result: everything but the fields made with `runtime`."""
+        """Return the values that can change the result: all fields except those declared with `runtime`."""
         values: dict[str, Any] = dict(self.retired)
         for name, field in type(self).model_fields.items():
             extra = field.json_schema_extra
@@ -62,7 +62,7 @@ class Recipe(BaseModel):
         return self.without_later(values)
 
     def without_later(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values by field name without the `later` ones that are at their default."""
+        """Return `values` without the `later` fields that are at their default."""
         fields = type(self).model_fields
         unset = {
             name for name in self.later if getattr(self, name) == fields[name].get_default(call_default_factory=True)
@@ -70,7 +70,7 @@ class Recipe(BaseModel):
         return {name: value for name, value in values.items() if name not in unset}
 
     def changed(self, **values: Any) -> Self:
-        """A copy with some fields replaced, validated again."""
+        """Return a copy with some fields replaced, validated again."""
         merged = {name: getattr(self, name) for name in self.model_fields_set} | values
         return validate(type(self), merged, where=None)
 
@@ -92,12 +92,12 @@ def _identity(value: Any) -> Any:
 
 
 def runtime(default: Any = ..., **options: Any) -> Any:
-    """A field that cannot change the result, such as an input path or a number of workers."""
+    """Declare a field that cannot change the result, such as an input path or a number of workers."""
     return Field(default, json_schema_extra={"runtime": True}, **options)
 
 
 def assignments(given: Any) -> Any:
-    """A dictionary from KEY=VALUE texts, as the command line gives them; anything else as it is. For validators."""
+    """Turn KEY=VALUE strings from the command line into a dictionary; return anything else unchanged. For validators."""
     if not isinstance(given, list | tuple):
         return given
     pairs = [str(text).rpartition("=") for text in given]
@@ -107,7 +107,7 @@ def assignments(given: Any) -> Any:
 
 
 LEFT_OUT: Final = object()
-"""Value of an option that removes a key from the recipe."""
+"""Option value that removes a key from the recipe."""
 
 
 def load_recipe(
@@ -117,10 +117,10 @@ def load_recipe(
     options: Mapping[str, Any] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> R:
-    """Read a recipe: its file, then the command-line options that are not None, then `--set` overrides.
+    """Load a recipe from its file, then apply the command-line options that are not None, then the `--set` overrides.
 
-    An option with the value `LEFT_OUT`, or `--set key=` without a value, removes the key. `flags` says how the command line
-    calls a key, such as `--bundle`.
+    An option with the value `LEFT_OUT`, or `--set key=` without a value, removes the key. `flags` maps keys to their names on
+    the command line, such as `--bundle`.
     """
     values = read_toml(path) if path else {}
     given: dict[str, str] = {}
@@ -141,7 +141,7 @@ def load_recipe(
 
 
 def merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others on top, section by section."""
+    """Return `common` overridden by `own`, merged section by section."""
     result = dict(common)
     for key, value in own.items():
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
@@ -150,13 +150,13 @@ def merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_value(text: str, annotation: Any) -> Any:
-    """The value after `--set key=`: TOML, JSON or plain text. `a,b` is a list if the field is one."""
+    """Parse the value after `--set key=`: TOML, JSON or plain text. `a,b` is a list if the field is one."""
     if not text:
         return LEFT_OUT
     value = _parse(text, annotation)
     if isinstance(value, list | dict):
         return value
-    if isinstance(value, str) and value != text:  # a text in quotes
+    if isinstance(value, str) and value != text:  # quoted text
         return [value] if is_list(annotation) else value
     lists = list_types(annotation)
     bracketed = text.startswith("[") and text.endswith("]") and not is_text(annotation)
@@ -170,7 +170,7 @@ def parse_value(text: str, annotation: Any) -> Any:
 def _parse(text: str, annotation: Any) -> Any:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-        # A text field holds 2020 as text, without quotes around it.
+        # In a text field, an unquoted 2020 is text.
         return text if is_text(annotation) and not isinstance(value, str) else value
     except tomllib.TOMLDecodeError:
         pass
@@ -181,7 +181,7 @@ def _parse(text: str, annotation: Any) -> Any:
 
 
 def _override(values: dict[str, Any], key: str, value: Any, *, where: str) -> None:
-    """Set a value by its dotted key, or remove the key if the value is LEFT_OUT."""
+    """Set a dotted key, or remove it if the value is LEFT_OUT."""
     remove = value is LEFT_OUT
     *sections, name = key.split(".")
     for section in sections:
@@ -205,20 +205,20 @@ def validate(
     given: Mapping[str, str] = MappingProxyType({}),
     ask: Callable[[str], str] | None = None,
 ) -> R:
-    """Build a recipe from plain values; one RecipeError lists every mistake and names it as the user wrote it.
+    """Build a recipe from plain values. Raises one RecipeError that lists every mistake, with keys named as the user wrote them.
 
-    `where` is the file or section with the values; `given` names those that came from elsewhere, such as `--epochs`. `ask` says
-    how to give a key that is missing.
+    `where` is the file or section that the values come from. `given` maps keys that came from elsewhere to their names, such as
+    `--epochs`. `ask` returns how to give a missing key.
     """
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
         found = mistakes(kind, error)
-    except OslerError as error:  # from a section that is validated on its own
+    except OslerError as error:  # from a section with its own validation
         raise type(error)(
             error.problem, where=": ".join(filter(None, (where, error.where))) or None, fix=error.fix
         ) from None
-    # By place: the values of a file have one, those of the command line name themselves.
+    # Group by place: values of a file share one, those of the command line are named in the message.
     places: dict[str | None, list[str]] = {}
     fixes: set[str] = set()
     for mistake in found:
@@ -236,7 +236,7 @@ def validate(
 
 
 def _given_name(key: str, given: Mapping[str, str]) -> str | None:
-    """How the user gave a key, or the list or section around it; None if it came from the file."""
+    """Return how the user gave a key, or the list or section around it; None if it came from the file."""
     for name, written in given.items():
         if key == name:
             return written
@@ -248,7 +248,7 @@ def _given_name(key: str, given: Mapping[str, str]) -> str | None:
 def _explain(
     kind: type[Recipe], mistake: Mistake, name: str | None, ask: Callable[[str], str] | None, *, in_file: bool
 ) -> tuple[str, str]:
-    """One mistake in words, and what to do about it."""
+    """Return the message for a mistake, and the fix."""
     key = mistake.key
     if mistake.kind == "missing":
         if in_file or ask is None:
@@ -269,7 +269,7 @@ def _explain(
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, with an error that names file and line."""
+    """Read a TOML file. Errors name the file and line."""
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
@@ -291,7 +291,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def find_field(kind: type[BaseModel], key: str) -> tuple[Any, str]:
-    """The annotation of a field by its dotted key, and its description: `Field(description=…)` or the docstring below it."""
+    """Return the annotation and description (`Field(description=…)` or the docstring below) of the field at a dotted key."""
     section, _, name = key.rpartition(".")
     owner = find_model(kind, section)
     assert owner is not None, key
@@ -302,7 +302,7 @@ def find_field(kind: type[BaseModel], key: str) -> tuple[Any, str]:
 
 @cache
 def attribute_docs(kind: type) -> dict[str, str]:
-    """The docstring below each field of a class. Parsing the source is slow, so it is done only for help and documentation."""
+    """Return the docstring below each field of a class. Slow, as it parses the source: only for help and documentation."""
     docs: dict[str, str] = {}
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
@@ -316,7 +316,7 @@ def attribute_docs(kind: type) -> dict[str, str]:
 
 @cache
 def shipped_folder(name: str) -> Path:
-    """A folder of TOML files that is shipped beside the package's code: `recipes` or `published`."""
+    """Return a folder of TOML files shipped with the package: `recipes` or `published`."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / name, package.parents[1] / name):
         if folder.is_dir():
@@ -325,13 +325,13 @@ def shipped_folder(name: str) -> Path:
 
 
 def shipped_recipes() -> list[str]:
-    """Names of all shipped recipes."""
+    """Return the names of all shipped recipes."""
     folder = shipped_folder("recipes")
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
 
 
 def find_recipe(name: str | Path) -> Path:
-    """A recipe by its path, or a shipped recipe by its name (`demo/pretrain` or `demo/pretrain.toml`)."""
+    """Find a recipe by path, or a shipped recipe by name (`demo/pretrain` or `demo/pretrain.toml`)."""
     path = Path(name)
     if path.is_file() or (path.is_dir() and path.suffix == ".toml"):
         return path
@@ -339,7 +339,7 @@ def find_recipe(name: str | Path) -> Path:
 
 
 def shipped_recipe(name: str | Path) -> Path:
-    """A shipped recipe by its name, even if the current folder has a file of that name."""
+    """Find a shipped recipe by name, even if the current folder has a file of that name."""
     path = Path(name)
     shipped = shipped_folder("recipes") / path.with_suffix(".toml")
     if shipped.is_file():
@@ -348,7 +348,7 @@ def shipped_recipe(name: str | Path) -> Path:
 
 
 def _no_recipe(path: Path, known: Sequence[str]) -> RecipeError:
-    """The error for a recipe that does not exist, with the nearest one that does."""
+    """Return the error for a recipe that does not exist, with the closest one that does."""
     close = nearest(str(path), known) or nearest(str(path.with_suffix("")), known)
     close = close or next((name for name in known if Path(name).stem == path.stem), None)
     fix = f"Did you mean {close}?" if close else "Give a path, or a shipped recipe such as demo/pretrain"

@@ -1,4 +1,4 @@
-"""Output for people: the console, progress bars, and how to write durations and speeds. All on standard error."""
+"""Console output on standard error: progress bars, and formatting of durations and speeds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ProgressBar:
 
 
 class _Lines(ProgressBar, ABC):
-    """Progress as lines of text, one each time `_due` says so."""
+    """Progress as lines of text, printed whenever `_due` returns True."""
 
     def __init__(self, progress: Progress, task: TaskID, clock: Callable[[], float]) -> None:
         super().__init__(progress, task)
@@ -77,7 +77,7 @@ class _Lines(ProgressBar, ABC):
 
 
 class _NotebookLine(_Lines):
-    """A line of progress in a notebook cell, updated in place. rich's own bars need ipywidgets there."""
+    """A progress line in a notebook cell, updated in place. rich's own bars need ipywidgets there."""
 
     def __init__(self, progress: Progress, task: TaskID, clock: Callable[[], float]) -> None:
         from IPython.display import display
@@ -96,10 +96,10 @@ class _NotebookLine(_Lines):
 
 
 class _LogLines(_Lines):
-    """A line of progress now and then in a log file or a pipe: counts, speed and time left.
+    """Occasional progress lines in a log file or pipe: counts, speed and time left.
 
-    The first comes after 30 seconds, so short work prints none. Later ones are a twentieth of the time so far apart, 10 minutes
-    at most, so the log of a long run stays short.
+    The first line comes after 30 seconds, so short jobs print none. After that the interval is a twentieth of the elapsed time,
+    at least 30 seconds and at most 10 minutes, which keeps the log of a long run short.
     """
 
     def _due(self) -> bool:
@@ -114,7 +114,7 @@ class _LogLines(_Lines):
         parts = [self._counts()]
         if task.total:
             parts[0] += f" ({task.completed / task.total:.0%})"
-        # The status of a training run has speed and time left already.
+        # The status of a training run already has speed and time left.
         if "left" not in self._status() and task.completed:
             rate = task.completed / seconds
             parts.append(f"{rate:,.3g}/s" if rate >= 1 else f"{1 / rate:,.3g} s each")
@@ -136,9 +136,9 @@ def progress(
     training: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[ProgressBar]:
-    """Show a progress bar with the time left: a bar in a terminal, a line in a notebook, a line now and then in a log file.
+    """Show progress and the time left: a bar in a terminal, a line in a notebook, occasional lines in a log file.
 
-    A `training` bar is shorter to leave room for its status (see `training_status`), which has the time left.
+    A `training` bar is shorter, to leave room for its status (see `training_status`), which includes the time left.
     """
     from rich.progress import (
         BarColumn,
@@ -150,7 +150,7 @@ def progress(
     )
     from rich.table import Column
 
-    # Only the status may wrap: a narrow terminal still shows the other columns in full.
+    # Only the status may wrap, so that a narrow terminal shows the other columns in full.
     status = TextColumn("{task.fields[status]}", table_column=Column(no_wrap=False))
     everything = (
         TextColumn("{task.description:<24}"),
@@ -178,7 +178,7 @@ def training_status(
     peak: float | None = None,
     seconds_left: float | None = None,
 ) -> str:
-    """Status text of a training bar: loss, speed, share of the device's peak and time left, as far as they are known."""
+    """Return the status of a training bar: loss, speed, share of the device's peak and time left, where known."""
     parts = [] if loss is None else [f"loss {loss:.3f}"]
     if tokens_per_second:
         parts.append(f"{tokens_per_second:,.0f} tokens/s")
@@ -191,14 +191,14 @@ def training_status(
 
 
 def flop_rate(flops_per_second: float) -> str:
-    """Floating-point operations per second with a suitable unit."""
+    """Format floating-point operations per second, with a suitable unit."""
     scale, unit = (1e12, "TFLOP/s") if flops_per_second >= 1e12 else (1e9, "GFLOP/s")
     value = flops_per_second / scale
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
 def flop_count(flops: float) -> str:
-    """A number of floating-point operations with a suitable unit."""
+    """Format a number of floating-point operations, with a suitable unit."""
     for scale, unit in ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):
         if flops >= scale:
             return f"{flops / scale:.3g} {unit}" if flops < 1000 * scale else f"{flops:.3g} FLOP"
@@ -206,7 +206,7 @@ def flop_count(flops: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration such as 40 s, 12 min, 3 h 05 min or 2.5 days."""
+    """Format a duration: 40 s, 12 min, 3 h 05 min or 2.5 days."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

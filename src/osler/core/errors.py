@@ -1,7 +1,7 @@
-"""The errors a user sees.
+"""Errors shown to users.
 
-Every message says where the problem is, what it is and what to change. It never quotes document text: a location is a file with
-a line, an index or a character offset. The command line prints only the message and exits with code 2.
+Every message says where the problem is, what it is and how to fix it. It never quotes document text: a location is a file with a
+line, an index or a character offset. The command line prints only the message and exits with code 2.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OutputError(OslerError):
 
 
 class MissingExtraError(OslerError):
-    """A part of osler needs an optional dependency that is not installed."""
+    """An optional dependency is needed and not installed."""
 
 
 class UnknownNameError(OslerError):
@@ -96,9 +96,9 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def _concerns(target: Path, filename: object) -> bool:
-    """Whether an error is about `target`: its folder, a file in it, or the `.partial` beside it. Not about an input."""
+    """Whether an error concerns `target` (its folder, a file in it, or the `.partial` beside it) and not an input."""
     if not isinstance(filename, str | bytes | os.PathLike):
-        return True  # the error of a write names no file
+        return True  # an error in write() names no file
     out, path = Path(os.path.abspath(target)), Path(os.path.abspath(os.fsdecode(filename)))
     if out.is_relative_to(path):
         return True
@@ -106,7 +106,7 @@ def _concerns(target: Path, filename: object) -> bool:
 
 
 def explain_system_error(error: Exception) -> OslerError | None:
-    """The error to show for one of the operating system that nothing else explains; None for any other error."""
+    """Return the error to show for an operating system error that nothing else explains; None for any other error."""
     if isinstance(error, MemoryError):
         return OslerError("memory ran out", fix="Use a smaller batch, fewer workers or a machine with more memory")
     if not isinstance(error, OSError) or not error.strerror:
@@ -119,7 +119,7 @@ def explain_system_error(error: Exception) -> OslerError | None:
 
 
 def place_of(error: BaseException) -> str:
-    """Where an error was raised: the last line of osler, and the line in a library that it called."""
+    """Return where an error was raised: the last line in osler, and the line in the library that it called."""
     frames = traceback.extract_tb(error.__traceback__)
     package = Path(__file__).parents[1]
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(package)]

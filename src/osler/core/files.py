@@ -16,15 +16,15 @@ from osler.core.errors import ArtifactError, OutputError, writing
 from osler.core.extras import require
 
 TEMPORARY = ".tmp"
-"""How the name of a half-written file ends; it begins with a dot."""
+"""Suffix of a half-written file; its name begins with a dot."""
 
 
 @contextmanager
 def atomic(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file for writing. It replaces `path` once it is complete, so nobody ever sees half a file.
+    """Open a temporary file for writing that replaces `path` when the block succeeds, so that no reader sees half a file.
 
-    A killed process leaves `.NAME.tmp`, which the next writer of `path` overwrites. Two writers take turns. With `sync`,
-    the file also survives a power cut, which takes some milliseconds.
+    A killed process leaves `.NAME.tmp`, which the next writer of `path` overwrites. Concurrent writers take turns. With `sync`,
+    which costs some milliseconds, the file also survives a power cut.
     """
     temporary = path.with_name(f".{path.name}{TEMPORARY}")
     with writing(path):
@@ -50,7 +50,7 @@ def _open_locked(path: Path, *, wait: bool) -> IO[bytes]:
         handle = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The process that held the lock until now has renamed or removed its file: then this is not `path` any more.
+            # The previous holder of the lock may have renamed or removed its file; then this is no longer `path`.
             if os.path.samestat(os.fstat(handle.fileno()), path.stat()):
                 return handle
         except FileNotFoundError:
@@ -73,13 +73,13 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def open_private(path: Path) -> IO[bytes]:
-    """Open a new file for writing that only its owner may read, from the first byte on."""
+    """Create a file for writing that only its owner can read."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def remove_half_written(folder: Path) -> None:
-    """Delete what killed writers left anywhere in a folder that only this process writes."""
+    """Delete the temporary files of killed writers below a folder that only this process writes to."""
     with writing(folder):
         for leftover in folder.rglob(f".*{TEMPORARY}"):
             leftover.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def sha256(path: Path) -> str:
 
 
 def fingerprint(paths: Iterable[Path]) -> str:
-    """One hash over the contents of several files, in the given order; names and times do not count."""
+    """Hash the contents of several files in the given order, regardless of their names and times."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(bytes.fromhex(sha256(path)))
@@ -119,7 +119,7 @@ def remove_tree(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, target: Path) -> Iterator[None]:
-    """Hold a lock file at `path`, then delete it; raise an error if another process is writing `target`."""
+    """Hold a lock file at `path` for the block. Raises OutputError if another process is writing `target`."""
     with writing(target):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -138,7 +138,7 @@ def locked(path: Path, target: Path) -> Iterator[None]:
 
 
 def unconverted(folder: Path) -> ArtifactError | None:
-    """The error for a published model in an older layout, which only `osler convert-model` reads; None for other folders."""
+    """Return the error for a published model in an older layout, which `osler convert-model` reads; None for other folders."""
     files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     safe = {"model.safetensors", "model.safetensors.index.json"} & files
     pickled = sorted(name for name in files if name.startswith("pytorch_model") and ".bin" in name)
@@ -164,7 +164,7 @@ def undamaged(
     problem: str = "this file of the corpus is damaged",
     fix: str = "Make the corpus again with --force",
 ) -> Iterator[None]:
-    """Turn an error while reading a file of osler into one that names the file; pyarrow's own may quote its content."""
+    """Turn an error while reading `path` into one that names the file; pyarrow's own may quote the content."""
     arrow = require("pyarrow", "corpus")
     try:
         yield

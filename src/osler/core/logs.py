@@ -1,7 +1,7 @@
 """Logs that cannot contain document text.
 
-A log line is an event name and fields. A field is a number, a boolean, a path given by the user, or a short name without
-whitespace. Anything else raises an error, so a note can never slip into a log through a format string.
+A log record is an event name with fields. A field is a number, a boolean, a path given by the user, or a short name without
+whitespace. Anything else raises an error, so that a note cannot leak into a log through a format string.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _NAME = re.compile(r"[\w.:/@+,=\-\[\]]{0,200}")
 
 
 class EventLog:
-    """Writes the events of one module."""
+    """The event log of one module."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
     def event(self, name: str, /, **fields: Value) -> None:
-        """Log one event; raises ValueError if a field could hold document text."""
+        """Log an event. Raises ValueError if a field could contain document text."""
         self._log(logging.INFO, name, fields, "")
 
     def warning(self, name: str, sentence: str, /, **fields: Value) -> None:
-        """Log an event that people are told about: `sentence` with the fields in their places, such as `{step}`."""
+        """Log an event and show it to the user as `sentence`, formatted with the fields, such as `{step}`."""
         self._log(logging.WARNING, name, fields, sentence)
 
     def _log(self, level: int, name: str, fields: dict[str, Value], sentence: str) -> None:
@@ -50,12 +50,12 @@ def _safe(key: str, value: Value) -> str | int | float | bool | None:
 
 
 def get_logger(name: str) -> EventLog:
-    """The event log of a module."""
+    """Return the event log of a module."""
     return EventLog(name)
 
 
 def configure(verbose: bool = False) -> None:
-    """Send warnings to standard error as sentences; with `verbose` or OSLER_LOG=info all events, as JSON."""
+    """Send warnings to standard error as sentences, or all events as JSON with `verbose` or OSLER_LOG=info."""
     root = logging.getLogger("osler")
     everything = verbose or os.environ.get("OSLER_LOG") == "info"
     root.setLevel(logging.INFO if everything else logging.WARNING)

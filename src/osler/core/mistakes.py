@@ -1,6 +1,6 @@
-"""Mistakes in settings, in plain words: what is expected and what was given.
+"""Describe mistakes in settings in plain words: what is expected and what was given.
 
-Pydantic finds the mistakes; its own wording is for programmers and never reaches a user.
+Pydantic finds the mistakes, but its own messages are for programmers and are never shown to users.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class Mistake:
     """One mistake in the settings."""
 
     kind: Literal["missing", "unknown", "wrong", "message"]
-    """A required key that is not given, a key that does not exist, a wrong value, or a sentence of its own."""
+    """A required key is missing, a key is unknown, a value is wrong, or a validator gave its own message."""
     key: str
     """The dotted key; empty for a message about all settings."""
     text: str = ""
-    """What follows the key, such as `must be at least 1, not 0`."""
+    """The text after the key, such as `must be at least 1, not 0`."""
     suggestions: tuple[str, ...] = ()
-    """For an unknown key: keys that may be meant."""
+    """For an unknown key: the keys the user may have meant."""
     known: tuple[str, ...] = ()
     """For an unknown key without suggestions: all keys of its section."""
 
 
 def mistakes(kind: Any, error: ValidationError) -> list[Mistake]:
-    """Every mistake that validation against a model, or another annotation, found."""
+    """Return every mistake found while validating against a model or another annotation."""
     found = dict.fromkeys(_mistake(kind, details) for details in error.errors(include_url=False))
-    # A list with a wrong item is also reported as too short.
+    # Pydantic also reports a list with a wrong item as too short.
     inner = [mistake.key for mistake in found]
     return [m for m in found if m.kind != "wrong" or not any(key.startswith(f"{m.key}.") for key in inner)]
 
@@ -52,7 +52,7 @@ def _mistake(kind: Any, details: ErrorDetails) -> Mistake:
     if reason in ("value_error", "assertion_error"):
         message = str(details["ctx"]["error"]) if "ctx" in details else details["msg"]
         return Mistake("message", _walk(kind, location)[0], message)
-    if reason == "missing":  # an item of a list with a fixed length
+    if reason == "missing":  # an item of a fixed-length list
         location = location[:-1]
     key, annotation = _walk(kind, location)
     limit = _limit(reason, details.get("ctx", {}))
@@ -78,11 +78,11 @@ _FORMS = {
     r"^.$": "one character",
     r"^(id|text|first|meta:.+|table:.+)$": "id, text, first, meta:NAME or table:NAME",
 }
-"""Patterns of text fields in words."""
+"""Patterns of text fields, in words."""
 
 
 def _limit(reason: str, context: Mapping[str, Any]) -> str | None:
-    """What a value of the right type must fulfil, or None if the type is wrong."""
+    """Return the limit that a value of the right type violates, or None if the type is wrong."""
     if reason not in _LIMITS:
         return None
     length = context.get("min_length", context.get("max_length"))
@@ -101,7 +101,7 @@ _TYPES: Mapping[Any, tuple[str, str]] = {
 
 
 def describe(annotation: Any, *, plural: bool = False) -> str:
-    """A type in words: `a whole number`, `a list of paths`, `'keep' or 'remove'`."""
+    """Describe a type in words: `a whole number`, `a list of paths`, `'keep' or 'remove'`."""
     parts = _members(annotation)
     if int in parts and float in parts:
         parts = [part for part in parts if part is not int]
@@ -127,7 +127,7 @@ def _describe_one(annotation: Any, plural: bool) -> str:
 
 
 def given(value: Any) -> str:
-    """What was given, in words. Text is quoted only if it is a short word: a sentence may come from a document."""
+    """Describe a given value. Only a short word is quoted, because a longer text may come from a document."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Path):
@@ -148,7 +148,7 @@ def _join(words: Sequence[str]) -> str:
     return " or ".join(part for part in (", ".join(unique[:-1]), unique[-1]) if part)
 
 
-# Names that other tools use.
+# Names of these settings in other tools.
 _ALIASES = {
     "adam_epsilon": "eps",
     "batch": "batch_size",
@@ -197,7 +197,7 @@ def _unknown(kind: Any, location: tuple[str | int, ...]) -> Mistake:
     fields = [f"{section}.{name}" if section else name for name in (model.model_fields if model else ())]
     name = str(location[-1])
     meant = _ALIASES.get(name, name)
-    # A key of this section, then the same name in another section, then a likely typo.
+    # Try a key of this section, then the same name in another section, then a likely typo.
     found = [field for field in fields if field.rpartition(".")[2] == meant]
     found = found or [field for field in _keys(kind) if field.rpartition(".")[2] == meant]
     if not found:
@@ -207,7 +207,7 @@ def _unknown(kind: Any, location: tuple[str | int, ...]) -> Mistake:
 
 
 def _keys(kind: Any, section: str = "") -> Iterator[str]:
-    """Every dotted key of a model and its sections."""
+    """Yield every dotted key of a model and its sections."""
     model = _model(kind)
     for name, field in model.model_fields.items() if model else ():
         yield section + name
@@ -215,12 +215,12 @@ def _keys(kind: Any, section: str = "") -> Iterator[str]:
 
 
 def find_annotation(kind: Any, key: str) -> Any:
-    """The annotation of a dotted key, or Any if the key leads to no field."""
+    """Return the annotation of a dotted key, or Any if there is no such field."""
     return _walk(kind, tuple(key.split(".")) if key else (), tags=False)[1]
 
 
 def find_model(kind: Any, section: str) -> type[BaseModel] | None:
-    """The model of a section by its dotted key; the empty key is the model itself."""
+    """Return the model of a section by its dotted key; the empty key stands for the model itself."""
     return _model(find_annotation(kind, section))
 
 
@@ -229,9 +229,9 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 
 
 def _walk(kind: Any, location: tuple[str | int, ...], *, tags: bool = True) -> tuple[str, Any]:
-    """The dotted key of a location, and the annotation there.
+    """Return the dotted key of a location and the annotation there.
 
-    With `tags`, the location is pydantic's: after a field with several types comes the name of the type that was tried.
+    With `tags`, the location comes from pydantic, which adds the name of the type it tried after a field with several types.
     """
     annotation, container = kind, Any
     key: list[str] = []
@@ -241,7 +241,7 @@ def _walk(kind: Any, location: tuple[str | int, ...], *, tags: bool = True) -> t
             if index + 1 < len(location):
                 annotation = next((member for member in members if _is_container(member)), Any)
             continue
-        if part == "[key]":  # the name before it is a wrong key
+        if part == "[key]":  # the part before it is an invalid key
             return ".".join(key[:-1]), get_args(container)[0]
         key.append(str(part))
         container = next((member for member in members if _is_container(member)), Any)
@@ -261,7 +261,7 @@ def _inside(container: Any, part: str | int) -> Any:
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The types an annotation allows, None left out."""
+    """Return the types an annotation allows, without None."""
     if get_origin(annotation) is Annotated:
         return _members(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -275,12 +275,12 @@ def _is_container(annotation: Any) -> bool:
 
 
 def list_types(annotation: Any) -> list[Any]:
-    """The list types that an annotation allows."""
+    """Return the list types that an annotation allows."""
     return [part for part in _members(annotation) if isinstance(get_origin(part), type) and is_list(part)]
 
 
 def is_list(annotation: Any) -> bool:
-    """Whether an annotation allows lists and nothing else."""
+    """Whether an annotation allows only lists."""
     return all(
         isinstance(origin := get_origin(part) or part, type) and issubclass(origin, list | tuple)
         for part in _members(annotation)
@@ -288,5 +288,5 @@ def is_list(annotation: Any) -> bool:
 
 
 def is_text(annotation: Any) -> bool:
-    """Whether an annotation allows text or a path and nothing else."""
+    """Whether an annotation allows only text or paths."""
     return all(part in (str, Path) for part in _members(annotation))

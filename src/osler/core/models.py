@@ -1,6 +1,6 @@
-"""Models that are installed as Python packages: found by the entry point group `osler.models`, so nothing is downloaded.
+"""Models installed as Python packages, found through the entry point group `osler.models`, so nothing is downloaded.
 
-A package names the folder of its bundle, for example `osler-compact = "osler_compact:FOLDER"`.
+A package exports the folder of its bundle, for example `osler-compact = "osler_compact:FOLDER"`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GROUP = "osler.models"
 
 
 class InstalledModel(NamedTuple):
-    """An installed model, and the version of the package that brought it."""
+    """An installed model and the version of its package."""
 
     name: str
     version: str
@@ -27,18 +27,18 @@ class InstalledModel(NamedTuple):
 
 
 def installed_models() -> list[str]:
-    """Names of the installed models, sorted."""
+    """Return the sorted names of the installed models."""
     return sorted(_entries())
 
 
 def find_model(name: str) -> Path | None:
-    """Folder of an installed model; None if there is none of this name."""
+    """Return the folder of an installed model, or None if there is no such model."""
     entry = _entries().get(name)
     return None if entry is None else Path(entry.load())
 
 
 def installed_as(folder: str | Path) -> InstalledModel | None:
-    """The installed model that a bundle folder belongs to; None for any other folder."""
+    """Return the installed model that a bundle folder belongs to, or None."""
     wanted = Path(folder).resolve()
     for name, entry in _entries().items():
         if Path(entry.load()).resolve() == wanted:
@@ -47,12 +47,12 @@ def installed_as(folder: str | Path) -> InstalledModel | None:
 
 
 def bundle_title(folder: str | Path) -> str:
-    """What users call a bundle: name and version of an installed model, or the folder as it was given."""
+    """Return a display name for a bundle: name and version of an installed model, or the folder as given."""
     return str(installed_as(folder) or folder)
 
 
 def default_model() -> Path:
-    """Folder of the only installed model."""
+    """Return the folder of the only installed model."""
     names = installed_models()
     if len(names) == 1:
         found = find_model(names[0])
@@ -66,7 +66,7 @@ def default_model() -> Path:
 
 
 def model_folder(given: Any) -> Any:
-    """A folder from a path, the name of an installed model, or nothing: the only installed model. For validators."""
+    """Resolve a path, the name of an installed model, or None (the only installed model) to a folder. For validators."""
     if given is None:
         try:
             return default_model()

@@ -1,8 +1,7 @@
-"""Numbers and JSON from a user's files. Every failure is an InputError with file and line, and never quotes the file.
+"""Parse numbers and JSON from user files. Every failure is an InputError with file and line that never quotes the file.
 
-Python's own functions accept more than a file should hold and fail in ways that are easy to forget: `"²".isdigit()` is true but
-`int("²")` raises, an integer of more than 4,300 digits raises ValueError, deep JSON raises RecursionError, and `1e999`
-becomes infinity.
+Python's own functions are too lenient and fail in ways that are easy to forget: `"²".isdigit()` is true but `int("²")` raises,
+an integer of more than 4,300 digits raises ValueError, deeply nested JSON raises RecursionError, and `1e999` becomes infinity.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from osler.core.errors import InputError
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _KINDS = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object", str: "a string"}
-# Escapes that can give a lone surrogate or a NUL. Raw ones cannot occur in decoded UTF-8 text.
+# Escapes that can yield a lone surrogate or a NUL. A raw lone surrogate cannot occur in decoded UTF-8.
 _SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def to_int(text: str) -> int | None:
-    """Return a whole number of at most 18 ASCII digits, blanks around it allowed; None for anything else."""
+    """Parse a whole number of at most 18 ASCII digits, ignoring surrounding whitespace; None for anything else."""
     stripped = text.strip()
     return int(stripped) if _INTEGER.fullmatch(stripped) else None
 
 
 def to_float(value: str | float) -> float | None:
-    """Return a finite number as a float; None for anything else."""
+    """Parse a finite number; None for anything else."""
     try:
         number = float(value)
     except (ValueError, TypeError, OverflowError):
@@ -37,7 +36,7 @@ def to_float(value: str | float) -> float | None:
 
 
 def parse_int(text: str, *, where: str) -> int:
-    """Read a whole number of a file."""
+    """Parse a whole number from a file."""
     number = to_int(text)
     if number is None:
         raise InputError("not a whole number", where=where, fix="Write digits only, at most 18 of them")
@@ -45,7 +44,7 @@ def parse_int(text: str, *, where: str) -> int:
 
 
 def parse_float(text: str | float, *, where: str) -> float:
-    """Read a finite number of a file."""
+    """Parse a finite number from a file."""
     number = to_float(text)
     if number is None:
         raise InputError("not a finite number", where=where, fix="Write a number such as 0.5, or leave it out")
@@ -60,10 +59,10 @@ def parse_json(
     lenient: bool = False,
     pairs: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
-    """Read one JSON value from a line (`where` is its file and line) or from a complete file.
+    """Parse one JSON value from a line (`where` is its file and line) or from a complete file.
 
-    Strings with a NUL or a lone surrogate are refused, because no text file can hold them. `lenient` accepts them, and raw
-    control characters, for a caller that repairs its text. `pairs` makes each object from its list of keys and values.
+    Strings with a NUL or a lone surrogate are rejected, because no text file can hold them. `lenient` accepts them, and raw
+    control characters, for callers that repair the text. `pairs` builds each object from its list of keys and values.
     """
     try:
         value = json.loads(text, strict=not lenient, parse_constant=_refuse, object_pairs_hook=pairs)
@@ -83,7 +82,7 @@ def parse_json(
 
 
 def json_kind(value: Any) -> str:
-    """What a JSON value is, for messages: "a number", "an object"."""
+    """Name the type of a JSON value for messages: "a number", "an object"."""
     return "null" if value is None else _KINDS[type(value)]
 
 
@@ -92,7 +91,7 @@ def _refuse(constant: str) -> float:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All strings of a JSON value, keys included. Not recursive, because JSON can be nested deeper than Python calls."""
+    """Yield all strings of a JSON value, including keys. Not recursive, because JSON can nest deeper than the call stack."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

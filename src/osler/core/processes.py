@@ -19,12 +19,12 @@ from osler.core.errors import OslerError
 
 Task = TypeVar("Task")
 
-# In a process that will be forked, libraries must not start threads on import and nothing may open a GPU.
+# Before a fork, libraries must not start threads on import and nothing may open a GPU.
 _BEFORE_A_FORK = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 class Pool(Protocol):
-    """Where independent tasks are done: on this machine or on a cluster."""
+    """Runs independent tasks, on this machine or on a cluster."""
 
     def run_all(self, function: Callable[[Task], None], tasks: Sequence[Task], *, label: str) -> None:
         """Call `function` on every task; the first failure, in task order, stops the run."""
@@ -32,10 +32,10 @@ class Pool(Protocol):
 
 @dataclass(frozen=True)
 class LocalPool:
-    """Worker processes of this machine; with one, tasks are done in this process."""
+    """Runs tasks in worker processes on this machine, or in this process if there is only one worker."""
 
     workers: int = 0
-    """0 means one per core."""
+    """Number of worker processes; 0 means one per core."""
 
     def run_all(self, function: Callable[[Task], None], tasks: Sequence[Task], *, label: str) -> None:
         count = min(self.workers or cores(), len(tasks))
@@ -63,9 +63,9 @@ class LocalPool:
 
 
 def with_modules(modules: Sequence[str]) -> BaseContext:
-    """A context whose worker processes fork from a server that has already imported these large modules.
+    """Return a context whose workers fork from a server that has already imported these large modules.
 
-    The server keeps the environment of the first call; a worker that needs other variables must be given them.
+    The server keeps the environment of the first call; pass other variables to a worker explicitly.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -79,7 +79,7 @@ def with_modules(modules: Sequence[str]) -> BaseContext:
 
 
 def cores() -> int:
-    """Number of cores this process may use, or all cores of the machine if the system does not tell."""
+    """Return the number of cores this process may use, or of all cores if the system does not say."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -98,7 +98,7 @@ def _environment(more: Mapping[str, str]) -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """Stop this worker if its parent is killed; otherwise it would wait for work forever."""
+    """Exit this worker if its parent is killed; otherwise it would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

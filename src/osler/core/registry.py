@@ -1,6 +1,6 @@
 """Registries: objects by name, imported on first use.
 
-Built-in entries are "module:attribute" strings. A plug-in package adds its own through the entry point group of the registry
+Built-in entries are "module:attribute" strings. Plug-in packages add their own through the registry's entry point group
 ("osler.formats", "osler.heads", "osler.filters", "osler.tasks", …).
 """
 
@@ -16,7 +16,7 @@ from osler.core.errors import UnknownNameError, nearest
 
 
 class Registry:
-    """Objects of one kind by name."""
+    """Maps names to objects of one kind."""
 
     def __init__(self, kind: str, builtin: Mapping[str, str]) -> None:
         self.kind = kind
@@ -28,23 +28,23 @@ class Registry:
         return {point.name: point.value for point in entry_points(group=f"osler.{self.kind}")}
 
     def names(self) -> list[str]:
-        """All names, built-in and from plug-ins, sorted."""
+        """Return all names, built-in and from plug-ins, sorted."""
         return sorted({*self._targets, *self._objects, *self._plugins})
 
     def __contains__(self, name: str) -> bool:
         return name in self._objects or name in self._targets or name in self._plugins
 
     def register(self, name: str, thing: Any) -> None:
-        """Add an object in this process; built-in names cannot be replaced."""
+        """Register an object in this process. Built-in names cannot be replaced."""
         if name in self._targets:
             raise UnknownNameError(f"{name!r} is built in to {self.kind}", fix="Choose another name")
         self._objects[name] = thing
 
     def get(self, name: str) -> Any:
-        """The object with this name, imported on first use."""
+        """Return the object with this name, importing it on first use."""
         if name in self._objects:
             return self._objects[name]
-        # A built-in name wins over a plug-in of the same name: installing a package must not change what a recipe means.
+        # A built-in name wins over a plug-in: installing a package must not change what a recipe means.
         target = self._targets.get(name) or self._plugins.get(name)
         if target is None:
             close = nearest(name, self.names())

@@ -1,7 +1,7 @@
 """Seed, save and restore every random number generator.
 
 `generator` derives an independent stream from a seed and a list of keys. Draws from one stream never depend on draws from
-another, so the order of samples is a function of the position and resuming needs no replay.
+another, so the order of samples depends only on the position and resuming needs no replay.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 
 
 def derive(seed: int, *keys: str | int) -> int:
-    """A 64-bit seed from `seed` and every key, the same in every process and Python version."""
+    """Derive a 64-bit seed from `seed` and the keys, the same in every process and Python version."""
     digest = hashlib.blake2b(repr((int(seed), *keys)).encode(), digest_size=8)
     return int.from_bytes(digest.digest(), "little")
 
 
 def generator(seed: int, *keys: str | int) -> np.random.Generator:
-    """An independent numpy stream for (seed, keys)."""
+    """Return an independent numpy generator for (seed, keys)."""
     return np.random.Generator(np.random.PCG64(derive(seed, *keys)))
 
 
 def seed_everything(seed: int) -> None:
-    """Seed Python, numpy and, if it is imported, torch on every device."""
+    """Seed Python, numpy and, if imported, torch on every device."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch = sys.modules.get("torch")
@@ -37,7 +37,7 @@ def seed_everything(seed: int) -> None:
 
 @dataclass(frozen=True)
 class RngState:
-    """The state of every generator: `plain` can be written as JSON, `tensors` as safetensors."""
+    """The state of every generator. `plain` can be saved as JSON, `tensors` as safetensors."""
 
     plain: dict[str, Any]
     tensors: dict[str, Any] = field(default_factory=dict)

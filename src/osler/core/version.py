@@ -1,3 +1,3 @@
-"""The version of osler, for modules below the front door."""
+"""The version of osler, importable from every layer."""
 
 VERSION = "0.1.0"

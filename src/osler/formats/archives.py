@@ -1,8 +1,8 @@
 """List and open files in folders, compressed files and archives without unpacking them.
 
-A stream that grows beyond `Limits` is refused while it is read, whatever its header claims. So are a zip whose members
-share their bytes, one that lists too many members, and nested archives that are too large together: no archive can fill
-memory or disk. Symbolic links that lead out of a folder are not followed.
+A stream that grows beyond `Limits` while it is read is refused, whatever its header claims. So are a zip whose members share
+bytes, one that lists too many members, and nested archives that are too large in total, so no archive can fill memory or disk.
+Symbolic links that lead out of a folder are not followed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TARS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".ta
 
 
 class _ZstdFile(io.RawIOBase):
-    """The decompressed bytes of a Zstandard file, frame after frame. A truncated frame is an EOFError, as with gzip."""
+    """Decompresses a Zstandard file, frame by frame. A truncated frame raises EOFError, as with gzip."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -73,34 +73,34 @@ OPENERS: dict[str, Callable[[Any], Any]] = {
     ".xz": lzma.LZMAFile,
     ".zst": lambda stream: io.BufferedReader(_ZstdFile(stream), 1 << 16),
 }
-"""By ending: takes an open file and returns its decompressed bytes."""
+"""Maps a suffix to a function that wraps an open file in a decompressing stream."""
 _STREAMS = tuple(OPENERS)
 _SHORT = {".tgz": ".gz", ".txz": ".xz", ".tbz2": ".bz2", ".tzst": ".zst", ".tar": ""}
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name holds other files."""
+    """Whether a file of this name is an archive."""
     return name.lower().endswith((*_TARS, ".zip"))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far compressed input may grow. The ratio applies above a floor only: small repetitive files compress well."""
+    """Limits on the expansion of compressed input. The ratio applies only above a floor: small repetitive files compress well."""
 
     expanded: int = 64 << 30
     ratio: int = 200
     ratio_floor: int = 1 << 28
     entries: int = 2_000_000
     members: int = 500_000
-    """Files in all archives of a source together."""
+    """Total number of files in all archives of a source."""
     directory: int = 1 << 24
-    """Bytes of the list of members of one zip: the list is read whole before any member can be counted."""
+    """Bytes of the member list of one zip, which is read at once before any member can be counted."""
     depth: int = 4
     in_memory: int = 1 << 26
-    """Bytes of unpacked archives that are kept in memory; the rest goes to temporary files."""
+    """Bytes of unpacked archives to keep in memory; the rest goes to temporary files."""
 
     def allowed(self, packed: int) -> int:
-        """How far this many bytes may expand."""
+        """Return how many bytes this many packed bytes may expand to."""
         return min(self.expanded, max(self.ratio_floor, self.ratio * max(packed, 1)))
 
 
@@ -116,7 +116,7 @@ class Entry:
 
 
 class _Guarded(io.RawIOBase):
-    """Counts the output of a decompressor and stops it at the limits."""
+    """Counts the output of a decompressor and raises beyond the limits."""
 
     def __init__(self, stream: IO[bytes], packed: int, where: str, limits: Limits) -> None:
         self._stream, self._packed, self._where, self._limits = stream, packed, where, limits
@@ -167,7 +167,7 @@ class _Slice(io.RawIOBase):
 
 
 class _Directory(io.BufferedIOBase):
-    """A zip file whose list of members, which is read with one call, may not be longer than the limit."""
+    """A zip file whose member list, which zipfile reads with one call, may not exceed the limit."""
 
     def __init__(self, stream: BinaryIO, where: str, limits: Limits) -> None:
         self._stream, self._where, self._limit = stream, where, limits.directory
@@ -212,7 +212,7 @@ def _buffered(stream: io.RawIOBase) -> BinaryIO:
 
 
 def part_of(stream: IO[bytes], start: int, size: int) -> BinaryIO:
-    """A reader of its own for a part of a seekable file, which stays open when the reader is closed."""
+    """Return a separate reader for a part of a seekable file. Closing it leaves the file open."""
     return _buffered(_Slice(stream, start, size))
 
 
@@ -238,10 +238,10 @@ class _Scanner:
         self.entries: dict[str, Entry] = {}
         self.closers: list[Callable[[], None]] = []
         self._members = 0
-        self._unpacked = 0  # bytes of all archives that had to be unpacked to list their members
+        self._unpacked = 0  # total bytes of archives that were unpacked to list their members
 
     def add(self, name: str, entry: Entry, where: str, depth: int, top: bool = False) -> None:
-        """List one file under its name, or the members of an archive."""
+        """Add a file under its name, or the members of an archive."""
         lower = name.lower()
         if is_archive(lower):
             if depth >= self.limits.depth:
@@ -277,7 +277,7 @@ class _Scanner:
             packed, expanded = packed + info.compress_size, expanded + info.file_size
             if packed > size:
                 raise _bomb("its members share their bytes", where)
-            # No member can be read beyond the size in the list, so their sum bounds what can come out.
+            # No member can be read beyond its listed size, so the sum of sizes bounds the output.
             if expanded > self.limits.allowed(size):
                 raise _bomb(f"{size} bytes expand to more than {expanded}", where)
             if not info.filename:  # `is_dir` fails on it
@@ -306,7 +306,7 @@ class _Scanner:
         self.closers.append(plain.close)
         with tarfile.open(fileobj=plain, mode="r:") as archive:
             for member in archive:
-                archive.members.clear()  # type: ignore[attr-defined]  # the list would only grow
+                archive.members.clear()  # type: ignore[attr-defined]  # the list would grow without bound
                 inner = None if member.isdir() else member_name(member.name, where)
                 if inner is None:
                     continue
@@ -316,7 +316,7 @@ class _Scanner:
                 yield inner, Entry(lambda start=start, size=size: part_of(plain, start, size), size)  # type: ignore[misc]
 
     def _spool(self, stream: BinaryIO, packed: int, where: str) -> BinaryIO:
-        """Unpack an archive into memory or, once the archives together are large, into a temporary file."""
+        """Unpack an archive into memory or, once the total is large, into a temporary file."""
         room = max(self.limits.in_memory - self._unpacked, 1)
         spool = tempfile.SpooledTemporaryFile(max_size=room)  # noqa: SIM115 - closed by the tree
         with stream:
@@ -347,7 +347,7 @@ def _unsupported(where: str) -> InputError:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file as it is, or raise an error that names it."""
+    """Open a file for reading in binary mode. Raises InputError if it cannot be opened."""
     try:
         return open(path, "rb")
     except OSError as error:
@@ -355,9 +355,9 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, each folder's files sorted and before its sub-folders; hidden ones are left out.
+    """Yield the files below a folder, sorted, each folder's files before its subfolders, without hidden files.
 
-    A symbolic link is followed if it leads to something inside the folder. The others are counted in one warning.
+    Symbolic links are followed if they lead to something inside the folder. The others are reported in one warning.
     """
     root = Path(os.path.realpath(folder))
     visited: set[str] = set()
@@ -384,7 +384,7 @@ def files_below(folder: Path) -> Iterator[Path]:
         _say_not_followed(len(outside), outside[0])
 
 
-@cache  # a command lists a folder more than once
+@cache  # warn once, although a command lists a folder more than once
 def _say_not_followed(count: int, first: Path) -> None:
     log.warning(
         "input.links_not_followed",
@@ -396,16 +396,16 @@ def _say_not_followed(count: int, first: Path) -> None:
 
 
 def shown_name(path: str) -> str:
-    """A file's name as valid text: a name on disk or in a tar need not be UTF-8, an id or a message must be."""
+    """Return a file name as valid text: names on disk or in a tar need not be UTF-8, but ids and messages must be."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def scan(path: Path, limits: Limits) -> tuple[dict[str, Entry], list[Callable[[], None]]]:
-    """Return every file at or below `path` by name, and what to close when done."""
+    """Return every file at or below `path` by name, and the functions to call when done."""
     scanner = _Scanner(limits)
     found = list(files_below(path)) if path.is_dir() else [path]
     files = [(shown_name(file.relative_to(path if path.is_dir() else path.parent).as_posix()), file) for file in found]
-    # Plain files first: if a folder has a file and its compressed copy, the plain one gets the name.
+    # Plain files first: of a file and its compressed copy in one folder, the plain one gets the name.
     for name, file in sorted(files, key=lambda item: (item[0].lower().endswith(_STREAMS), item[0])):
         entry = Entry(lambda file=file: open_file(file), file.stat().st_size)  # type: ignore[misc]
         scanner.add(name, entry, str(file), 0, top=not path.is_dir())

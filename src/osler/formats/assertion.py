@@ -1,4 +1,4 @@
-"""What the attributes of a mention say about it: that it is denied, in doubt, not yet so, past, or about someone else."""
+"""Assertion status from a mention's attributes: negated, possible, hypothetical, historical, or about someone else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES: Mapping[str, Assertion] = {
     "other": "other",
     "someone_else": "other",
 }
-# Attributes of i2b2 2010 and 2012, and the values that say something.
+# Attributes of i2b2 2010 and 2012 with the values that carry an assertion.
 _VALUES: Mapping[tuple[str, str], Assertion] = {
     ("assertion", "absent"): "negated",
     ("assertion", "possible"): "possible",
@@ -35,7 +35,7 @@ _NO = frozenset(("", "0", "false", "n", "no", "none", "patient"))
 
 
 def assertions(span: Span) -> frozenset[Assertion]:
-    """What holds of a mention. Nothing means that it is stated of the patient, now, without a doubt, as far as is known."""
+    """Return the assertions that hold for a mention. Empty means, as far as known, present, certain and about the patient."""
     found: set[Assertion] = set()
     for key, value in span.attributes.items():
         name, said = key.lower().replace("-", "_").replace(" ", "_"), value.strip().lower()

@@ -1,4 +1,4 @@
-"""What all formats share: how to read and write, what a writer loses and what a reader reports.
+"""Base classes of all formats: reading, writing, what a writer loses and what a reader reports.
 
 A format is one object with `read` and `write`. `read` takes a file, a folder, an archive or a `SourceTree` (a
 selection of files in any of these) and yields records one by one. `write` takes records and returns a `Loss`: a count
@@ -6,7 +6,7 @@ per reason of what the format could not hold.
 
 Real corpora have a few defects: an offset that is off by one, a relation to a missing mention. A reader without a
 `Problems` collector is strict: the first defect raises `DefectError` with file and line. With a collector, it continues
-as `DEFECTS` says and counts the defects by kind, so that a task card can state the known ones ("text-mismatch": 5).
+as described in `DEFECTS` and counts defects by kind, so that a task card can state the known ones ("text-mismatch": 5).
 
 Bytes that are not UTF-8, damaged archives and broken XML always raise.
 """
@@ -57,12 +57,12 @@ DEFECTS: Mapping[Defect, tuple[str, str]] = {
     "improper-tag": ("an I- tag with no mention to continue", "the tag, as the start of a new mention"),
     "unknown-field": ("a field this format does not know", "the record without that field"),
 }
-"""What is wrong, and what a tolerant reader keeps."""
+"""For each kind of defect: what is wrong, and what a tolerant reader keeps."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What a written file could not hold: a count per reason. False if nothing was lost."""
+    """What a written file could not hold, as a count per reason. Falsy if nothing was lost."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class FormatProblem:
-    """One defect: its kind, its place and a description without document text."""
+    """One defect: kind, place, and a description without document text."""
 
     kind: Defect
     where: str
@@ -94,7 +94,7 @@ class DefectError(InputError):
 class Problems:
     """Collects defects so that reading can continue: counts per kind, and the first `keep` defects in full.
 
-    The first defect of each kind is always among them.
+    The first defect of each kind is always kept.
     """
 
     def __init__(self, keep: int = 100) -> None:
@@ -103,7 +103,7 @@ class Problems:
         self._keep = keep
 
     def report(self, kind: Defect, detail: str, *, where: str, fix: str | None = None) -> None:
-        """Count one defect. `fix` is advice for strict readers, which raise instead."""
+        """Count one defect. `fix` is only used by strict readers, which raise instead."""
         self.counts[kind] += 1
         if len(self.examples) < self._keep or self.counts[kind] == 1:
             self.examples.append(FormatProblem(kind, where, detail))
@@ -115,7 +115,7 @@ class _Strict(Problems):
 
 
 class SourceReading:
-    """One pass over a source: its files, its problem collector, the document ids and the offsets seen so far."""
+    """State of one pass over a source: its files, problem collector, and the document ids and offsets seen so far."""
 
     def __init__(self, tree: SourceTree, problems: Problems | None, offsets: Sequence[str] | None = None) -> None:
         self.tree = tree
@@ -130,7 +130,7 @@ class SourceReading:
         self.problems.report(kind, detail, where=self.tree.where(file, line), fix=fix)
 
     def numbers(self, cells: Iterable[str], file: str, line: int | None = None) -> list[int] | None:
-        """Read offsets and other whole numbers; None after reporting that one of them is no such number."""
+        """Parse offsets and other whole numbers. If one is invalid, report it and return None."""
         found: list[int] = []
         for cell in cells:
             number = to_int(cell)
@@ -141,7 +141,7 @@ class SourceReading:
         return found
 
     def check_new(self, document_id: str, file: str, line: int | None = None) -> None:
-        """Report a document whose id occurred before."""
+        """Report a document whose id has been seen before."""
         key = hash(document_id)
         if key in self._seen:
             fix = "Read one copy of the corpus (select the folder of one split), or rename the documents"
@@ -151,7 +151,7 @@ class SourceReading:
 
 @dataclass(frozen=True)
 class Format(ABC):
-    """One file format. Subclasses read and write; options are further fields, set with `configure`."""
+    """A file format. Subclasses implement reading and writing; their additional fields are options, set with `configure`."""
 
     name: str
     """Name in the registry."""
@@ -176,7 +176,7 @@ class Format(ABC):
                 reading.evidence.check(tree.root)
 
     def write(self, records: Iterable[Record], path: Path) -> Loss:
-        """Write the records and return what could not be held."""
+        """Write the records and return what the format could not hold."""
         losses: Counter[str] = Counter()
         self._write(_checked(records, path), path, losses)
         return Loss(+losses)
@@ -204,10 +204,10 @@ class Format(ABC):
 
 @dataclass(frozen=True)
 class StandOffFormat(Format):
-    """A format whose mentions are offsets into a text that other programs wrote.
+    """A format whose mentions are offsets into a text, written by other programs.
 
-    `offsets` says what they count if it is not characters; see `osler.formats.offsets`. Reading stops at the end of a source
-    whose mentions are off as a whole.
+    `offsets` states what the offsets count if not characters; see `osler.formats.offsets`. If the mentions of a source are
+    misaligned as a whole, reading ends with an error.
     """
 
     offsets: tuple[str, ...] = ()
@@ -221,10 +221,10 @@ class StandOffFormat(Format):
 
 @dataclass(frozen=True)
 class OutputFormat(Format):
-    """A format for other programs, which osler writes and does not read."""
+    """A format for other programs, which osler writes but does not read."""
 
     def _detect(self, tree: SourceTree) -> bool:
-        """Whether a folder or file was written by this format, so that --force may replace it."""
+        """Whether a folder or file was written in this format, so that --force may replace it."""
         return bool(self._named(tree)) and len(self._named(tree)) == len(tree)
 
     def _read(self, reading: SourceReading) -> Iterator[Record]:
@@ -233,17 +233,17 @@ class OutputFormat(Format):
 
 
 def _checked(records: Iterable[Record], path: Path) -> Iterator[Record]:
-    """Stop at a record that no file can hold, so that no writer meets one."""
+    """Raise on a record that no file can hold, so that writers need not check."""
     for number, record in enumerate(records, 1):
         check_record(record, where=f"{path}: record {number}")
         yield record
 
 
 def configure(format_: Format, options: Mapping[str, Any]) -> Format:
-    """Return the format with some of its options set. An unknown option or a value of the wrong type raises."""
+    """Return a copy of the format with some options set. Raises RecipeError for an unknown option or a wrong type."""
     if not options:
         return format_
-    # A plug-in's format need not be a dataclass: it then has no options.
+    # A plug-in's format that is not a dataclass has no options.
     own = fields(format_) if is_dataclass(format_) else ()
     known = {f.name for f in own} - {f.name for f in fields(Format)}
     for option in options:
@@ -256,7 +256,7 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
 
 
 def _option_value(name: str, wanted: Any, value: Any) -> Any:
-    """Return the value of an option in its type. A list may be written as a,b,c."""
+    """Convert an option to its type. A list may be written as a,b,c."""
     if get_origin(wanted) is tuple:
         items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
         if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
@@ -270,7 +270,7 @@ def _option_value(name: str, wanted: Any, value: Any) -> Any:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return str(value)  # a column may be called 2019
         if isinstance(value, date):
-            return value.isoformat()  # TOML and --set know dates
+            return value.isoformat()  # TOML and --set parse dates
         expected = "a name"
     else:
         if isinstance(value, wanted):

@@ -90,7 +90,7 @@ def _document(
 
 
 def _trimmed(document: Document, text: str, losses: Counter[str]) -> Iterator[tuple[int, int]]:
-    """Yield the offsets of the mentions without the spaces at their edges, which this format cannot address."""
+    """Yield the offsets of mentions without leading and trailing spaces, which this format cannot address."""
     for span in document.spans:
         shown = text[span.start : span.end]
         if span.discontinuous:

@@ -28,7 +28,7 @@ from osler.formats.sources import SourceTree
 from osler.formats.titles import TITLE_LENGTH
 from osler.text.document import Document, Record, Relation, Span
 
-# The most blanks between two passages: offsets counted on escaped XML are off by less.
+# Maximum number of blanks between two passages: offsets counted on escaped XML are off by less.
 _GAP = 1 << 20
 _LABEL_KEYS = ("relation", "type", "relation type")
 
@@ -98,7 +98,7 @@ def _document(reading: SourceReading, file: str, element: Any) -> Document:
 
 
 def _passages(document: Any, where: str) -> Iterator[tuple[int, str]]:
-    """Yield offset and text of every passage, or of its sentences if they hold the text."""
+    """Yield the offset and text of every passage, or of its sentences if these hold the text."""
     for passage in document.findall("passage"):
         for part in [passage] if passage.find("text") is not None else passage.findall("sentence"):
             place = f"{where}:{part.sourceline}"
@@ -113,7 +113,7 @@ def _texts(passages: list[tuple[int, str]]) -> list[str]:
     joined = " ".join(text for _, text in passages)
     placed = ""
     for offset, text in passages:
-        # A damaged offset must not fill the memory with blanks.
+        # A damaged offset must not fill memory with blanks.
         if not len(placed) <= offset <= len(placed) + _GAP:
             return [joined]
         placed = placed.ljust(offset) + text
@@ -129,7 +129,7 @@ def _agreeing(texts: list[str], mentions: list[GivenMention], conventions: tuple
 
     chosen = max(texts, key=agreeing)
     if len(texts) > 1 and agreeing(chosen) < len(mentions):
-        # Offsets that count something else agree with neither text; the reader must see the one that can be explained.
+        # Offsets that count something else agree with neither text. Use the one that a convention explains.
         explained = {text: max(fitting(text, mentions).values()) for text in texts}
         other = max(texts, key=lambda text: explained[text])
         return other if explained[other] > agreeing(chosen) else chosen

@@ -21,15 +21,15 @@ _MENTION = re.compile(r"(\S+) (-?\d+ -?\d+(?:;-?\d+ -?\d+)*)")
 _TARGETS = re.compile(r"\S+:\S+")
 _MENTION_ID = re.compile(r"T\d+")
 _RELATION_ID = re.compile(r"R\d+")
-# Ids that the reader gives to the relations of events and equivalences.
+# Ids that the reader assigns to relations of events and equivalences.
 _GENERATED = re.compile(r"(E\d+|\*\d+)\.\d+")
 _WORD = re.compile(r"[^\s:;]+")
 _BREAKS = re.compile(r"[\t\n\r]")
 _COUNTED = re.compile(r"(.+)#\d+")
-# A shorter text may be any word.
+# A shorter text could match any word.
 _SHORTEST = 4
 _FIRST = re.compile(r"\w+")
-# Attributes that the reader adds and the writer turns back into structure.
+# Attributes that the reader adds and the writer converts back into structure.
 _SPECIAL = {"roles", "event", "target", "equiv"}
 
 
@@ -40,9 +40,9 @@ class Brat(StandOffFormat):
     `configuration`: write an `annotation.conf`, without which brat shows every annotation as an error.
 
     Two options are for corpora that mark cues and their scopes, such as NUBes. `cues` is a list of `LABEL=ATTRIBUTE`, where `*`
-    matches any characters: a mention that a cue points to has the attribute, with the mentions inside it. `repeated` is a list of
-    labels: where the text of such a mention occurs again outside all mentions of its document, that is a mention too. It is
-    in no scope, so it has no attribute.
+    matches any characters: a mention that a cue points to gets the attribute, and so do the mentions inside it. `repeated` is a list
+    of labels: wherever the text of such a mention occurs again outside all mentions of a document, a mention is added. It is in no
+    scope, so it has no attribute.
     """
 
     label_prefix: str = ""
@@ -53,7 +53,7 @@ class Brat(StandOffFormat):
     def _detect(self, tree: SourceTree) -> bool:
         names = tree.names("*.ann")
         heads = (tree.head(name, 1) for name in names)
-        # All .ann files may be empty, if nothing is annotated.
+        # If nothing is annotated, all .ann files are empty.
         first = next((head[0] for head in heads if head), "T")
         return bool(names) and first[:1] in "TREAMN#*"
 
@@ -86,7 +86,7 @@ class Brat(StandOffFormat):
 
 
 class _Annotations:
-    """The lines of one .ann file. Lines that refer to others are resolved once all are read."""
+    """Parses one .ann file. Lines that refer to others are resolved once all are read."""
 
     def __init__(self, draft: Draft, label_prefix: str) -> None:
         self._draft = draft
@@ -186,7 +186,7 @@ class _Annotations:
 
 
 def _scoped(document: Document, cues: Sequence[str]) -> Document:
-    """Give the attribute of each cue to the mentions in its scope."""
+    """Add the attribute of each cue to the mentions in its scope."""
     kinds = [tuple(cue.partition("=")[::2]) for cue in cues]
     label = {span.id: span.label for span in document.spans}
     scopes: dict[str, list[Span]] = {}
@@ -208,14 +208,14 @@ def _scoped(document: Document, cues: Sequence[str]) -> Document:
 
 
 def _with_repeated(found: Sequence[Document], labels: Sequence[str]) -> Iterator[Document]:
-    """Add further occurrences of the texts of mentions, where no mention is yet. The longest text wins."""
+    """Add mentions where the text of a mention occurs again outside all mentions. The longest text wins."""
     kinds: dict[str, Counter[str]] = {}
     for document in found:
         for span in document.spans:
             text = document.text[span.start : span.end].casefold()
             if span.label in labels and not span.discontinuous and len(text) >= _SHORTEST and text[0].isalnum():
                 kinds.setdefault(text, Counter())[span.label] += 1
-    # By first word: one pattern of thousands of texts would be tried at every word.
+    # Index by first word: a single pattern of thousands of texts would be tried at every word.
     texts: dict[str, list[str]] = {}
     for text in sorted(kinds, key=lambda text: (-len(text), text)):
         texts.setdefault(_FIRST.findall(text)[0], []).append(re.escape(text))
@@ -236,7 +236,7 @@ def _with_repeated(found: Sequence[Document], labels: Sequence[str]) -> Iterator
 
 
 class _Types:
-    """The types in .ann lines, for `annotation.conf`."""
+    """Collects the types in .ann lines for `annotation.conf`."""
 
     def __init__(self) -> None:
         self._entities: set[str] = set()
@@ -246,7 +246,7 @@ class _Types:
         self._attributes: dict[str, set[str]] = {}
 
     def add(self, lines: Iterable[str]) -> None:
-        """Add the types of one document; mentions come before what refers to them."""
+        """Add the types of one document. Mentions must come before lines that refer to them."""
         labels: dict[str, str] = {}
         for name, content, *_ in (line.split("\t") for line in lines):
             first, *rest = content.split(" ")
@@ -329,7 +329,7 @@ def _lines(document: Document, losses: Counter[str]) -> Iterator[str]:
 
 
 def _word(name: str, losses: Counter[str]) -> str:
-    """Return a label that brat can hold: one word."""
+    """Rewrite a label as one word, as brat requires."""
     if _WORD.fullmatch(name):
         return name
     losses["labels rewritten"] += 1
@@ -338,7 +338,7 @@ def _word(name: str, losses: Counter[str]) -> str:
 
 def _ids(items: Sequence[Span | Relation], letter: str, losses: Counter[str]) -> list[str]:
     pattern = _MENTION_ID if letter == "T" else _RELATION_ID
-    # Ids that the reader made up for events and equivalences are not lost if they change.
+    # Ids that the reader generated for events and equivalences are no loss if they change.
     own = [replace(item, id="") if _GENERATED.fullmatch(item.id) else item for item in items]
     return distinct_ids(own, letter, losses, pattern.fullmatch)
 

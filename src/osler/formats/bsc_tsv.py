@@ -55,7 +55,7 @@ class BscTsv(StandOffFormat):
         texts: dict[str, list[str]] = defaultdict(list)  # by folder
         for name in tree.names("*.txt"):
             texts[name.rpartition("/")[0]].append(name)
-        # A folder in which no text has a mention holds other things, a README for example.
+        # A folder in which no text has a mention holds something else, such as a README.
         used = {
             folder: names
             for folder, names in texts.items()
@@ -71,7 +71,7 @@ class BscTsv(StandOffFormat):
             reading.report("missing-text", detail, left[0].table, left[0].line, fix=fix)
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        """Write the texts and one table; every attribute of a mention gets a column."""
+        """Write the texts and one table, with a column for each attribute of mentions."""
         folder = OutputFolder(path, losses)
         rows: list[tuple[Sequence[str], dict[str, str]]] = []
         extra: dict[str, None] = {}  # names of columns, in order
@@ -93,13 +93,13 @@ class BscTsv(StandOffFormat):
 
 
 def _columns(line: str) -> list[str]:
-    """Names of the columns as osler knows them."""
+    """Return the column names in a header line, normalised."""
     given = [cell.strip().lower() for cell in line.split("\t")]
     return [_NAMES.get(cell, cell) for cell in given]
 
 
 def _column(name: str) -> bool:
-    """Whether an attribute of this name can be a column: not one of the table's own, and read back as it is."""
+    """Whether an attribute of this name can be a column: it is not a standard column and reads back unchanged."""
     return bool(name) and _columns(name) == [name] and name not in _HEADER
 
 
@@ -109,7 +109,7 @@ def _tables(tree: SourceTree) -> list[str]:
 
 
 def _rows(reading: SourceReading) -> dict[str, list[_Row]]:
-    """Rows of all tables by document."""
+    """Return the rows of all tables by document."""
     tree = reading.tree
     tables = _tables(tree)
     if not tables:
@@ -158,13 +158,13 @@ def _document(reading: SourceReading, stem: str, name: str, rows: list[_Row]) ->
 
 
 def _same(found: str, expected: str) -> bool:
-    """Whether two texts agree; some tables have quoted cells, as CSV files have them."""
+    """Whether two texts agree. Some tables quote cells as in CSV."""
     unquoted = expected[1:-1].replace('""', '"') if expected[:1] == expected[-1:] == '"' else expected
     return same_text(found, expected) or same_text(found, unquoted)
 
 
 def _is_mark(name: str) -> bool:
-    """Whether a column can hold an id as it is."""
+    """Whether a column can hold an id unchanged."""
     return bool(name) and name == " ".join(name.split())
 
 

@@ -79,7 +79,7 @@ class ChemProt(StandOffFormat):
 
 
 def _rows(reading: SourceReading, table: str, width: int) -> Rows[list[str]]:
-    """Rows of a table by document. They come in any order, and the table is small compared with the texts."""
+    """Return the rows of a table by document. They come in any order; the table is small compared with the texts."""
 
     def parse(line: str) -> tuple[str, list[str]] | None:
         cells = [cell.strip() for cell in line.split("\t")]

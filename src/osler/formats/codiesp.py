@@ -85,7 +85,7 @@ class Codiesp(StandOffFormat):
 
 
 def _table(reading: SourceReading, folder: str, kind: str) -> tuple[str, Rows[list[str]]]:
-    """Name and rows of one kind of table next to the texts; empty if the release has none."""
+    """Return name and rows of one kind of table next to the texts; empty if the release has none."""
     pattern = re.compile(rf"[^/]*{kind}\.tsv")
     names = [name for name in reading.tree if name.startswith(folder) and pattern.fullmatch(name[len(folder) :])]
     if not names:

@@ -5,8 +5,8 @@ separated by tabs or, in a line without tabs, by spaces. Lines `-DOCSTART-` and 
 sentences become lines. A file without such lines gives one document per sentence; `unit` = "sentence" or "document"
 overrides this. The text is rebuilt with one space between tokens, and meta has `tokens = "blanks"`.
 
-Tags are BIO (IOB2) or BIOES (IOBES). Two schemes that only have other letters are read as BIOES: BILOU (L for E, U for S) and
-BMEWO (M for I, W for S). Tags without a type (B, I, O) get the label named in the options.
+Tags are BIO (IOB2) or BIOES (IOBES). Two schemes that differ only in their letters are read as BIOES: BILOU (L for E, U for S)
+and BMEWO (M for I, W for S). Tags without a type (B, I, O) get the label from the options.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Conll(Format):
                 yield _document(reading, name, document_id or f"{stem}-{number}", sentences)
 
     def _groups(self, reading: SourceReading, name: str) -> Iterator[tuple[str, list[_Sentence]]]:
-        """Yield the id on the mark of each document with its sentences."""
+        """Yield each document's id, taken from its marker line, with its sentences."""
         by_document = self.unit == "document"
         document_id, group = "", list[_Sentence]()
         for item in self._sentences(reading, name):
@@ -90,7 +90,7 @@ class Conll(Format):
             yield document_id, group
 
     def _sentences(self, reading: SourceReading, name: str) -> Iterator[_Sentence | str]:
-        """Yield the sentences of a file, and the ids on the marks between its documents."""
+        """Yield the sentences of a file, and the ids on the marker lines between documents."""
         sentence: _Sentence | None = None
         for number, line in reading.tree.lines(name):
             mark = _MARK.fullmatch(line) if line[:1] in "-#" else None
@@ -118,7 +118,7 @@ class Conll(Format):
             yield sentence
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        """Write one file; each document begins with `-DOCSTART-` and its id."""
+        """Write one file, in which each document begins with `-DOCSTART-` and its id."""
         names = DocumentNames(losses)
         with output_file(path) as stream:
             for document in documents(records, losses, holds={SPANS, DISCONTINUOUS}, meta=TOKENS):
@@ -139,7 +139,7 @@ def _columns(line: str) -> list[str]:
 
 
 def _typed(tag: str, label: str) -> str:
-    """Return a tag as BIO or BIOES with a label; a tag of no known scheme stays as it is."""
+    """Normalise a tag to BIO or BIOES with a label. A tag of an unknown scheme is returned unchanged."""
     prefix = _SAME.get(tag[:1], tag[:1])
     if len(tag) == 1:
         return f"{prefix}-{label}" if prefix in ("B", "I", "E", "S") else tag
@@ -147,7 +147,7 @@ def _typed(tag: str, label: str) -> str:
 
 
 def _problem(tag: str) -> str:
-    # Only what is surely the prefix of a tag is quoted: the last column of a wrong file may be a patient's text.
+    # Quote nothing but a certain tag prefix: the last column of a wrong file may be a patient's text.
     if match := _PREFIX.fullmatch(tag):
         return f"tags with the prefix {match[1]}- belong to no known scheme"
     return "the last column is not a tag"
@@ -175,7 +175,7 @@ def _document(reading: SourceReading, name: str, document_id: str, sentences: li
 
 
 def _tagged(document: Document, scheme: Scheme, losses: Counter[str]) -> Iterator[tuple[str, str]]:
-    """Yield each token with its tag; a pair of empty strings ends a sentence."""
+    """Yield each token with its tag, and a pair of empty strings after each sentence."""
     text = document.text
     everything = token_ranges(document.with_(meta=TOKENS))
     placed = 0

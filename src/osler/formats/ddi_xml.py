@@ -24,7 +24,7 @@ from osler.formats.sources import SourceTree
 from osler.text.document import Document, Fragment, Record, Span, parse_fragments
 from osler.text.words import line_ranges
 
-# Sentences of the corpus have fewer entities than this.
+# Sentences with more entities list only interacting pairs. Those of the corpus have fewer.
 _LISTED = 200
 _OFFSETS = re.compile(r"\d+-\d+(;\d+-\d+)*")
 
@@ -78,7 +78,7 @@ def _document(reading: SourceReading, file: str, root: Any) -> Document:
 
 
 def _sentences(document: Document) -> list[Fragment]:
-    """Offsets of the sentences: those in meta if they fit the text, else the lines."""
+    """Return the offsets of the sentences: those in meta if they fit the text, else the lines."""
     places = parse_fragments(document.meta.get("sentences", ""))
     if places and "\n".join(document.text[a:b] for a, b in places) == document.text:
         return places
@@ -119,7 +119,7 @@ def _pairs(
 ) -> Iterator[tuple[str, bool]]:
     """Yield every pair of the sentence and whether it interacts; a pair with two relations is listed twice.
 
-    Of a very long sentence, only the pairs that interact are listed: the others would fill the disk and say nothing.
+    For a very long sentence, only interacting pairs are listed: all others would fill the disk without adding information.
     """
     numbers = itertools.count()
     chosen: Iterable[tuple[tuple[Span, str], tuple[Span, str]]] = itertools.combinations(entities, 2)
@@ -140,7 +140,7 @@ def _pairs(
 
 
 def _attribute(text: str, losses: Counter[str]) -> str:
-    """Encode sentence text; carriage returns survive in attributes if they are written as references."""
+    """Encode sentence text. Carriage returns are written as references, so that they survive in attributes."""
     return "&#13;".join(xml.encoded(part, losses) for part in text.split("\r"))
 
 

@@ -1,4 +1,4 @@
-"""Helpers of stand-off readers: documents under construction, and files that belong together."""
+"""Helpers for stand-off readers: documents under construction, and pairing texts with annotation files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def same_text(found: str, expected: str) -> bool:
 
 
 class Draft:
-    """A document under construction: spans and relations are checked as they are added.
+    """A document under construction, which checks spans and relations as they are added.
 
-    `file` is the file that line numbers in messages refer to. A reader changes it when it moves to the next file.
+    Line numbers in messages refer to `file`; a reader sets it when it moves on to another file.
     """
 
     def __init__(self, reading: SourceReading, document_id: str, text: str, file: str) -> None:
@@ -41,7 +41,7 @@ class Draft:
         self._reading.report(kind, detail, self.file, line, fix=fix)
 
     def numbers(self, cells: Iterable[str], line: int | None) -> list[int] | None:
-        """Read offsets of the current file; None after reporting that one of them is not a whole number."""
+        """Parse offsets of the current file. If one is not a whole number, report it and return None."""
         return self._reading.numbers(cells, self.file, line)
 
     def dangling(self, line: int | None) -> None:
@@ -59,7 +59,7 @@ class Draft:
         line: int | None = None,
         same: Callable[[str, str], bool] = same_text,
     ) -> Span | None:
-        """Add a mention, or return None if it is unusable. Without an id it is numbered T1, T2, …"""
+        """Add a mention, or report it and return None if it is unusable. Without an id, it is numbered T1, T2, …"""
         if not label:
             self.report("empty-label", "a mention has no type", line)
             return None
@@ -70,7 +70,7 @@ class Draft:
             self.report("empty-fragment", "a fragment of a discontinuous mention is empty", line)
             parts = tuple((start, end) for start, end in parts if start != end)
         edges = [offset for part in parts for offset in part]
-        # Fragments are sorted and not empty, so edges in order mean that no fragment overlaps the next.
+        # Fragments are sorted and not empty, so sorted edges mean that no fragment overlaps the next.
         if not parts or edges != sorted(edges) or edges[0] < 0 or any(start == end for start, end in parts):
             self.report("bad-span", "the offsets of a mention are empty, negative or overlap", line)
             return None
@@ -101,7 +101,7 @@ class Draft:
         attributes: Mapping[str, str] | None = None,
         line: int | None = None,
     ) -> None:
-        """Add a relation. Its arguments may be added later; `document` checks them."""
+        """Add a relation. Its arguments may be added later, as `document` checks them."""
         if not label:
             self.report("empty-label", "a relation has no type", line)
             label = "untyped"
@@ -113,7 +113,7 @@ class Draft:
         self.relations[relation_id] = (relation, line)
 
     def document(self, *, labels: Iterable[str] = (), meta: Mapping[str, str] | None = None) -> Document:
-        """Return the finished document without the relations whose arguments are missing."""
+        """Return the finished document, without relations whose arguments are missing."""
         relations = []
         for relation, line in self.relations.values():
             if relation.head not in self.spans or relation.tail not in self.spans:
@@ -126,11 +126,11 @@ class Draft:
         return Document(self.id, self.text, spans, tuple(relations), tuple(labels), meta=dict(meta or {}))
 
     def _convention(self) -> str | None:
-        """Advice for a strict reader: how to read the offsets so that all mentions up to here fit."""
+        """Return advice for a strict reader: how to read the offsets so that all mentions so far fit."""
         if not self._reading.strict or self._reading.evidence is None:
             return None
         fits = [names for names, count in fitting(self.text, self._given).items() if count == len(self._given)]
-        # One mention alone can fit in several ways.
+        # A single mention can fit in several ways.
         simplest = [names for names in fits if len(names) == len(fits[0])]
         ways = " or ".join(f"offsets = {','.join(names)}" for names in simplest)
         return f"The mentions up to here fit with {ways}. {how_to_read(fits[0])}" if fits else None
@@ -149,7 +149,7 @@ Rows = dict[str, list[tuple[int, _Row]]]
 def rows_by_document(
     reading: SourceReading, table: str, parse: Callable[[str], tuple[str, _Row] | None], malformed: str
 ) -> Rows[_Row]:
-    """Read an annotation table; `parse` returns the document id and the row of a line, or None if it is malformed."""
+    """Read an annotation table. `parse` returns the document id and row of a line, or None if it is malformed."""
     rows: Rows[_Row] = defaultdict(list)
     for number, line in reading.tree.lines(table):
         if (parsed := parse(line)) is not None:
@@ -160,21 +160,21 @@ def rows_by_document(
 
 
 def report_leftovers(reading: SourceReading, table: str, rows: Rows[_Row], detail: str) -> None:
-    """Report, once per document, the rows that no text has claimed."""
+    """Report rows without a text, once per document."""
     for left in rows.values():
         reading.report("missing-text", detail, table, left[0][0])
 
 
 def file_stem(name: str, suffix: str) -> str:
-    """Name of a file without its folder and suffix."""
+    """Return a file name without folder and suffix."""
     return name.rpartition("/")[2][: -len(suffix)]
 
 
 def pair_files(reading: SourceReading, text_suffix: str, annotation_suffix: str) -> Iterator[tuple[str, str | None]]:
     """Yield each text with its annotation file, in name order.
 
-    Files with the same folder and stem belong together. A file without a partner in its folder takes the only file of
-    that name elsewhere. Texts in a folder without any annotated text (a README) are skipped.
+    Files with the same folder and stem belong together. A file without a partner in its folder is paired with the only file of
+    that name elsewhere. Texts in a folder without any annotated text (such as a README) are skipped.
     """
     tree = reading.tree
     texts = {name[: -len(text_suffix)]: name for name in tree if name.lower().endswith(text_suffix)}

@@ -1,8 +1,8 @@
 """Tables of annotations for spreadsheets, data frames and databases: one row per entity, as CSV or Parquet.
 
-`entities` has the offsets, the text, the label and the score of each mention, and one column per attribute. `relations` joins
-two entities of a document by their ids, `labels` has the labels of documents and pairs with their scores, and `documents` one
-row per record, with its metadata in columns. A table without rows is written too, so that a program finds what it expects.
+`entities` has the offsets, text, label and score of each mention, and one column per attribute. `relations` links two entities of a
+document by their ids, `labels` has the labels of documents and pairs with their scores, and `documents` has one row per record,
+with its metadata in columns. Empty tables are written too, so that programs find all the files they expect.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from osler.text.document import Document, Record, Relation, Span
 
 _HOLDS = frozenset({SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES, LABELS, VALUES, META, SCORES})
 _ROWS = 10_000
-"""Rows of a row group."""
+"""Rows per Parquet row group."""
 _Row = list[Any]
 _COLUMNS: Mapping[str, Mapping[str, type]] = {
     "documents": {"document": str, "characters": int, "value": float},
@@ -61,13 +61,13 @@ _COLUMNS: Mapping[str, Mapping[str, type]] = {
 
 
 class _RowSpool:
-    """Rows on disk until all columns are known: attributes and metadata differ from record to record."""
+    """Keeps rows on disk until all columns are known: attributes and metadata differ between records."""
 
     def __init__(self, columns: Mapping[str, type], prefix: str, folder: Path) -> None:
         self._columns = dict(columns)
         self._prefix = prefix
         self._further: set[str] = set()
-        # It has no name, so that nothing is left of it after a kill.
+        # An anonymous file, so that nothing is left behind if the process is killed.
         self._file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=folder)  # noqa: SIM115
 
     def add(self, row: _Row, further: Mapping[str, str]) -> None:
@@ -76,7 +76,7 @@ class _RowSpool:
 
     @property
     def columns(self) -> dict[str, type]:
-        """All columns. A further one with the name of another column gets a prefix."""
+        """All columns. An additional column whose name is taken gets a prefix."""
         names = (self._named(name) for name in sorted(self._further))
         return {**self._columns, **dict.fromkeys(names, str)}
 
@@ -98,7 +98,7 @@ class _RowSpool:
 
 @dataclass(frozen=True)
 class EntityTables(OutputFormat):
-    """A folder with the tables entities, relations, labels and documents. `texts` adds the texts to the documents."""
+    """A folder with the tables entities, relations, labels and documents. `texts` adds the texts to the last."""
 
     texts: bool = False
 
@@ -135,7 +135,7 @@ class EntityTables(OutputFormat):
         tables["documents"].add([record.id, size, record.value, *(texts if self.texts else ())], record.meta)
 
     def _prepare(self) -> None:
-        """Refuse to begin where something that is needed is missing."""
+        """Check requirements before anything is written."""
 
     @abstractmethod
     def _table(self, path: Path, columns: Mapping[str, type], rows: Iterator[_Row]) -> None: ...

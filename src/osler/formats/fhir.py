@@ -1,22 +1,21 @@
 """FHIR R4: one Bundle of resources per note, as JSON.
 
-A Bundle (type `collection`) holds the note as a DocumentReference, a Patient that the other resources refer to, and one
-resource per mention. The label of a mention decides which: a Condition, a MedicationStatement, or an Observation for every
-other label. The options name the labels. Codes are never made up: a mention's own words are the `text` of its concept, and
-only FHIR's own status codes are used.
+A Bundle (type `collection`) contains the note as a DocumentReference, a Patient that the other resources refer to, and one
+resource per mention. The options map labels to a Condition or a MedicationStatement; every other label becomes an Observation.
+Codes are never invented: the words of a mention are the `text` of its concept, and only FHIR's own status codes are used.
 
-What a mention's attributes say is told in FHIR's words where it has them:
+Assertion attributes of a mention are mapped to FHIR's own terms where these exist:
 
 - negated: a Condition is `refuted`, a MedicationStatement `not-taken`;
 - possible: a Condition is `provisional`;
 - hypothetical: a Condition is `unconfirmed`, a MedicationStatement `intended`;
 - historical: a Condition is `inactive`, a MedicationStatement `completed`;
-- of someone else: a condition is in a FamilyMemberHistory; one that is denied or in doubt, and every other mention, is left out
-  and counted.
+- of someone else: a condition becomes a FamilyMemberHistory; one that is also negated, possible or hypothetical, and every other
+  mention, is left out and counted.
 
-An Observation has no such words. There they are a modifierExtension, which a program that does not know it must not ignore.
-Offsets, label, score, head and all attributes are in an extension of each resource, relations and document labels as well.
-The url of an extension is `extensions` and its name.
+An Observation has no such terms, so it gets a modifierExtension, which programs that do not know it must not ignore. Offsets,
+label, score, head and all attributes are in an extension of each resource; so are relations and document labels. The url of an
+extension is the option `extensions` plus its name.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _Resource = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fhir(OutputFormat):
-    """One Bundle per note. The options `conditions` and `medications` list labels, in any case; accents count."""
+    """One Bundle per note. The options `conditions` and `medications` list labels, ignoring case but not accents."""
 
     conditions: tuple[str, ...] = tuple(_CONDITIONS.split(","))
     medications: tuple[str, ...] = tuple(_MEDICATIONS.split(","))
@@ -83,7 +82,7 @@ class Fhir(OutputFormat):
                 stream.write(json.dumps(bundle, ensure_ascii=False, indent=1).encode() + b"\n")
 
     def bundle(self, document: Document, losses: Counter[str]) -> _Resource:
-        """A note and its annotations as a Bundle."""
+        """Return a note and its annotations as a Bundle."""
         note, patient = _reference(document, "note"), _reference(document, "patient")
         first: _Resource = {
             "resourceType": "DocumentReference",
@@ -209,7 +208,7 @@ class Fhir(OutputFormat):
 
 
 def _text_value(url: str, value: str) -> list[_Resource]:
-    """A string of FHIR is not empty."""
+    """Return a string extension, or nothing for an empty string, which FHIR does not allow."""
     return [{"url": url, "valueString": value}] if value else []
 
 
@@ -228,7 +227,7 @@ def _condition(
 def _family(
     words: _Resource, patient: _Resource, mention: list[_Resource], said: frozenset[Assertion]
 ) -> _Resource | None:
-    """A condition of someone else. A FamilyMemberHistory cannot say that one is denied or in doubt."""
+    """Return a condition of someone else, or None: a FamilyMemberHistory cannot state that it is negated or uncertain."""
     if said & {"negated", "possible", "hypothetical"}:
         return None
     return {
@@ -250,7 +249,7 @@ def _key(span: Span, number: int) -> str:
 
 
 def _uuid(document: Document, key: str) -> str:
-    """An id that is the same in every run."""
+    """Return an id that is the same in every run."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(["osler", document.id, key])))
 
 

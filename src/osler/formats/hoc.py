@@ -54,7 +54,7 @@ class Hoc(Format):
             yield _document(reading, stem, name, labels)
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        """Write each line of a text as a sentence. Only spans over complete lines are labels."""
+        """Write each line of a text as a sentence. Only spans that cover complete lines become labels."""
         folder = OutputFolder(path, losses)
         for document in documents(records, losses, holds={SPANS, LABELS, DISCONTINUOUS}):
             stem = folder.stem(document.id)

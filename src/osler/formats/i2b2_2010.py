@@ -37,7 +37,7 @@ _CON = re.compile(rf'{_CONCEPT}\|\|t="(.*)"')
 _AST = re.compile(rf'{_CONCEPT}\|\|t="(.*)"\|\|a="(.*)"')
 _REL = re.compile(rf'{_CONCEPT}\|\|r="(.*)"\|\|{_CONCEPT}')
 _TOKEN = re.compile(r"[^ \t\r]+")
-# Type of the first argument by the first letters of the relation's name; the second is always a problem.
+# Type of the first argument by the first letters of the relation. The second argument is always a problem.
 _FIRST = {"Tr": "treatment", "Te": "test", "PI": "problem"}
 
 
@@ -99,7 +99,7 @@ class _Annotated:
                 self.draft.report("malformed-line", f"not a line of a .{name.rpartition('.')[2]} file", number)
 
     def _place(self, groups: tuple[str, ...]) -> Fragment:
-        """Offsets from one line:token to another; a place that does not exist gives offsets outside the text."""
+        """Return the offsets from one line:token to another. A place that does not exist gives offsets outside the text."""
         outside = len(self.draft.text)
         numbers = [number for cell in groups if (number := to_int(cell)) is not None]
         if len(numbers) < len(groups) or not numbers[0] or not numbers[2]:  # lines count from 1
@@ -179,7 +179,7 @@ def _lines(document: Document, losses: Counter[str]) -> tuple[list[str], list[st
     for relation in document.relations:
         losses[ATTRIBUTES] += len(relation.attributes)
         if relation.head in concepts and relation.tail in concepts:
-            # Arguments are given by place only, so a reader cannot tell two concepts at one place apart.
+            # Arguments are identified by place only, so a reader cannot distinguish two concepts at one place.
             places = (concepts[relation.head], concepts[relation.tail])
             losses["relations to one of several concepts at a place"] += any(at_place[place] > 1 for place in places)
             rel.append(f'{concepts[relation.head]}||r="{relation.label}"||{concepts[relation.tail]}')

@@ -3,8 +3,8 @@
 Offsets are half-open and count from the first character after `<![CDATA[`. In 2014 and MEDDOCAN the attribute TYPE is
 the label and the element's name its category; in 2012 the attribute `type` is the label and the element is EVENT,
 TIMEX3 or SECTIME. The element's name is kept as the attribute "element", other attributes under their own names. TLINK
-elements are relations. Some texts contain literal entities such as `&apos;`, which count with all their characters; the
-mention's own text has the plain character, and the comparison allows for that.
+elements are relations. Some texts contain literal entities such as `&apos;`, which count as all of their characters, while
+the text stated for a mention has the plain character; the comparison allows for that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""osler's own record format: one JSON object per line with everything a record holds.
+"""osler's own record format: one JSON object per line, without loss.
 
 A document has "id" and "text", a pair of texts has "id", "first" and "second". Optional: "labels" (or one "label"),
 "value", "scores" (label to probability), "meta", and for documents "spans" ({"start", "end"} or {"fragments":
@@ -28,7 +28,7 @@ _OWN = {"spans", "relations", "labels", "label", "value", "meta"}
 
 @dataclass(frozen=True)
 class Jsonl(Format):
-    """JSON Lines of records, without any loss."""
+    """JSON Lines of records. Writing loses nothing."""
 
     id: str = "id"
     text: str = "text"
@@ -42,7 +42,7 @@ class Jsonl(Format):
         return any(f'"{self.text}"' in line or f'"{self.first}"' in line for line in head)
 
     def _read(self, reading: SourceReading) -> Iterator[Record]:
-        """Yield documents and pairs; a line without an id gets its number as id."""
+        """Yield documents and pairs. A line without an id gets its line number as id."""
         for name in self._files(reading.tree):
             for number, line in reading.tree.lines(name):
                 if not line.strip():
@@ -172,22 +172,22 @@ def _relation(data: Mapping[str, Any]) -> Relation:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A record as the plain object that is written; empty fields are left out."""
+    """Return a record as a plain object for JSON, without empty fields."""
     return {name: value for name, value in record.to_dict().items() if value not in ([], {}, None)}
 
 
 def json_line(record: Record) -> str:
-    """The line that is written for a record, without its end: one form for files, the command line and the service."""
+    """Return a record as one line without line end, as used in files, by the command line and by the service."""
     return json.dumps(as_json(record), ensure_ascii=False, allow_nan=False)
 
 
 def read_line(line: str, *, where: str) -> Record:
-    """The record of a line that `json_line` made."""
+    """Return the record of a line made by `json_line`."""
     return FORMAT._record(parse_json(line, where=where), 1, where, Problems())
 
 
 def from_json(data: Mapping[str, Any], *, where: str) -> Record:
-    """The record of a plain object such as `as_json` makes."""
+    """Return the record of a plain object made by `as_json`."""
     return FORMAT._record(dict(data), 1, where, Problems())
 
 

@@ -1,11 +1,11 @@
 """Label Studio JSON: a list of tasks, each with its data, annotations by people and predictions by models.
 
-A mention is a result of type "labels", a label of the whole text a result of type "choices", a number one of type "number". A
-result of type "choices" or "textarea" with the id of a mention is an attribute of it. Label Studio counts characters, and did count
-UTF-16 code units in older versions: `offsets = utf-16` reads those.
+A mention is a result of type "labels", a label of the whole text is of type "choices", and a value of type "number". A result of type
+"choices" or "textarea" with the id of a mention is an attribute of that mention. Label Studio counts characters; older versions
+counted UTF-16 code units, which `offsets = utf-16` reads.
 
-The id, metadata and label scores of a document are fields of "data", which Label Studio keeps. `labeling_config.xml` beside the tasks is
-the labelling interface to paste into the project before they are imported.
+The id, metadata and label scores of a document are fields of "data", which Label Studio keeps. `labeling_config.xml` next to the tasks
+is the labelling interface: paste it into the project before importing the tasks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from osler.text.document import Document, Record, Span
 
 _TASKS = "tasks.json"
 _CONFIG = "labeling_config.xml"
-# Names of the controls of the labelling interface. An attribute has a control of its own, named after it.
+# Names of the controls in the labelling interface. Each attribute has its own control, named after it.
 _MENTION, _RECORD, _VALUE, _TEXT = "label", "labels", "value", "text"
 _FREE = ".text"
 _CHOICE = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}")
@@ -52,9 +52,9 @@ _OWN = {"id", "meta", "scores"}
 class LabelStudio(StandOffFormat):
     """Label Studio tasks.
 
-    `results`: read or write annotations or predictions. `auto` reads the annotation of a task if it has one, else its prediction, and
-    writes predictions where there are scores. Of several annotations, the one marked as ground truth is read, else the last one;
-    `annotator` reads only those of one person (id or e-mail address). `text` is the field of "data" with the text.
+    `results` selects annotations or predictions. `auto` reads the annotation of a task if it has one, else its prediction, and writes
+    predictions if there are scores. Of several annotations, the one marked as ground truth is read, else the last. `annotator`
+    restricts reading to one person (id or e-mail address). `text` is the field of "data" that contains the text.
     """
 
     results: Literal["auto", "annotations", "predictions"] = "auto"
@@ -84,7 +84,7 @@ class LabelStudio(StandOffFormat):
                         yield document
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        OutputFolder(path, losses)  # makes the folder, or says why it cannot
+        OutputFolder(path, losses)  # create the folder, or raise
         interface = _Interface()
         holds = {SPANS, RELATIONS, ATTRIBUTES, LABELS, VALUES, META, "scores"}
         with output_file(path / _TASKS) as stream:
@@ -119,7 +119,7 @@ class LabelStudio(StandOffFormat):
         for result in results:
             if result.get("type") in ("labels", "relation"):
                 made.add(result)
-        for result in results:  # what describes a mention may come before it
+        for result in results:  # second pass: an attribute may come before its mention
             if result.get("type") not in ("labels", "relation"):
                 made.add(result)
         meta = {key: str(item) for key, item in _object(data.get("meta") or {}, "data.meta").items()}
@@ -133,7 +133,7 @@ class LabelStudio(StandOffFormat):
         return found.with_(value=made.value, scores=scores)
 
     def _chosen(self, task: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The annotation or prediction to read; None if the task has none."""
+        """Return the annotation or prediction to read, or None if the task has none."""
         if self.results != "predictions":
             finished = [
                 item for item in _objects(task.get("annotations"), "annotations") if not item.get("was_cancelled")
@@ -167,7 +167,7 @@ class _MalformedTask(Exception):
 
 @dataclass
 class _Results:
-    """The results of one annotation, collected into a document."""
+    """Collects the results of one annotation into a document."""
 
     draft: Draft
     labels: list[str] = field(default_factory=list)
@@ -220,7 +220,7 @@ class _Results:
 
 
 class _Interface:
-    """Collects what the labelling interface must offer."""
+    """Collects the labels and controls of the labelling interface."""
 
     def __init__(self) -> None:
         self.mentions: set[str] = set()
@@ -289,7 +289,7 @@ def _results(document: Document, interface: _Interface, losses: Counter[str]) ->
 def _attributes(
     span: Span, place: Mapping[str, Any], interface: _Interface, losses: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """Words such as `absent` become choices, so that an annotator can change them; anything else becomes free text."""
+    """Yield single words such as `absent` as choices, so that annotators can change them, and other values as free text."""
     for key, value in span.attributes.items():
         if _CHOICE.fullmatch(value) and key not in (_MENTION, _RECORD, _VALUE, _TEXT):
             interface.choices.setdefault(key, set()).add(value)
@@ -304,7 +304,7 @@ def _whole(kind: str, control: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(annotator: Any) -> set[str]:
-    """How an annotator can be called: the id, or the id and e-mail address."""
+    """Return the ids and e-mail addresses that identify an annotator."""
     return {str(annotator.get(key)) for key in ("id", "email")} if isinstance(annotator, dict) else {str(annotator)}
 
 

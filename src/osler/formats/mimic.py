@@ -87,12 +87,12 @@ class Mimic(Format):
 
 
 def is_error(cell: str) -> bool:
-    """Whether a note is marked as an error. Some exports write the number with a decimal point."""
+    """Whether ISERROR marks a note as an error. Some exports write 1.0 instead of 1."""
     return cell.strip() in ("1", "1.0")
 
 
 def line(cells: dict[str, str]) -> bytes:
-    """One row as the official table has it: numbers bare, text in quotes, empty cells empty."""
+    """Return a row in the official layout: numbers bare, text in quotes, empty cells empty."""
     row = (cells.get(column, "") for column in _COLUMNS)
     return (",".join(c if c.isdigit() or not c else '"' + c.replace('"', '""') + '"' for c in row) + "\n").encode()
 

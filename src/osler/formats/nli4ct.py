@@ -66,8 +66,8 @@ class Nli4ct(Format):
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
         """Write statements.json and one file per trial.
 
-        A trial with conflicting sections gets a new name. Every statement needs a trial and a section: for a pair without
-        them they are made up ("unnamed1", "Results") and counted.
+        A trial with conflicting sections gets a new name. Every statement needs a trial and a section; if a pair has none,
+        they are filled in ("unnamed1", "Results") and counted.
         """
         folder = OutputFolder(path, losses)
         trials: dict[str, dict[str, list[str]]] = {}
@@ -122,7 +122,7 @@ def _row(pair: TextPair, trials: dict[str, dict[str, list[str]]], losses: Counte
 def _place(
     trials: dict[str, dict[str, list[str]]], name: str, section: str, lines: list[str], losses: Counter[str]
 ) -> str:
-    """Add a section to the named trial, or to a new trial if the name is taken by other lines; return its name."""
+    """Add a section to the named trial, or to a new one if that has other lines there. Return the trial's name."""
     if not name.isalnum() or trials.get(name, {}).get(section, lines) != lines:
         losses[RENAMED if name else FILLED] += 1
         number = len(trials) + 1

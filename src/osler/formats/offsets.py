@@ -1,8 +1,8 @@
-"""What the offsets of stand-off files count, and how to tell when it is not the characters of the text.
+"""Detect what the offsets of stand-off files count when it is not the characters of the text.
 
-Offsets are written by other programs. On Windows a text may have got CR LF after its mentions were marked, Java and
-JavaScript count UTF-16 code units, some programs count bytes, and a byte-order mark may be counted or not. Each of these
-moves every mention after some point, so the mentions of a whole corpus are off, not a few of them.
+Offsets are written by other programs. On Windows, line ends may have become CR LF after the mentions were marked. Java and
+JavaScript count UTF-16 code units, some programs count bytes, and a byte-order mark may be counted or not. Each of these shifts
+every mention after some point, so that mentions of a whole corpus are off, not just a few.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ CONVENTIONS: Mapping[str, str] = {
     "utf-16": "they count UTF-16 code units, as Java and JavaScript do",
     "bytes": "they count bytes of UTF-8",
 }
-"""What the option `offsets` of a stand-off format can name, and what it means."""
+"""Values of the option `offsets` of a stand-off format, and what they mean."""
 UNCHECKED = "unchecked"
-"""The value of `offsets` that reads a corpus as it is, however many mentions are off."""
+"""Value of `offsets` that reads a corpus as is, however many mentions are off."""
 
 _EXCLUSIVE = (("lf", "crlf"), ("bom", "no-bom"), ("utf-16", "bytes"))
 _COMBINATIONS = sorted(
     (tuple(name for name in names if name) for names in product(*(("", *pair) for pair in _EXCLUSIVE))), key=len
 )[1:]
 _BOM = "\ufeff"
-# Above this share of mentions that do not fit, the offsets are wrong, not a few mentions. Public corpora have less than 0.5 %.
+# If a larger share of mentions does not fit, the offsets themselves are wrong. Public corpora have less than 0.5 %.
 _OFF = 0.05
-# Fewer are the defects of a small corpus. If one convention explains all of them, two are enough.
+# Fewer misfits count as defects of a small corpus. If one convention explains all of them, two are enough.
 _SOME = 5
-# Without the mentions' own text there are only words that are cut. Some corpora mark parts of words, so it takes more of
-# them, and a convention that explains them.
+# Without the mentions' own text, the only evidence is words that are cut. Some corpora mark parts of words, so this takes more
+# misfits, and a convention that explains them.
 _SOME_CUT = 20
 
 
 def check_conventions(names: Iterable[str]) -> None:
-    """Reject what the option `offsets` cannot be."""
+    """Raise RecipeError for invalid values of the option `offsets`."""
     names = list(names)
     known = (*CONVENTIONS, UNCHECKED)
     for name in names:
@@ -60,12 +60,12 @@ def check_conventions(names: Iterable[str]) -> None:
 
 
 def too_many(off: int, mentions: int, least: int = _SOME) -> bool:
-    """Whether so many mentions do not fit that the offsets as a whole must be wrong."""
+    """Whether so many mentions do not fit that the offsets must be wrong as a whole."""
     return off >= least and off > _OFF * mentions
 
 
 class Counting:
-    """Translates the offsets of one text, counted in some convention, to its characters."""
+    """Maps offsets counted in some convention to the characters of a text."""
 
     def __init__(self, text: str, conventions: Iterable[str]) -> None:
         wanted = set(conventions)
@@ -76,7 +76,7 @@ class Counting:
         if "bytes" in wanted:
             widths += (codes > 0x7F).astype(np.int64) + (codes > 0x7FF) + (codes > 0xFFFF)
         line_end, after_return = codes == ord("\n"), np.roll(codes == ord("\r"), 1)
-        after_return[:1] = False  # nothing is before the first character
+        after_return[:1] = False  # nothing precedes the first character
         if "lf" in wanted:
             widths[np.flatnonzero(line_end & after_return) - 1] = 0
         if "crlf" in wanted:
@@ -87,21 +87,21 @@ class Counting:
         self._starts = [first, *(first + np.cumsum(widths)).tolist()]
 
     def fragment(self, start: int, end: int) -> Fragment:
-        """Characters from one offset to another; an offset outside the text stays outside."""
+        """Map a pair of offsets to characters. An offset outside the text stays outside."""
         inside = bisect_right(self._starts, start) - 1 if start >= self._starts[0] else -1
         return inside, bisect_left(self._starts, end)
 
 
 @dataclass(frozen=True, slots=True)
 class GivenMention:
-    """A mention as a file states it: its offsets and, in most formats, the text that it covers."""
+    """A mention as given in a file: its offsets and, in most formats, the text it covers."""
 
     fragments: tuple[Fragment, ...]
     expected: str | None
     same: Callable[[str, str], bool]
 
     def fits(self, text: str, counting: Counting | None) -> bool:
-        """Whether it covers the text that it should, or at least whole words."""
+        """Whether it covers the expected text or, if none is given, whole words."""
         places = [counting.fragment(*part) for part in self.fragments] if counting else self.fragments
         if any(not 0 <= start < end <= len(text) for start, end in places):
             return False
@@ -111,12 +111,12 @@ class GivenMention:
 
 
 def is_cut(text: str, start: int, end: int) -> bool:
-    """Whether a place begins or ends inside a word or on whitespace."""
+    """Whether a span begins or ends inside a word or on whitespace."""
     return text[start].isspace() or text[end - 1].isspace() or is_inside_word(text, start, end)
 
 
 def is_inside_word(text: str, start: int, end: int) -> bool:
-    """Whether a place begins or ends inside a word. Scripts without spaces have no such evidence."""
+    """Whether a span begins or ends inside a word. Never true in scripts without spaces."""
     inner = (edge for edge in (start, end) if 0 < edge < len(text))
     return any(pair.isalnum() and max(pair) < "\u2e80" for pair in (text[edge - 1 : edge + 1] for edge in inner))
 
@@ -126,18 +126,18 @@ class _Tally:
     seen: int = 0
     off: int = 0
     judged: int = 0
-    """Mentions of the documents in which something is off."""
+    """Number of mentions in documents where at least one is off."""
     fits: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """How many of these fit under each combination of conventions."""
+    """How many of those fit under each combination of conventions."""
 
     def explanation(self) -> tuple[str, ...]:
-        """The simplest combination under which they fit, or ()."""
+        """Return the simplest combination under which they fit, or ()."""
         good = [names for names in _COMBINATIONS if self.fits[names] >= (1 - _OFF) * self.judged]
         return min(good, key=lambda names: (len(names), -self.fits[names]), default=())
 
 
 class OffsetEvidence:
-    """Collects, document by document, how well mentions fit their texts."""
+    """Collects, document by document, how well mentions fit the text."""
 
     def __init__(self, conventions: Sequence[str]) -> None:
         self._used = tuple(conventions)
@@ -157,7 +157,7 @@ class OffsetEvidence:
                 tally.fits.update(fitting(text, mine))
 
     def check(self, where: Path) -> None:
-        """Stop if the offsets of a corpus count something else than they are taken for."""
+        """Raise InputError if the offsets of a corpus do not count what they were read as."""
         told, untold = self._told, self._untold
         names = told.explanation()
         if too_many(told.off, told.seen, 2 if names else _SOME):
@@ -193,7 +193,7 @@ def fitting(text: str, mentions: Sequence[GivenMention]) -> Counter[tuple[str, .
     known: dict[tuple[str, ...], int] = {}
     found: Counter[tuple[str, ...]] = Counter()
     for names in _COMBINATIONS:
-        # A convention that changes nothing in this text is neither better nor worse for it.
+        # A convention that changes nothing in this text need not be tried.
         key = tuple(name for name in names if telling[name])
         if key not in known:
             counting = Counting(text, key)
@@ -203,6 +203,6 @@ def fitting(text: str, mentions: Sequence[GivenMention]) -> Counter[tuple[str, .
 
 
 def how_to_read(names: Sequence[str], purpose: str = "to read them so") -> str:
-    """Say which option reads such offsets."""
+    """Return advice on the option that reads such offsets."""
     value = ",".join(names)
     return f"Use --set options.offsets={value} {purpose} (when converting: --set read.offsets={value})"

@@ -1,12 +1,12 @@
 """OMOP CDM 5.4: the tables NOTE and NOTE_NLP as CSV.
 
-NOTE has one row per document and NOTE_NLP one per mention. Both are numbered from 1 (`first_note`, `first_mention`), the id of
-the document is `note_source_value`. No concepts are made up: `note_nlp_concept_id` is 0, which is OMOP's "no matching concept".
-The label, the score and the attributes of a mention are in `term_modifiers`.
+NOTE has one row per document and NOTE_NLP one per mention. Both are numbered from 1 (`first_note`, `first_mention`); the id of
+the document goes to `note_source_value`. No concepts are invented: `note_nlp_concept_id` is 0, OMOP's "no matching concept".
+The label, score and attributes of a mention are in `term_modifiers`.
 
 `term_exists` is N if a mention is negated, hypothetical or of someone else, else Y; `term_temporal` is Past or Present. The
 metadata `person_id` (or a `patient` that is a number), `note_date` (or `date`), `note_title` (or `title`), `visit_occurrence_id`
-and `provider_id` of a document go to their columns. What a table requires and nobody gave is left empty and counted.
+and `provider_id` of a document go to their columns. Required values that are missing are left empty and counted.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ _NUMBERS = {
 _TEXTS = {"note_date": ("note_date", "date"), "note_title": ("note_title", "title")}
 _META = frozenset(name for names in (*_NUMBERS.values(), *_TEXTS.values()) for name in names)
 _SHORT, _LONG = 250, 2000
-"""Characters of a varchar column."""
+"""Maximum characters of the varchar columns."""
 _CONTEXT = 60
-"""Characters of a snippet on each side of its mention."""
+"""Characters of context on each side of a mention in its snippet."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CUT = "values cut to the length of their column"
 
@@ -109,7 +109,7 @@ class Omop(OutputFormat):
 
 
 class _Table:
-    """One CSV file, complete or not there at all."""
+    """A CSV file that is written completely or not at all."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self._columns = columns
@@ -182,13 +182,13 @@ def _mention(
 
 
 def _snippet(text: str, span: Span) -> str:
-    """The mention with some words around it, at most as long as its column."""
+    """Return the mention with some context, cut to the length of the column."""
     start, end = max(0, span.start - _CONTEXT), min(len(text), span.end + _CONTEXT)
     return text[start : min(end, start + _SHORT)]
 
 
 def _flat(value: str) -> str:
-    """A comma and an equals sign separate the modifiers."""
+    """Remove the characters that separate modifiers: comma and equals sign."""
     return re.sub(r"[,=\s]+", " ", value)
 
 

@@ -31,11 +31,11 @@ CHARACTERS = "characters replaced by a blank"
 RESPACED = "texts re-spaced at word edges"
 
 output_file = partial(atomic, sync=False)
-"""Open a stream that becomes a file if the block succeeds and leaves nothing if it fails."""
+"""Open a stream that becomes a file if the block succeeds and leaves nothing behind if it fails."""
 
 
 def spans_by_line(spans: Sequence[Span], lines: Sequence[Range]) -> list[list[Span]]:
-    """The spans that lie inside each line (sorted and disjoint ranges), in the order of the spans."""
+    """Return the spans inside each line, in their given order. Lines are sorted and disjoint ranges."""
     starts = [start for start, _ in lines]
     found: list[list[Span]] = [[] for _ in lines]
     for span in spans:
@@ -46,14 +46,16 @@ def spans_by_line(spans: Sequence[Span], lines: Sequence[Range]) -> list[list[Sp
 
 
 class DocumentNames:
-    """Names of documents in the output: their ids, changed where the format cannot hold them, which counts as a loss.
+    """Names documents in the output by their ids. Ids that the format cannot hold are changed and counted as a loss.
 
-    A changed name never meets another one: it is numbered (`a_b~2`). Two documents with one id keep it.
+    A changed name that is already taken is numbered (`a_b~2`). Two documents with the same id both keep it.
     """
 
     def __init__(self, losses: Counter[str]) -> None:
         self._losses = losses
-        self._taken: dict[str, bool] = {}  # lower-cased, because some file systems ignore case; and whether unchanged
+        self._taken: dict[
+            str, bool
+        ] = {}  # by lower-cased name, as some file systems ignore case: whether the id is unchanged
         self._numbers: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -64,7 +66,7 @@ class DocumentNames:
         return self._taken.get(document_id.lower(), False)
 
     def name(self, document_id: str, allowed: str) -> str:
-        """Return the name of the next document; `allowed` is its id as the format can hold it."""
+        """Return the name of the next document. `allowed` is its id in a form that the format can hold."""
         name = allowed
         key = name.lower()
         if name == document_id and self._taken.get(key, True):
@@ -81,7 +83,7 @@ class DocumentNames:
 def distinct_ids(
     items: Iterable[Span | Relation], letter: str, losses: Counter[str], fits: Callable[[str], object]
 ) -> list[str]:
-    """An id per item: its own where it fits the format and is the first of its kind, else the next free number."""
+    """Return an id per item: its own if it fits the format and is not used yet, else the next free number."""
     items = list(items)
     taken = {item.id for item in items if fits(item.id)}
     used: set[str] = set()
@@ -100,12 +102,12 @@ def distinct_ids(
 
 
 def renumbered(items: Iterable[Span | Relation], letter: str = "T") -> int:
-    """Count the items whose id is not the one a reader gives them, where a format holds no ids: T1, T2, …"""
+    """Count the items whose id differs from what a reader assigns (T1, T2, …) if the format holds no ids."""
     return sum(item.id not in ("", f"{letter}{number}") for number, item in enumerate(items, 1))
 
 
 class OutputFolder:
-    """A new folder with one or more files per document, named after its id."""
+    """A new folder with one or more files per document, named after the document id."""
 
     def __init__(self, path: Path, losses: Counter[str]) -> None:
         self.path = path
@@ -116,8 +118,8 @@ class OutputFolder:
                 raise OutputError("the folder is not empty", where=path, fix="Choose a new folder")
 
     def stem(self, document_id: str) -> str:
-        """File name of a document: its id with unsafe characters replaced. A repeated id raises."""
-        # A file system allows 255 bytes; the rest is for endings and for the number of a changed name.
+        """Return the file stem of a document: its id with unsafe characters replaced. Raises if an id repeats."""
+        # File systems allow 255 bytes; leave room for suffixes and the number of a changed name.
         short = _UNSAFE.sub("_", document_id).lstrip(".")[:120].encode()[:200].decode("utf-8", "ignore")
         stem = short or "document"
         if stem == document_id and self._names.taken(stem):
@@ -137,7 +139,7 @@ class OutputFolder:
 
 
 def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], meta: Collection[str] = ()) -> None:
-    """Count what a format loses of this record if it holds only this content and these meta keys."""
+    """Count what a record loses in a format that holds only this content and these meta keys."""
     lost: Counter[str] = Counter()
     if isinstance(record, Document):
         lost[DISCONTINUOUS] = sum(span.discontinuous for span in record.spans)
@@ -158,7 +160,7 @@ def count_lost(record: Record, losses: Counter[str], *, holds: Collection[str], 
 def documents(
     records: Iterable[Record], losses: Counter[str], *, holds: Collection[str], meta: Collection[str] = ()
 ) -> Iterator[Document]:
-    """Yield the documents among the records and count what the format loses of them, and the pairs."""
+    """Yield the documents. Count what the format loses of them, and the pairs it cannot hold."""
     for record in records:
         if isinstance(record, Document):
             count_lost(record, losses, holds=holds, meta=meta)
@@ -170,7 +172,7 @@ def documents(
 def pairs(
     records: Iterable[Record], losses: Counter[str], *, holds: Collection[str], meta: Collection[str] = ()
 ) -> Iterator[TextPair]:
-    """Yield the pairs among the records and count what the format loses of them: formats of pairs hold one label."""
+    """Yield the pairs. Count what the format loses of them (it holds only one label), and the documents."""
     for record in records:
         if isinstance(record, TextPair):
             count_lost(record, losses, holds=holds, meta=meta)
@@ -182,7 +184,7 @@ def pairs(
 
 
 def flattened(text: str, unwanted: str, losses: Counter[str]) -> str:
-    """Replace each unwanted character by a space, which keeps offsets true, and count it as lost."""
+    """Replace each unwanted character by a space, which keeps offsets valid, and count it as lost."""
     count = sum(map(text.count, unwanted))
     if count:
         losses[CHARACTERS] += count
@@ -191,5 +193,5 @@ def flattened(text: str, unwanted: str, losses: Counter[str]) -> str:
 
 
 def tab_line(cells: Iterable[str], losses: Counter[str]) -> str:
-    """One line of a tab-separated table; tabs and line breaks inside a cell become spaces."""
+    """Return one line of a tab-separated table. Tabs and line breaks inside cells become spaces."""
     return "\t".join(flattened(cell, "\t\n\r", losses) for cell in cells) + "\n"

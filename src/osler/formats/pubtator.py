@@ -58,7 +58,7 @@ class PubTator(StandOffFormat):
                     yield document
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        """Write one file. It holds no ids of mentions and relations: those that a reader will number anew are counted."""
+        """Write one file. It holds no ids of mentions and relations, so ids that a reader will renumber are counted."""
         names = DocumentNames(losses)
         with output_file(path) as stream:
             for document in documents(records, losses, holds={SPANS, ATTRIBUTES, RELATIONS}, meta={TITLE_LENGTH}):

@@ -1,6 +1,6 @@
 """All formats, imported on first use.
 
-A plug-in adds its own with the entry point group "osler.formats", or "osler.output_formats" if it is only written.
+Plug-ins add their own through the entry point group "osler.formats", or "osler.output_formats" for write-only formats.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ OUTPUT_FORMATS = Registry(
         "entities_csv": "osler.formats.entity_tables:CSV",
         "entities_parquet": "osler.formats.entity_tables:PARQUET",
         "fhir": "osler.formats.fhir:FORMAT",
-        "html": "osler.stages.serve.pages:FORMAT",  # above this layer, because a page is made with osler.report
+        "html": "osler.stages.serve.pages:FORMAT",  # in a higher layer, because it uses osler.report
         "omop": "osler.formats.omop:FORMAT",
     },
 )
-"""Formats for other programs, which are written and not read."""
+"""Write-only formats, for other programs."""
 
 
 def get_format(name: str) -> Format:
@@ -69,7 +69,7 @@ def get_format(name: str) -> Format:
 
 
 def detect_format(source: Source, where: Path, option: str) -> str:
-    """Return the only format that this source looks like. `option` is the command-line option that names a format."""
+    """Return the one format that the source looks like, else raise an error that refers to `option`."""
     with opened(source) as tree:
         if not len(tree):
             raise InputError("there are no files here", where=where, fix="Check the path")
@@ -81,6 +81,6 @@ def detect_format(source: Source, where: Path, option: str) -> str:
 
 
 def detect_formats(source: Source) -> list[str]:
-    """Return the names of all formats that this source looks like."""
+    """Return the names of all formats that the source looks like."""
     with opened(source) as tree:
         return [name for name in FORMATS.names() if get_format(name).detect(tree)]

@@ -1,4 +1,4 @@
-"""Read files, folders and archives through one view."""
+"""A uniform view of files, folders and archives."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ class SourceTree:
         return name in self._entries
 
     def names(self, *patterns: str) -> list[str]:
-        """Sorted names that match any of the shell patterns. Case does not matter; `*` also matches `/`."""
+        """Return the sorted names that match any of the shell patterns, ignoring case. `*` also matches `/`."""
         wanted = [pattern.lower() for pattern in patterns]
         return [name for name in self._entries if any(fnmatch.fnmatchcase(name.lower(), p) for p in wanted)]
 
     def view(self, names: Mapping[str, str], folder: str = "") -> SourceTree:
-        """Part of the tree under new names (new to old), as if it were below a folder of the tree."""
+        """Return part of the tree under new names (new to old), as if it were in a folder of the tree."""
         return SourceTree(self.root / folder, {new: self._entries[old] for new, old in names.items()})
 
     def seen_from_above(self) -> SourceTree:
-        """The same files, named from the folder above on."""
+        """Return the same files, with names relative to the parent folder."""
         root = self.root.resolve()
         return SourceTree(root.parent, {f"{root.name}/{name}": entry for name, entry in self._entries.items()})
 
     def where(self, name: str, line: int | None = None) -> str:
-        """Place for a message: the file and, if known, the line."""
+        """Return the place for a message: the file and, if known, the line."""
         place = self.root / name
         return f"{place}:{line}" if line is not None else str(place)
 
@@ -81,7 +81,7 @@ class SourceTree:
             return stream.read()
 
     def text(self, name: str) -> str:
-        """Text of one UTF-8 file, unchanged."""
+        """Return the text of a UTF-8 file, unchanged."""
         data = self.read_bytes(name)
         text = self._decode(data, name, 0)
         if "\x00" in text:
@@ -90,7 +90,7 @@ class SourceTree:
         return text
 
     def lines(self, name: str, *, keep_ends: bool = False) -> Iterator[tuple[int, str]]:
-        """Yield the lines of one UTF-8 file, numbered from 1."""
+        """Yield the lines of a UTF-8 file, numbered from 1."""
         with self.open_binary(name) as stream:
             for number, raw in enumerate(stream, 1):
                 if number == 1:
@@ -101,7 +101,7 @@ class SourceTree:
                 yield number, line if keep_ends else line.removesuffix("\n").removesuffix("\r")
 
     def head(self, name: str, count: int = 5) -> list[str]:
-        """First non-empty lines of a file, for detection; none if it is not text."""
+        """Return the first non-empty lines of a file, for detection; none if it is not text."""
         found: list[str] = []
         with self.open_binary(name) as stream:
             sample = stream.read(65536)
@@ -117,7 +117,7 @@ class SourceTree:
         return found
 
     def first_lines(self, pattern: str, count: int) -> list[str]:
-        """First non-empty lines of the first file that matches a shell pattern."""
+        """Return the first non-empty lines of the first file that matches a shell pattern."""
         names = self.names(pattern)
         return self.head(names[0], count) if names else []
 
@@ -135,16 +135,16 @@ Source = Path | str | SourceTree
 
 
 def opened(source: Source) -> AbstractContextManager[SourceTree]:
-    """Open a source for the block. A tree that is already open stays open."""
+    """Open a source for the block. A tree that is already open is left open."""
     return nullcontext(source) if isinstance(source, SourceTree) else SourceTree.open(source)
 
 
-# The csv module's own limit, 128 KiB, is shorter than a long discharge summary.
+# The csv module's default limit, 128 KiB, is too small for a long discharge summary.
 _FIELD_LIMIT = 1 << 30
 
 
 def csv_rows(tree: SourceTree, name: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not empty with their line numbers; line breaks inside quotes are kept."""
+    """Yield non-empty rows with their line numbers. Line breaks inside quotes are kept."""
     csv.field_size_limit(_FIELD_LIMIT)
     lines = (line for _, line in tree.lines(name, keep_ends=True))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -160,7 +160,7 @@ def csv_rows(tree: SourceTree, name: str, delimiter: str = ",") -> Iterator[tupl
 
 
 def read_object(tree: SourceTree, name: str) -> dict[str, Any]:
-    """Read a JSON file that holds one object. A key that occurs twice raises."""
+    """Read a JSON file that holds one object. Raises InputError if a key occurs twice."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -34,7 +34,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class TableFormat(Format):
-    """A table of texts; the options name columns with unusual names."""
+    """A table of texts. The options name the columns if their names are unusual."""
 
     delimiter: str = ","
     id: str = ""
@@ -109,7 +109,7 @@ class TableFormat(Format):
         return TextPair(first=cell["first"], second=cell["second"], **common)
 
     def _write(self, records: Iterable[Record], path: Path, losses: Counter[str]) -> None:
-        """Write one table, of texts or of pairs: the first record decides."""
+        """Write one table, of texts or of pairs, as the first record decides."""
         kind: type | None = None
         with output_file(path) as stream:
             for record in records:
@@ -140,7 +140,7 @@ def _setting(option: str) -> str:
 
 
 def list_columns(header: Sequence[str]) -> str | None:
-    """The columns for an error message; None if the first line may be data, because no error quotes a document."""
+    """List the columns for an error message; None if the first line may be data, which errors must not quote."""
     usual = {name for names in _KNOWN.values() for name in names}
     short = all(len(column) <= 30 and len(column.split()) <= 3 for column in header)
     named = usual & {column.lower() for column in header} or all(map(str.isidentifier, header))

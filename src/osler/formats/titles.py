@@ -1,4 +1,4 @@
-"""Abstracts: title and abstract as one text. Meta keeps the length of the title."""
+"""Join title and abstract into one text, and split them again. The length of the title is kept in meta."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TITLE_LENGTH = "title_length"
 
 
 def join_title(title: str, abstract: str) -> tuple[str, dict[str, str]]:
-    """Join title and abstract; the meta says where the title ends."""
+    """Return title and abstract as one text, and meta with the length of the title."""
     return (f"{title} {abstract}", {TITLE_LENGTH: str(len(title))}) if abstract else (title, {})
 
 

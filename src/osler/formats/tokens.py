@@ -1,7 +1,7 @@
 """Texts as tokens separated by one space, for formats that count tokens instead of characters.
 
-A document with `tokens = "blanks"` in its meta, as readers of tokenised corpora set it, keeps its tokens. Any other
-text is cut into words and re-spaced, and its spans move along. That changes the text, so it is counted as a loss.
+A document with `tokens = "blanks"` in its meta, set by readers of tokenised corpora, keeps its tokens. Any other text is split
+into words and re-spaced, and its spans are moved accordingly. Because this changes the text, it counts as a loss.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from osler.text.words import Range, covered
 
 
 def respaced(document: Document, losses: Counter[str], *, empty_lines: bool) -> Document:
-    """Put one space between the tokens of each line and widen spans to token edges; lines stay lines."""
+    """Put one space between the tokens of each line and widen spans to token edges. Lines are kept."""
     tokens = token_ranges(document)
     parts: list[str] = []
     moved: list[Range] = []
@@ -50,7 +50,7 @@ def _on_edges(span: Span, tokens: list[Range]) -> bool:
 
 
 def _moved(span: Span, tokens: list[Range], moved: list[Range], losses: Counter[str]) -> Span | None:
-    """Return the span at the new offsets of the tokens it touches, or None if it touches no token."""
+    """Return the span at the new offsets of the tokens it touches, or None if it touches none."""
     fragments: list[Fragment] = []
     last = -1
     for start, end in span.fragments:

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True)
 class WebAnnoXmi(Format):
-    """One XMI file per document. `layers` names the layers to read; by default all of the project's own."""
+    """One XMI file per document. `layers` lists the layers to read, by default all custom layers."""
 
     layers: tuple[str, ...] = ()
 
@@ -41,7 +41,7 @@ class WebAnnoXmi(Format):
 
     def _read(self, reading: SourceReading) -> Iterator[Document]:
         for name in reading.tree.names("*.xml", "*.xmi"):
-            stem = file_stem(name, ".xml")
+            stem = file_stem(name, ".xmi")
             reading.check_new(stem, name)
             root = xml.parse(reading.tree.read_bytes(name), reading.tree.where(name))
             yield self._document(reading, name, stem, root)
@@ -52,7 +52,7 @@ class WebAnnoXmi(Format):
         if len(views) != 1:
             draft.report("malformed-line", f"{len(views)} texts in one file, not one", None)
         counting = Counting(draft.text, ("utf-16",)) if any(letter > "\uffff" for letter in draft.text) else None
-        # A feature FEATURE of LAYER that refers to other annotations does so through elements LAYERFEATURELink.
+        # A feature FEATURE of LAYER that refers to other annotations is stored in LAYERFEATURELink elements.
         links = {element.tag.rpartition("}")[2] for element in root.iterchildren(f"{{{_CUSTOM}}}*")}
         for element in root.iterchildren(f"{{{_CUSTOM}}}*"):
             layer, line = element.tag.rpartition("}")[2], element.sourceline
@@ -100,7 +100,7 @@ def _features(span: Span, losses: Counter[str]) -> Iterator[tuple[str, str]]:
 
 
 def _name(label: str, losses: Counter[str]) -> str:
-    """Return a label that can be the name of an element."""
+    """Rewrite a label as a valid element name."""
     if _NAME.fullmatch(label):
         return label
     losses["labels rewritten"] += 1

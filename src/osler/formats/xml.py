@@ -17,7 +17,7 @@ from osler.formats.output import CHARACTERS
 
 _OPTIONS = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 _ENCODING = re.compile(rb"""^\s*<\?xml[^>]*encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
-# Encodings in which markup is plain ASCII, so that an entity declaration cannot hide from the check below.
+# Encodings with ASCII markup, so that an entity declaration cannot escape the check below.
 _ENCODINGS = {b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1", b"iso-8859-15", b"windows-1252", b"latin1"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _PROLOG = re.compile(rb"<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
@@ -26,14 +26,14 @@ _SPACED = frozenset("=<>≤≥≠≈≃≅≡∼~±∓+-−×⋅·→←↔⇒�
 
 
 def root_tag(head: bytes) -> tuple[str, bytes]:
-    """Name and attributes of the root element, from the first bytes of a file; empty if there is none."""
+    """Return name and attributes of the root element, given the first bytes of a file; empty if there is none."""
     outside = _PROLOG.sub(b"", head)
     found = re.search(rb"<([A-Za-z_][\w.:-]*)([^>]*)", outside)
     return (found[1].decode("ascii", "replace"), found[2]) if found else ("", b"")
 
 
 def parse(data: bytes, where: str) -> Any:
-    """Return the root element of one document."""
+    """Parse a document and return its root element."""
     etree = _etree()
     _check_head(data[:_HEAD], where)
     parser = etree.XMLParser(**_OPTIONS, remove_comments=True, remove_pis=True)
@@ -47,7 +47,7 @@ def parse(data: bytes, where: str) -> Any:
 
 
 def stream(source: BinaryIO, tag: str, where: str) -> Iterator[Any]:
-    """Yield each element of this name as it ends and free it after use, so that memory stays flat."""
+    """Yield each element of this name when it ends, and free it after use to keep memory constant."""
     etree = _etree()
     buffered: Any = source
     _check_head(buffered.peek(_HEAD)[:_HEAD], where)
@@ -91,7 +91,7 @@ def _check_doctype(root: Any, where: str) -> None:
 
 
 def _broken(error: Any, where: str) -> InputError:
-    # The parser's own message can quote the document, so only its code and place are shown.
+    # The parser's own message may quote the document, so only its code and position are shown.
     line, column = error.position if getattr(error, "position", None) else (None, None)
     last = error.error_log.last_error if getattr(error, "error_log", None) else None
     code = last.type_name.lower().removeprefix("err_").replace("_", " ") if last is not None else "syntax error"
@@ -101,25 +101,25 @@ def _broken(error: Any, where: str) -> InputError:
 
 
 def _check_references(root: Any, where: str) -> None:
-    # An unresolved reference stays a node of its own, which would cut off the text after it.
+    # An unresolved reference remains a separate node, and the text after it would be lost.
     for node in root.iter(_etree().Entity):
         place = f"{where}:{node.sourceline}"
         raise InputError("the XML uses an entity that is not built in", where=place, fix="Replace the entity")
 
 
 def element_text(parent: Any, tag: str) -> str:
-    """Text of a child element, or "" without one."""
+    """Return the text of a child element, or "" if there is none."""
     return parent.findtext(tag) or ""
 
 
 def formula(element: Any) -> str:
-    """MathML, without its namespace, as a line of text: x2, 10^6, a/b, √3."""
+    """Return MathML (without namespace) as a line of text: x2, 10^6, a/b, √3."""
     return " ".join(_formula(element).split())
 
 
 def _formula(element: Any) -> str:
     tag = element.tag
-    if tag in ("annotation", "annotation-xml"):  # the same formula again, in another language
+    if tag in ("annotation", "annotation-xml"):  # the same formula in another notation
         return ""
     if tag == "mspace":
         return " "
@@ -148,7 +148,7 @@ def _bracketed(part: str) -> str:
 
 
 def holdable(text: str, losses: Counter[str]) -> str:
-    """Replace what XML cannot carry by spaces: control characters, and carriage returns, which parsers drop."""
+    """Replace what XML cannot hold by spaces: control characters, and carriage returns, which parsers drop."""
     held, count = _FORBIDDEN.subn(" ", text)
     count += held.count("\r")
     if count:
@@ -157,7 +157,7 @@ def holdable(text: str, losses: Counter[str]) -> str:
 
 
 def encoded(text: str, losses: Counter[str]) -> str:
-    """Escape element or attribute text, without what XML cannot carry. References keep line breaks in attributes."""
+    """Escape element or attribute text, after `holdable`. Line breaks and tabs become references, to survive in attributes."""
     text = holdable(text, losses).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
 

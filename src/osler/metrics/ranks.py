@@ -1,4 +1,4 @@
-"""Which of several systems rank differently over many data sets: Friedman's test and Nemenyi's critical difference.
+"""Test which systems rank differently over many data sets: Friedman's test and Nemenyi's critical difference.
 
 With few data sets the chi-square approximation is rough and the critical difference wide.
 """

@@ -193,7 +193,7 @@ def score_attributes(
 ) -> tuple[Scores, Decomposed]:
     """Score the attributes of gold mentions, and the share of mentions with all of them right.
 
-    What is predicted about other mentions does not count.
+    Predicted attributes of other mentions do not count.
     """
     wanted: list[set[Item]] = []
     found: list[set[Item]] = []
@@ -208,7 +208,7 @@ def score_attributes(
 
 
 def attributes_by_mention(document: Document) -> dict[tuple[Extent, str], set[str]]:
-    """The attributes that hold for each mention, which its characters and its label identify."""
+    """The attributes that hold for each mention, keyed by its characters and label."""
     found: dict[tuple[Extent, str], set[str]] = {}
     for span in document.spans:
         own = found.setdefault((touching_joined(span.fragments), span.label), set())

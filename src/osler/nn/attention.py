@@ -8,8 +8,8 @@ every layer. There is no attention dropout, since `varlen_attn` has none. A reci
 * CPU: what was measured to be fastest on one and two cores, with gradients:
   - all sequences equally long: one batched call on a view of the same memory;
   - up to 16 tokens per sequence on average: one padded call, since the cost of a call outweighs the padding;
-  - without gradients: one call for neighbours of equal length. What is computed for a sequence, to the last bit, then does not depend on
-    the others in the batch, so that an answer of the service is that of the command line;
+  - without gradients: one call for neighbours of equal length. The result for a sequence then does not depend on the others in
+    the batch, to the last bit, so the service gives the same answers as the command line;
   - otherwise one call per sequence: 1.0 to 2.3 times as fast as one padded call, 4 to 40 times as fast as a block mask.
 """
 
@@ -89,7 +89,7 @@ def _varlen(
 
 @functools.cache
 def keep_out_of_graphs() -> None:
-    """Call before compiling a model: lengths are read as numbers here, which a compiled graph cannot hold.
+    """Call before compiling a model: this attention reads lengths as numbers, which a compiled graph cannot hold.
 
     Not a decorator, which would import the compiler (1 s) for everyone who only annotates.
     """

@@ -37,7 +37,7 @@ class WeightFiles:
     """The files that hold the weights of a model."""
 
     index: Path | None
-    """Says which file holds which weight, if there are several."""
+    """Index that says which file holds which weight, if there are several."""
     files: tuple[Path, ...]
 
     @property
@@ -70,7 +70,7 @@ class WeightFiles:
         raise _no_weights(folder)
 
     def read(self, scratch: Path) -> Weights:
-        """Read every weight. Pickles are read by a process of their own, which leaves its result in `scratch`."""
+        """Read every weight. A separate process converts pickles and writes the result to `scratch`."""
         weights: Weights = {}
         for path in self.files:
             part = _read_safetensors(path if path.suffix == ".safetensors" else _unpickle(path, scratch), path)
@@ -125,12 +125,12 @@ def _read_safetensors(path: Path, source: Path) -> Weights:
 
 
 def _unpickle(source: Path, scratch: Path) -> Path:
-    """Let another process turn a pickle of tensors into safetensors."""
+    """Convert a pickle of tensors to safetensors in a separate process."""
     target = scratch / f"{source.name}.safetensors"
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     # The same packages as here, but nothing from the current folder: -P and only absolute paths.
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if os.path.isabs(path))
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # the process may write nothing
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # the process must not write
     command = [sys.executable, "-P", "-m", __name__, os.path.abspath(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode == 0:
@@ -154,8 +154,8 @@ def _unpickle(source: Path, scratch: Path) -> Path:
 
 
 def _convert_pickle(source: str, target: str) -> None:
-    """In the reading process: load tensors and nothing else, and write them."""
-    # Two locks: torch's unpickler builds tensors only, and the hook stops whatever might get past it.
+    """In the reading process, load tensors only and write them."""
+    # Two safeguards: torch's unpickler builds tensors only, and the hook stops whatever might get past it.
     sys.addaudithook(_allow_nothing_but_reading)
     try:
         loaded = torch.load(source, map_location="cpu", weights_only=True)
@@ -194,21 +194,21 @@ def _end(code: int, what: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class FittedWeights:
-    """Weights under the names of today's transformers, all of which the configuration asks for."""
+    """Weights under the names of today's transformers, all of them part of the configured model."""
 
     weights: Weights
     renamed: dict[str, str]
-    """New names by the names in the files."""
+    """New name by name in the files."""
     tensorflow: bool
     """Whether the names were those of TensorFlow's variables."""
     transposed: bool
     """Whether the matrices were stored input first, as in TensorFlow."""
     dropped: dict[str, str]
-    """Reasons by the names in the files."""
+    """Reason by name in the files."""
     parts: tuple[str, ...]
-    """Parts of the model that are there: encoder, pooler, language-model head, head of the second objective."""
+    """Parts of the model found: encoder, pooler, language-model head, head of the second objective."""
     stock: Any
-    """The class of transformers that holds the most of them."""
+    """The most complete transformers class whose weights are all there."""
 
 
 # Weights that belong to no encoder, by their names after renaming.
@@ -221,9 +221,9 @@ _EXTRAS = (
 
 
 def fit(weights: Weights, config: Any, where: Path) -> FittedWeights:
-    """Rename weights for the architecture of a configuration. Whatever does not fit is an error.
+    """Rename weights to fit the architecture of a configuration; raise an error if any does not fit.
 
-    Known: TensorFlow names, LayerNorm's old `gamma` and `beta`, a missing prefix of the encoder, `module.` of DataParallel.
+    Handles TensorFlow names, LayerNorm's old `gamma` and `beta`, a missing encoder prefix, and DataParallel's `module.`.
     """
     wanted = Wanted.of(config)
     renamed: dict[str, str] = {}
@@ -283,7 +283,7 @@ class Wanted:
     """The weights that an architecture can have."""
 
     prefix: str
-    """What the names of the encoder begin with, such as `bert`."""
+    """Prefix of the encoder's weights, such as `bert`."""
     shapes: dict[str, tuple[int, ...]]
     parts: dict[str, str]
     """The part of the model that each weight belongs to."""
@@ -317,7 +317,7 @@ class Wanted:
 
 
 def _input_first(kernels: Weights, wanted: Wanted, where: Path) -> bool:
-    """Whether TensorFlow's matrices are stored input first. Those that are not square tell."""
+    """Whether TensorFlow's matrices are stored input first, judged by those that are not square."""
     found = set()
     for name, value in kernels.items():
         shape, expected = tuple(value.shape), wanted.shapes[name]
@@ -362,7 +362,7 @@ def _untie(fitted: Weights, wanted: Wanted, dropped: dict[str, str], old_names: 
 
 
 def _check_parts(fitted: Weights, wanted: Wanted, where: Path) -> tuple[str, ...]:
-    """The parts that are there. The encoder must be there, and no part may be incomplete."""
+    """Return the parts found. The encoder is required, and no part may be incomplete."""
     found = []
     for part in dict.fromkeys(wanted.parts.values()):
         names = [name for name in wanted.parts if wanted.parts[name] == part and name not in wanted.tied]

@@ -34,7 +34,7 @@ _SEQUENCE = {
     "mpnet": _ROBERTA,
     "albert": {"base_model.pooler": "dense", "classifier": "out_proj"},
 }
-# Of a head with one linear layer. ModernBERT's other layers can be made an identity; BERT's and RoBERTa's tanh cannot.
+# For heads with one linear layer. ModernBERT's other layers can be made an identity; BERT's and RoBERTa's tanh cannot.
 _LINEAR = {"modernbert": {"classifier": "out_proj"}}
 _TOLERANCE = 1e-4
 
@@ -43,7 +43,7 @@ def to_hf(model: MultiHeadModel, head: str, labels: Sequence[str] | None, folder
     """Write the encoder and one head for `AutoModelForTokenClassification` or `AutoModelForSequenceClassification`.
 
     The stock model gives the same logits as the head. If the stock class of the architecture cannot, nothing is written. The
-    transition scores of a CRF have no place in a stock model; whoever decodes its logits needs them too.
+    transition scores of a CRF have no place in a stock model; to decode its logits you need them too.
     """
     module, spec = model.head(head), model.specs[head]
     names = list(labels or spec.labels) or [f"LABEL_{number}" for number in range(spec.num_labels)]

@@ -23,8 +23,7 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
 
 def resolve(source: str | Path) -> Path:
-    """Local folder of a model: the folder itself, that of an installed model, or the copy of a hub model in the local cache,
-    downloaded if needed."""
+    """Return the local folder of a model: a path, an installed model, or a hub model, downloaded if not yet cached."""
     path = Path(source).expanduser()
     if path.is_dir():
         return check(path)
@@ -156,7 +155,7 @@ def _stated_type(values: Mapping[str, Any]) -> str | None:
 def load_model(auto: Any, source: str | Path, *, new_parts: Collection[str] = ()) -> Any:
     """Load a Hugging Face model of an Auto class in float32 on the CPU.
 
-    Every weight must be in the folder, but those of modules in `new_parts`, which are drawn from torch's generator if they are missing.
+    Every weight must be in the folder, except those of modules in `new_parts`, which are drawn from torch's generator if missing.
     """
     folder = resolve(source)
     config = load_config(folder)
@@ -203,9 +202,9 @@ def without_pooler(auto: Any, config: Any) -> dict[str, Any]:
 
 @contextmanager
 def saving(target: Path) -> Iterator[None]:
-    """Turn a full disk or a read-only folder into one OutputError, also where safetensors wraps the OSError.
+    """Turn a full disk or a read-only folder into one OutputError, even if safetensors wraps the OSError.
 
-    Whoever may read the folder may read the weights in it: safetensors 0.8 hides the files it writes from everyone but their owner.
+    Also give weights the permissions of their folder: safetensors 0.8 writes files that only their owner can read.
     """
     with writing(target):
         try:

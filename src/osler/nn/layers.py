@@ -42,9 +42,9 @@ def use_fast_layers(model: nn.Module) -> None:
 
 
 def round_weights(model: nn.Module) -> None:
-    """Hold the weights of linear layers in bfloat16, as autocast rounds them in every pass, for a model that is not trained any more.
+    """Store the weights of linear layers in bfloat16, as autocast rounds them in every pass. Only for inference.
 
-    Only these: tables of embeddings, norms and the angles of positions stay in float32, which autocast decides about layer by layer.
+    Embeddings, norms and rotary angles stay in float32: autocast decides about them layer by layer.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -41,7 +41,7 @@ class HeadArguments:
 
 
 class MultiHeadModel(nn.Module):
-    """An encoder whose hidden states several heads read."""
+    """An encoder with several heads on its hidden states."""
 
     def __init__(self, encoder: PackedEncoder) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class MultiHeadModel(nn.Module):
         return {name: head(hidden, batch) for name, head in chosen.items()}
 
     def predict(self, batch: Packed, names: Iterable[str], *, bf16: bool) -> dict[str, Tensor]:
-        """Logits in float32, without gradients; `bf16` is for the encoder alone, so that scores and decoding do not depend on it."""
+        """Logits in float32, without gradients. `bf16` applies to the encoder only; the heads stay in float32."""
         with torch.inference_mode():
             with torch.autocast(batch.input_ids.device.type, dtype=torch.bfloat16) if bf16 else nullcontext():
                 hidden = self.encoder(batch)
@@ -112,7 +112,7 @@ class MultiHeadModel(nn.Module):
         self.encoder.save(folder)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
         write_atomic(folder / "heads.safetensors", save(weights, metadata={"format": "pt"}))
-        # `settings` is never used, and `layers` came later: this keeps the digests of bundles.
+        # `settings` is unused and `layers` came later: writing them this way keeps the digests of older bundles.
         heads = {name: {**asdict(spec), "settings": {}} for name, spec in self.specs.items()}
         for spec in heads.values():
             if spec["layers"] == _LAYERS:
@@ -176,7 +176,7 @@ def own_dropout(config: Any, kind: str) -> float:
 
 @dataclass(frozen=True)
 class Partial:
-    """Outputs of a joint tagging head as one corpus sees them: `outside` stands for its O, `own` for its other tags, in order."""
+    """Outputs of a joint tagging head as one corpus sees them: `outside` adds up to its O, `own` are its other tags."""
 
     outside: Tensor
     own: Tensor

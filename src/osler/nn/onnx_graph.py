@@ -39,7 +39,7 @@ class _AllHeads(nn.Module):
         ids, mask, *more = inputs
         rows, length = ids.shape
         places = torch.arange(length)[None].expand(rows, length) + self.layout.position_offset
-        # The models take an additive mask as it is; what else they accept is made into one by code that cannot be traced well.
+        # Models use an additive mask as it is; the code that converts other masks does not trace well.
         attended = (1.0 - mask[:, None, None, :].float()) * _MASKED if self.plain else mask
         named: dict[str, Any] = {"input_ids": ids, "attention_mask": attended, "position_ids": places}
         if self.layout.token_types:

@@ -1,4 +1,4 @@
-"""Quantise an ONNX graph: weights of matrix products and embeddings as int8, activations row by row while it runs.
+"""Quantise an ONNX graph: weights of matrix products and embeddings as int8, activations row by row at run time.
 
 onnxruntime's own dynamic quantisation gives all rows of a batch one scale, so a text's result depends on the texts beside it, and one
 large value costs all rows their precision. Here every row (token) has a scale of its own (docs/decisions.md has the figures).
@@ -18,9 +18,9 @@ _LEVELS = 127
 _WEIGHT_LEVELS = 63
 """Weights have seven bits: processors without VNNI add two products in 16 bits, and 2 x 255 x 127 does not fit there."""
 _CLIPS = (1.0, 0.95, 0.9, 0.85, 0.8)
-"""Shares of a column's largest weight that are tried as the end of the scale."""
+"""Fractions of a column's largest weight to try as the end of its scale."""
 _NARROWEST = 128
-"""Narrower matrices stay in float32: those of heads, which are cheap and decide."""
+"""Narrower matrices stay in float32: they are the heads', which are cheap and make the decision."""
 _CENTRE = 128
 
 
@@ -40,7 +40,7 @@ def quantise(graph: bytes) -> bytes:
 def share(
     graph: bytes, weights: Mapping[str, np.ndarray]
 ) -> tuple[bytes, dict[str, SharedWeight], dict[str, np.ndarray]]:
-    """Take the integers that these weights give out of a quantised graph: the graph, where they come from, and their scales."""
+    """Remove from a graph the integers that these weights can rebuild; return it, their sources and their scales."""
     import onnx
     from onnx import numpy_helper
 
@@ -100,7 +100,7 @@ class _Rewriting:
             self.nodes.append(node)
 
     def finish(self) -> None:
-        """Put the new nodes and weights in place, and drop the weights that nothing reads any more."""
+        """Put the new nodes and weights in place, and drop unused weights."""
         from onnx import helper
 
         graph = self.model.graph
@@ -117,7 +117,7 @@ class _Rewriting:
         return weight is not None and len(weight.dims) == 2 and min(weight.dims) >= _NARROWEST
 
     def _product(self, node: Any) -> None:
-        """Activations times a weight: rows are divided by their largest value, multiplied as integers and scaled back."""
+        """Activations times a weight: each row is divided by its largest value, multiplied as integers and scaled back."""
         source, weight = node.input
         step = self._constant("int8.step", np.float32(1.0 / _LEVELS))
         centre = self._constant("int8.centre", np.uint8(_CENTRE))
@@ -140,7 +140,7 @@ class _Rewriting:
         self._node("Mul", [result, largest], node.output[0])
 
     def _lookup(self, node: Any) -> None:
-        """Rows of an embedding: each has its own scale, and only the rows of a batch are ever made float."""
+        """Embedding lookup: each row has its own scale, and only the rows of a batch become float."""
         from onnx import TensorProto
 
         table, ids = node.input
@@ -188,7 +188,7 @@ def _axis(node: Any) -> int:
 
 
 def _first_of_equal(weights: Any) -> dict[str, str]:
-    """The name of the first weight with the same content: layers that share weights, as in ALBERT, may bring a copy each."""
+    """Map each weight to the first one with the same content: layers that share weights, as in ALBERT, may have copies."""
     first: dict[tuple[Any, ...], str] = {}
     return {
         weight.name: first.setdefault((weight.data_type, *weight.dims, weight.raw_data), weight.name)

@@ -50,7 +50,7 @@ class Packed:
         return (self.cu_seqlens[1:] - self.cu_seqlens[:-1])[: self.num_sequences].long()
 
     def to(self, device: torch.device | str) -> Packed:
-        """The batch on a device. A GPU gets all tensors in one copy, which nobody waits for: it may still be at the batch before."""
+        """Move the batch to a device; to a GPU in one asynchronous copy, which does not wait for the batch before."""
         device = torch.device(device)
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         if device.type != "cuda" or self.input_ids.is_cuda:
@@ -71,8 +71,8 @@ def pack(
 ) -> Packed:
     """Lay sequences end to end.
 
-    `total` fixes the number of tokens, `max_sequences` the number of sequences including padding, and `max_length` the length that
-    attention is given. A batch that does not fit is refused. `marks` are positions within each sequence, equally many in all.
+    `total` fixes the number of tokens, `max_sequences` the number of sequences including padding, and `max_length` the length
+    passed to attention. A batch that does not fit is an error. `marks` are positions within each sequence, as many in each.
     """
     lengths = [len(sequence) for sequence in sequences]
     if not lengths or min(lengths) == 0:
@@ -113,7 +113,7 @@ def pack(
 
 
 def copied_together(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Any]:
-    """Copies of tensors of whole numbers on a device, made as one: on a GPU every copy from ordinary memory waits for its work."""
+    """Copy integer tensors to a device as one: each copy from ordinary memory would wait for the GPU's work."""
     flat = torch.empty(
         sum(tensor.numel() for tensor in tensors.values()), dtype=torch.int64, pin_memory=device.type == "cuda"
     )
@@ -139,11 +139,11 @@ def _lay(sequences: Sequence[Ids], tail: int, fill: int) -> Tensor:
 
 
 def least_rows(device: torch.device) -> int:
-    """Rows that a matrix product needs for its rows not to depend on how many there are, when predictions are made.
+    """Number of rows from which the rows of a matrix product do not depend on how many there are, for predictions.
 
-    Libraries compute products of few rows in other ways, which add up in another order: the last bits of a row then depend on what else
-    is in the batch. Measured 2026-11-18, with rows of 128 to 3,072 numbers: on two CPUs, below 16 rows with up to 8 threads and up to 128
-    with 16; on an H200 in float32, up to 2,048 for a product with few columns.
+    Libraries compute products of fewer rows with other kernels, which sum in another order: the last bits of a row then depend on what
+    else is in the batch. Measured 2026-11-18, with rows of 128 to 3,072 numbers: on two CPUs, below 16 rows with up to 8 threads and
+    up to 128 with 16; on an H200 in float32, up to 2,048 for a product with few columns.
     """
     return 4_096 if device.type == "cuda" else max(64, 16 * torch.get_num_threads())
 
@@ -161,7 +161,7 @@ class Padded:
 
 
 def to_padded(batch: Packed, *, pad_id: int) -> Padded:
-    """Turn the real sequences into rows of equal length. Waits for the device to learn the longest length."""
+    """Turn the real sequences into rows of equal length. Synchronises with the device to read the longest length."""
     starts, lengths = batch.starts(), batch.lengths()
     longest = int(lengths.max())
     columns = torch.arange(longest, device=lengths.device)

@@ -1,6 +1,7 @@
-"""Integers of an int8 graph that are made from the bundle's own weights when it is opened, so that a folder can hold both in little space.
+"""Rebuild the integers of an int8 graph from the bundle's own weights when it is opened, so that they take no space.
 
-The weights are bfloat16 in `model.safetensors`, for training on; the graph names them without data. Only the scales are stored besides.
+The weights are in `model.safetensors` as bfloat16, for further training. The graph has the integers by name only; their scales are
+stored separately.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SharedWeight:
 
 
 def make_integers(weight: np.ndarray, scales: np.ndarray, levels: int) -> np.ndarray:
-    """Integers of a weight. The graph was made with the same operations, so they are the same to the last bit."""
+    """Integers of a weight, by the same operations that made the graph, so they agree to the last bit."""
     return np.asarray(np.clip(np.round(weight / scales), -levels, levels), dtype=np.int8)
 
 
@@ -44,7 +45,7 @@ def shared_files(folder: Path) -> list[Path]:
 
 
 def read_shared(folder: Path, shared: Mapping[str, SharedWeight]) -> dict[str, np.ndarray]:
-    """Tensors that a graph has no data for, by name: integers, named X.int8, and their scales, X.scale."""
+    """Return the tensors that a graph lacks, by name: the integers X.int8 and their scales X.scale."""
     with np.load(folder / _SCALES, allow_pickle=False) as stored:
         found = {name: stored[name] for name in stored.files}
     weights = _Bfloat16(folder / _WEIGHTS)

@@ -1,6 +1,6 @@
-"""Bars, histograms and matrices as SVG text, drawn without matplotlib, which takes longer to load than a small corpus to build.
+"""Bars, histograms and heatmaps as SVG, drawn without matplotlib: importing it takes longer than building a small corpus.
 
-The same data always give the same bytes. Lengths are in points. The widths of texts are estimates: the reader's font is not known.
+The same data always give the same bytes. Lengths are in points. Text widths are estimates, because the reader's font is unknown.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from osler.report.plots import DARK_STYLE, FONT, GRID, HUES, INK, MUTED, series_
 _WIDTH = 432.0
 _SIZE = 9.5
 _LETTER = 5.6
-"""Width of most letters at _SIZE."""
+"""Approximate width of a letter at _SIZE."""
 _LINE = 15.0
 _PAD = 5.0
 _LONGEST = 30
-"""Most letters of a name beside a plot; longer ones lose their middle."""
+"""Maximum length of a name beside a plot; longer names are shortened in the middle."""
 _HATCHES = ("", "M0,6 L6,0", "M2.5,3 L3.5,3", "M0,0 L6,6 M0,6 L6,0")
 _DASHES = ("none", "6 3", "2 2", "6 2 2 2")
 Rgb = tuple[int, int, int]
@@ -45,10 +45,9 @@ def stacked_bars(
     neutral: str = "",
     colours: Sequence[str] = (),
 ) -> str:
-    """One horizontal bar per row, made of segments in the order in which they first appear.
+    """Draw one horizontal stacked bar per row, with segments in order of first appearance.
 
-    Segments called `neutral` are light grey. `colours` lists segments in the order of their colours, so that several plots use the
-    same ones.
+    The segment named `neutral` is light grey. `colours` lists segments in colour order, so that several plots can share colours.
     """
     names = list(dict.fromkeys(name for segments in rows.values() for name in segments))
     coloured = [*colours, *(name for name in names if name not in colours and name != neutral)]
@@ -82,7 +81,7 @@ def stacked_bars(
 def histogram(
     series: Mapping[str, Sequence[float]], bins: Sequence[str], *, xlabel: str, ylabel: str, title: str = ""
 ) -> str:
-    """Steps over named bins, one line per series; the area of a single series is filled."""
+    """Draw a histogram over named bins, one step line per series. The area of a single series is filled."""
     left, right, height = 62.0, _WIDTH - 2 * _PAD, 150.0
     looks = {name: (series_colour(index), _DASHES[index // len(HUES) % 4]) for index, name in enumerate(series)}
     top = _heading(title) + _PAD
@@ -129,7 +128,7 @@ def heatmap(
     xlabel: str = "",
     ylabel: str = "",
 ) -> str:
-    """A matrix of coloured cells with their numbers; `diverging` puts the middle colour at zero (gains and losses)."""
+    """Draw a matrix of coloured cells with numbers. `diverging` centres the colours at zero, for gains and losses."""
     known = [value for line in values for value in line if value is not None]
     low, high = min(known), max(known)
     if diverging:
@@ -140,7 +139,7 @@ def heatmap(
     palette = _PURPLE_TO_ORANGE if diverging else _CIVIDIS
     slanted = max(map(len, columns)) > 9
     below = 0.5 * _LETTER * min(_LONGEST, max(map(len, columns))) + 14 if slanted else _LINE
-    # Slanted names of the first columns reach to the left of their cells.
+    # Slanted names of the first columns extend to the left of their cells.
     first = max((_LETTER * min(_LONGEST, len(name)) * 0.87 - 61 * number for number, name in enumerate(columns)))
     left = max(_beside(rows) + (_LINE if ylabel else 0), (first - 22 if slanted else 0))
     top, width, height = _heading(title) + _PAD, 61.0, 33.0
@@ -182,7 +181,7 @@ def heatmap(
 
 
 def _between(palette: Sequence[Rgb], share: float) -> Rgb:
-    """The colour at this share of the way through a palette."""
+    """Interpolate a palette at a position from 0 to 1."""
     place = share * (len(palette) - 1)
     index = min(int(place), len(palette) - 2)
     red, green, blue = (
@@ -192,7 +191,7 @@ def _between(palette: Sequence[Rgb], share: float) -> Rgb:
 
 
 def _short_number(value: float) -> str:
-    """A number for an axis: 1200000 is 1.2 M."""
+    """Format a number for an axis: 1200000 as 1.2 M."""
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g} {unit}"
@@ -200,14 +199,14 @@ def _short_number(value: float) -> str:
 
 
 def _ticks(high: float) -> list[float]:
-    """Round numbers from 0 up to `high`, five to ten of them."""
+    """Return five to ten round numbers from 0 up to `high`."""
     unit = 10.0 ** math.floor(math.log10(high / 5))
     step = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if high / (factor * unit) < 9)
     return [round(number * step, 12) for number in range(int(high / step + 1e-9) + 1)]
 
 
 def _beside(names: Iterable[str]) -> float:
-    """Room for names to the left of a plot."""
+    """Return the width needed for names to the left of a plot."""
     return 3 * _PAD + _LETTER * min(_LONGEST, max(map(len, names), default=0))
 
 
@@ -216,14 +215,14 @@ def _short(name: str) -> str:
 
 
 def _heading(title: str) -> float:
-    """Where a plot begins below its title."""
+    """Return where a plot begins below its title."""
     return 24.0 if title else _PAD
 
 
 def _legend(
     names: Sequence[str], left: float, top: float, mark: Callable[[float, float, str], str]
 ) -> tuple[float, list[str]]:
-    """Marks and names in lines above a plot, where they cover no data; also return where the plot begins."""
+    """Return where the plot begins, and the legend above it."""
     shapes: list[str] = []
     x, y = left, top + 8
     for name in names:
@@ -240,7 +239,7 @@ def _fill(index: int) -> str:
 
 
 def _hatch(index: int) -> str:
-    """Colours are used again with lines over them."""
+    """Return a hatched pattern, for when colours have to be reused."""
     lines = _path(_HATCHES[index // len(HUES) % 4], "#ffffff", width=1.2)
     box = _box(0, 0, 6, 6, series_colour(index))
     return f'<pattern id="hatch-{index}" width="6" height="6" patternUnits="userSpaceOnUse">{box}{lines}</pattern>'

@@ -1,7 +1,7 @@
-"""The colours of reports and of the page of the service: light and dark themes, and one colour for each label wherever it appears.
+"""Colours of the reports and the service's web page: light and dark themes, and a consistent colour for each label.
 
-The hues are Okabe and Ito's. There are fewer hues than labels, so a label has a hue and a line style under the text. Its name
-is always shown too, so nothing depends on colour alone.
+The hues are Okabe and Ito's. There are fewer hues than labels, so a label has a hue and an underline style. Its name is always
+shown too, so that nothing depends on colour alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LIGHT: dict[str, str] = {
     "tint": "0.16",
     "shadow": "0 10px 30px rgb(20 30 45 / 0.16)",
 }
-"""CSS variables, with the value that each has on a light page. `tint` is the opacity of a label's hue behind text."""
+"""CSS variables and their values in the light theme. `tint` is the opacity of a label's hue behind text."""
 DARK: dict[str, str] = {
     "page": "#11161c",
     "card": "#181e26",
@@ -72,7 +72,7 @@ class Colour:
 
     @property
     def css(self) -> str:
-        """Its classes in `palette_css`."""
+        """CSS classes of this colour in `palette_css`."""
         return f"h-{self.hue} l-{self.line}"
 
 
@@ -80,20 +80,20 @@ _PALETTE = tuple(Colour(hue, line) for line in LINES for hue in HUES)
 
 
 def hex_colour(hue: str) -> str:
-    """A hue of the palette as #rrggbb."""
+    """Return a hue of the palette as #rrggbb."""
     return "#{:02x}{:02x}{:02x}".format(*HUES[hue])
 
 
 @cache
 def palette_css() -> str:
-    """The style rules of themes, hues and line styles. `data-theme` on the root element overrides what the system prefers."""
+    """Return the CSS of themes, hues and line styles. `data-theme` on the root element overrides the system preference."""
     light, dark = (
         f"color-scheme: {name}; " + " ".join(f"--{variable}: {value};" for variable, value in theme.items())
         for name, theme in (("light", LIGHT), ("dark", DARK))
     )
     rules = [
         f":root {{ {light} }}",
-        # On a screen only: paper is white. With :where, a style sheet after this one can change a variable in both themes.
+        # Dark on screen only: paper is white. With :where, a later style sheet can change a variable in both themes.
         f'@media screen and (prefers-color-scheme: dark) {{ :root:where(:not([data-theme="light"])) {{ {dark} }} }}',
         f'@media screen {{ :root:where([data-theme="dark"]) {{ {dark} }} }}',
     ]
@@ -111,7 +111,7 @@ def _usual_colours() -> dict[str, Colour]:
 
 
 def label_colours(labels: Iterable[str]) -> dict[str, Colour]:
-    """Give each label its usual colour, or one derived from its name; the next free one if that is taken."""
+    """Give each label its usual colour or one derived from its name, or the next free colour if that is taken."""
     usual = _usual_colours()
     order = {name: index for index, name in enumerate(usual)}
     chosen: dict[str, Colour] = {}

@@ -1,4 +1,4 @@
-"""Diagrams as SVG text: a directed graph and the critical-difference diagram."""
+"""Diagrams as SVG: directed graphs and critical-difference diagrams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from osler.report.plots import INK, draw_svg, series_colour
 
 @dataclass(frozen=True, slots=True)
 class EdgeKind:
-    """How to draw one kind of edge: hue, width and dashes, so kinds differ without colour."""
+    """How to draw one kind of edge: hue, width and dashes, so that kinds are distinguishable without colour."""
 
     hue: str
     width: float = 2.0
@@ -39,7 +39,7 @@ class Edge:
 def directed_graph(
     nodes: Sequence[str], edges: Sequence[Edge], *, kinds: Mapping[str, EdgeKind], title: str = ""
 ) -> str:
-    """Draw nodes on a circle and arrows between them. Later kinds are drawn over earlier ones; the legend lists those used."""
+    """Draw nodes on a circle and arrows between them. Later kinds are drawn on top; the legend lists the kinds in use."""
     step = 2 * math.pi / len(nodes)
     places = {name: (math.sin(index * step), math.cos(index * step)) for index, name in enumerate(nodes)}
 
@@ -50,7 +50,7 @@ def directed_graph(
                     _arrow(axes, places[edge.source], places[edge.target], edge.label, kinds[kind])
         for name, (x, y) in places.items():
             axes.plot([x], [y], marker="o", markersize=9, color=INK, zorder=5)
-            # The name goes outside the circle: to the right, to the left, or above and below.
+            # Put the name outside the circle: right, left, above or below.
             if abs(x) > 0.05:
                 side, right, up = "left" if x > 0 else "right", 0.09, 0.0
             else:
@@ -72,7 +72,7 @@ def directed_graph(
 
 
 def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], label: str, kind: EdgeKind) -> None:
-    """Draw a bent arrow: the two directions between two nodes must not cover each other."""
+    """Draw a curved arrow, so that the two directions between two nodes do not overlap."""
     bend = 0.16
     shape = {
         "arrowstyle": "-|>,head_length=0.55,head_width=0.28",
@@ -82,7 +82,7 @@ def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], labe
     }
     axes.annotate("", xy=end, xytext=start, arrowprops=kind.line | shape, zorder=3)
     if label:
-        # On the curve, near its head, where it is clear which arrow the label belongs to.
+        # Place the label on the curve near its head, where it is clear which arrow it belongs to.
         (x0, y0), (x1, y1) = start, end
         control = ((x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0))
         t = 0.68
@@ -97,7 +97,7 @@ def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], labe
 def critical_difference(
     ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], *, difference: float, title: str = ""
 ) -> str:
-    """Average ranks, best on the left; a bar joins systems that are not significantly different."""
+    """Draw average ranks, best on the left. A bar joins systems that are not significantly different."""
     ordered = sorted(ranks.items(), key=lambda item: item[1])
     left = (len(ordered) + 1) // 2
     highest = len(ordered)

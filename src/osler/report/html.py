@@ -1,4 +1,4 @@
-"""Jinja templates with autoescape on: no document text or name can become markup."""
+"""Jinja templates with autoescape on, so that no document text or name can become markup."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def _environment() -> Environment:
 
 
 def _keep_returns(text: str) -> str:
-    """Escape text whose every character must survive: an HTML parser turns a bare CR into LF."""
+    """Escape text and keep its carriage returns, which an HTML parser would turn into LF."""
     markup = require("markupsafe", "report")
     kept: str = markup.Markup(str(markup.escape(text)).replace("\r", "&#13;"))
     return kept
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill a template. Another template must mark the result `safe` to include it."""
+    """Render a template. To include the result in another template, mark it `safe` there."""
     return _environment().get_template(template).render(**context)
 
 
 @cache
 def stylesheet() -> str:
-    """The style sheet that every page holds inline."""
+    """Return the style sheet that every page includes inline."""
     return palette_css() + _template_text("style.css")
 
 
 @cache
 def listing_script() -> tuple[str, str]:
-    """The script of pages with a listing, and its hash: the page lets the browser run this script and no other."""
+    """Return the script of pages with a listing, and its hash for the page's content security policy."""
     script = _template_text("listing.js")
     return script, "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 

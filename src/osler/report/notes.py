@@ -1,8 +1,8 @@
-"""A document as HTML: its unaltered text with every mention marked, and its relations listed below.
+"""Documents as HTML: the unaltered text with every mention marked, and the relations listed below.
 
 Mentions may nest, cross and be discontinuous. HTML elements can only nest, so a mention that crosses the edge of another is
-cut into segments there, drawn as if joined. Label names are drawn by the style sheet and are not part of the text: text
-copied from the page is exactly the text of the document.
+split there into segments that are drawn as if joined. Label names come from the style sheet, so that text copied from the page
+is exactly the text of the document.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from osler.report.colours import Colour
 from osler.report.html import render
 from osler.text.document import Document
 
-# Attributes that change the meaning of a mention are shown next to its label, unless they have their default value here.
-# All others are in the tooltip.
+# Attributes that change the meaning of a mention are shown next to its label, unless they have this default value.
+# All others appear only in the tooltip.
 _DEFAULTS = {"assertion": "present", "modality": "FACTUAL", "polarity": "POS"}
 _HOLDS = "yes"
-"""Value of an attribute such as `negated`, which is shown by its name."""
+"""Value of a boolean attribute such as `negated`, which is shown by name only."""
 Segment = dict[str, object]
-"""Characters of one mention in one HTML element, as note.html reads them."""
+"""A part of a mention in one HTML element, as note.html expects it."""
 
 
 def note_html(
@@ -31,9 +31,9 @@ def note_html(
     name: str = "note",
     shown: Collection[str] = (),
 ) -> str:
-    """One document as an HTML section for `Page`; `name` starts every anchor in it and must be unique on the page.
+    """Return a document as an HTML section for `Page`. `name` prefixes its anchors and must be unique on the page.
 
-    The values of the attributes in `shown` appear next to a mention's label.
+    Values of the attributes in `shown` are displayed next to a mention's label.
     """
     counts = Counter(span.label for span in document.spans)
     return render(
@@ -49,7 +49,7 @@ def note_html(
 
 
 def note_css(document: Document, name: str) -> str:
-    """Rules that highlight both arguments of a relation while the pointer or the keyboard focus is on it."""
+    """Return CSS rules that highlight both arguments of a relation on hover and keyboard focus."""
     place = {span.id: index for index, span in enumerate(document.spans)}
     return "".join(
         f"#{name}:has(#{name}-r{number}:is(:hover,:focus-within,:target)) "
@@ -108,7 +108,7 @@ def _tokens(
     open_fragments: list[int] = []
     segments: dict[int, Segment] = {}
     for here, after in zip(borders, [*borders[1:], len(document.text)], strict=True):
-        # Close everything down to the outermost fragment that ends here; those inside it that continue are reopened.
+        # Close everything up to the outermost fragment that ends here, then reopen the inner ones that continue.
         reopened: list[int] = []
         depth = next((depth for depth, fragment in enumerate(open_fragments) if ends[fragment] == here), None)
         if depth is not None:
@@ -127,7 +127,7 @@ def _tokens(
 
 
 def _relations(document: Document, colours: Mapping[str, Colour], name: str) -> list[dict[str, object]]:
-    """The list of relations below the text."""
+    """Return the relations listed below the text."""
     place = {span.id: index for index, span in enumerate(document.spans)}
 
     def argument(span_id: str) -> dict[str, object]:

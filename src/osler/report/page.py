@@ -1,4 +1,4 @@
-"""A report in one HTML file that opens from disk and loads nothing. Only a listing of documents needs a script."""
+"""Self-contained HTML reports that open from disk and load nothing. Only listings of documents use a script."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from osler.report.tables import Table, html_table
 from osler.text.document import Document, TextPair
 
 Block = Callable[[dict[str, Colour]], str]
-"""A part of a page, rendered when the colours of all labels are known."""
+"""A part of a page, rendered once the colours of all labels are known."""
 PAGE_SIZE = 20
-"""Documents on one page of a listing."""
+"""Documents per page of a listing."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class _Section:
 
 @dataclass(frozen=True)
 class ListedRecord:
-    """A document or a pair in a listing, with what it can be filtered by."""
+    """A document or pair in a listing, with the values to filter it by."""
 
     record: Document | TextPair
     caption: str = ""
@@ -42,10 +42,10 @@ class ListedRecord:
 
 
 class Page:
-    """A page built block by block; every method returns the page, so calls can be chained.
+    """A page built block by block. Methods return the page, so calls can be chained.
 
-    Only `note`, `pair` and `listing` blocks show document text. Do not put it into captions, titles or table cells unless the
-    page says at its top that it holds documents. Notes and pairs get the anchors n1, n2, … in order.
+    Only `note`, `pair` and `listing` blocks show document text. Do not put document text into captions, titles or table cells
+    unless the top of the page says that it contains documents. Notes and pairs get the anchors n1, n2, … in order.
     """
 
     def __init__(self, title: str, subtitle: str = "", *, language: str = "en") -> None:
@@ -71,7 +71,7 @@ class Page:
         return self._add("text.html", paragraphs=_paragraphs(text))
 
     def numbers(self, numbers: Iterable[tuple[str, str] | tuple[str, str, str]]) -> Page:
-        """Add headline figures in large type: (name, value) or (name, value, hint)."""
+        """Add headline numbers in large type: (name, value) or (name, value, hint)."""
         return self._add("numbers.html", numbers=[(*number, "")[:3] for number in numbers])
 
     def definitions(self, pairs: Iterable[tuple[str, str]]) -> Page:
@@ -83,7 +83,7 @@ class Page:
         return self
 
     def figure(self, svg: str, caption: str) -> Page:
-        """Add an SVG plot as an image, so nothing inside it can run or clash; its <desc> is the alternative text."""
+        """Add an SVG plot as an image, so that nothing in it can run or clash. Its <desc> becomes the alt text."""
         source = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
         size = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
         width, height = (round(float(side) * 4 / 3) for side in size.groups()) if size else (0, 0)
@@ -92,17 +92,17 @@ class Page:
         return self._add("figure.html", source=source, alt=alt, caption=caption, width=width, height=height)
 
     def note(self, document: Document, caption: str = "", *, shown: Collection[str] = ()) -> Page:
-        """Add a document with its mentions and relations; a label has the same colour in all notes of the page."""
+        """Add a document with its mentions and relations. A label has the same colour in all notes of the page."""
         self._sections[-1].blocks.append(self._record_block(document, caption, shown))
         return self
 
     def pair(self, pair: TextPair, caption: str = "") -> Page:
-        """Add two texts next to each other with their labels."""
+        """Add a pair of texts side by side, with its labels."""
         self._sections[-1].blocks.append(self._record_block(pair, caption))
         return self
 
     def beside(self, first: Document, second: Document, captions: tuple[str, str]) -> Page:
-        """Add two documents next to each other, such as one before and after a change; below each other on a narrow screen."""
+        """Add two documents side by side, such as before and after a change. On a narrow screen they are stacked."""
         blocks = [
             self._record_block(record, caption) for record, caption in zip((first, second), captions, strict=True)
         ]
@@ -119,7 +119,7 @@ class Page:
         shown: Collection[str] = (),
         size: int = PAGE_SIZE,
     ) -> Page:
-        """Add documents or pairs, `size` on a page, with a choice of values for each filter. The first page needs no script."""
+        """Add a paged list of documents or pairs, with a menu for each filter. The first page works without the script."""
         blocks = [self._record_block(item.record, item.caption, shown) for item in records]
         tags = [json.dumps(item.tags, ensure_ascii=False) for item in records]
         options = []
@@ -136,7 +136,7 @@ class Page:
         return self
 
     def render(self) -> str:
-        """Return the page as HTML; the same blocks give the same bytes."""
+        """Return the page as HTML. The same blocks give the same bytes."""
         colours = label_colours(span.label for document in self._notes if document for span in document.spans)
         sections = [
             {"title": section.title, "anchor": section.anchor, "blocks": [block(colours) for block in section.blocks]}
@@ -163,7 +163,7 @@ class Page:
         return path
 
     def _record_block(self, record: Document | TextPair, caption: str, shown: Collection[str] = ()) -> Block:
-        """A document or a pair under the next anchor."""
+        """Register a document or pair under the next anchor and return its block."""
         document = record if isinstance(record, Document) else None
         self._notes.append(document)
         name = f"n{len(self._notes)}"

@@ -1,4 +1,4 @@
-"""Curves and intervals as SVG text, drawn by matplotlib. The same data always give the same bytes. `bars.py` draws the simpler plots."""
+"""Curves and intervals as SVG, drawn by matplotlib; the same data give the same bytes. `bars.py` draws simpler plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RULES = "".join(
     for what in ("fill", "stroke")
 )
 DARK_STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{_RULES}}}</style>"
-"""Rules for a reader with a dark screen. They find colours in `style` attributes, written like `fill: #1b2430`."""
+"""CSS for dark screens. It matches colours in `style` attributes, written like `fill: #1b2430`."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
 HUES = ("blue", "vermilion", "green", "orange", "purple", "sky", "grey")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -51,11 +51,11 @@ _STYLE = {
 
 
 _WIDTH = 6.0
-"""Inches of most plots. A phone shows them at a little more than half their size, where the text can still be read."""
+"""Width of most plots in inches. At the little more than half size of a phone, the text is still readable."""
 
 
 def draw_svg(draw: Callable[[Any], None], size: tuple[float, float], title: str, description: str) -> str:
-    """Call `draw` on new axes of this size in inches and return the SVG, with a description for screen readers."""
+    """Call `draw` on new axes of `size` inches and return the SVG, with a description for screen readers."""
     figures = require("matplotlib.figure", "report")
     with require("matplotlib", "report").rc_context(_STYLE):
         figure = figures.Figure(figsize=size, layout="constrained")
@@ -73,14 +73,14 @@ def draw_svg(draw: Callable[[Any], None], size: tuple[float, float], title: str,
 
 
 def series_colour(index: int) -> str:
-    """Colour of the series with this number."""
+    """Return the colour of the series with this index."""
     return hex_colour(HUES[index % len(HUES)])
 
 
 def _grid_and_legend(axes: Any, series: int, axis: str = "both") -> None:
     axes.grid(axis=axis, color=GRID, linewidth=0.8)
     if series > 1:
-        # Above the plot, where it covers no data.
+        # Put the legend above the plot, where it covers no data.
         longest = max(len(name) for name in axes.get_legend_handles_labels()[1])
         axes.legend(
             loc="lower left",
@@ -100,7 +100,7 @@ def curves(
     title: str = "",
     log_y: bool = False,
 ) -> str:
-    """One line of (x, y) points per series, with markers and dashes, so they differ without colour."""
+    """Draw one line of (x, y) points per series. Markers and dashes keep them apart without colour."""
 
     def draw(axes: Any) -> None:
         for index, (name, points) in enumerate(series.items()):
@@ -126,7 +126,7 @@ def curves(
 
 
 def _label_plainly(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers: matplotlib's default is mathematical markup."""
+    """Label a logarithmic axis with plain numbers instead of matplotlib's math markup."""
     ticker = require("matplotlib.ticker", "report")
 
     class Plain(ticker.LogFormatter):  # type: ignore[misc, name-defined]
@@ -139,7 +139,7 @@ def _label_plainly(axis: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A point of a learning curve, with its interval if it has one."""
+    """A point of a learning curve, with an optional interval."""
 
     x: float
     value: float
@@ -148,7 +148,7 @@ class CurvePoint:
 
 
 def learning_curves(series: Mapping[str, Sequence[CurvePoint]], *, xlabel: str, ylabel: str, title: str = "") -> str:
-    """One line per series with vertical intervals, over a logarithmic x; series are shifted a little so none is hidden."""
+    """Draw one line per series with vertical intervals over a logarithmic x, slightly shifted so that none is hidden."""
     known = sorted({point.x for points in series.values() for point in points})
 
     def draw(axes: Any) -> None:
@@ -186,9 +186,9 @@ class Bar:
 
 
 def bars_with_intervals(bars: Sequence[Bar], *, xlabel: str, title: str = "", from_zero: bool = True) -> str:
-    """Horizontal bars with intervals, and every run as a dot.
+    """Draw horizontal bars with intervals, and every run as a dot.
 
-    A bar's length is its value, so bars start at zero. To show small differences, turn `from_zero` off: values become markers.
+    Bars start at zero, so that their length is the value. To show small differences, set `from_zero=False`, which draws markers.
     """
     rows, names = list(dict.fromkeys(bar.row for bar in bars)), list(dict.fromkeys(bar.series for bar in bars))
     thick = 0.78 / len(names)

@@ -1,4 +1,4 @@
-"""A table, and how to write it as HTML, Markdown, CSV or LaTeX."""
+"""Tables, written as HTML, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MISSING = "–"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number with its uncertainty, a standard deviation or an interval, and a mark such as *."""
+    """A number with a standard deviation or an interval, and a mark such as *."""
 
     value: float
     std: float | None = None
@@ -31,7 +31,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Links to anchors of the same page, as (text, anchor), and text after them; plain text outside HTML."""
+    """Links to anchors of the same page, as (text, anchor), followed by text. Plain text outside HTML."""
 
     items: tuple[tuple[str, str], ...]
     more: str = ""
@@ -43,7 +43,7 @@ Row = list[Cell]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its digits, a factor for its numbers (100 for percent), which value is best, and the heading above it."""
+    """A column: name, decimal digits, scale factor (100 for percent), which value is best, and the heading above it."""
 
     name: str
     digits: int = 3
@@ -52,17 +52,17 @@ class Column:
     group: str = ""
     align: Align | None = None
     quoted: bool = False
-    """Whether its numbers come from elsewhere; they are set in italics."""
+    """Whether the numbers come from elsewhere. They are shown in italics."""
 
     @property
     def full_name(self) -> str:
-        """Name with the heading above it, for formats whose cells cannot span columns."""
+        """Name including the heading above it, for formats whose cells cannot span columns."""
         return f"{self.group} {self.name}".strip()
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns; `headings` puts a title above the row with that index."""
+    """Rows of cells under columns. `headings` maps row indices to a title above that row."""
 
     columns: Sequence[Column | str]
     rows: Sequence[Sequence[Cell]]
@@ -72,7 +72,7 @@ class Table:
     best_along: Literal["column", "row", "section"] = "column"
     """Where to look for the best value: in a column, in a row, or in a column under the same heading."""
     style: Literal["", "published"] = ""
-    """`published` sets numbers from elsewhere apart from measured ones."""
+    """`published` sets off numbers from elsewhere from measured ones."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(c if isinstance(c, Column) else Column(c) for c in self.columns))
@@ -83,13 +83,13 @@ class Table:
 
     @property
     def fields(self) -> tuple[Column, ...]:
-        """The columns, typed: names were turned into columns."""
+        """The columns, all as `Column`."""
         return tuple(column for column in self.columns if isinstance(column, Column))
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A cell as text: its number or text, its spread, its mark, and whether it is the best."""
+    """A cell as text: its value, spread and mark, and whether it is the best."""
 
     text: str
     spread: str = ""
@@ -103,13 +103,13 @@ class Shown:
 
 
 def html_table(table: Table) -> str:
-    """The table as an HTML figure for `Page`."""
+    """Return the table as an HTML figure for `Page`."""
     rows = [{"heading": table.headings.get(index, ""), "cells": cells} for index, cells in enumerate(shown_rows(table))]
     return render("table.html", table=table, rows=rows, aligns=alignments(table), groups=_column_groups(table))
 
 
 def markdown_table(table: Table) -> str:
-    """The table as GitHub Markdown."""
+    """Return the table as GitHub Markdown."""
 
     def line(cells: Iterable[str]) -> str:
         return f"| {' | '.join(cells)} |"
@@ -133,13 +133,13 @@ def markdown_table(table: Table) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text as Markdown on one line, with its special characters escaped."""
+    """Return text as one line of Markdown, with special characters escaped."""
     text = re.sub(r"([\\`*|\[\]<>])", r"\\\1", " ".join(text.split()))
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
 def csv_table(table: Table) -> str:
-    """The table as CSV, unscaled and with full precision; spreads and marks have their own columns."""
+    """Return the table as CSV, unscaled and in full precision. Spreads and marks get their own columns."""
     header: list[str] = ["group"] if table.headings else []
     extras: list[list[str]] = []
     for index, column in enumerate(table.fields):
@@ -188,7 +188,7 @@ _LATEX = str.maketrans(
 
 
 def latex_table(table: Table) -> str:
-    """The table as LaTeX for the booktabs package."""
+    """Return the table as LaTeX for the booktabs package."""
 
     def escaped(text: str) -> str:
         return " ".join(text.split()).translate(_LATEX)
@@ -222,7 +222,7 @@ def latex_table(table: Table) -> str:
 
 
 def alignments(table: Table) -> list[Align]:
-    """The alignment of each column: right for numbers and left for text, unless the column sets it."""
+    """Return the alignment of each column: right for numbers and left for text, unless the column sets it."""
     result: list[Align] = []
     for index, column in enumerate(table.fields):
         cells = [row[index] for row in table.rows if row[index] is not None]
@@ -232,14 +232,14 @@ def alignments(table: Table) -> list[Align]:
 
 
 def _column_groups(table: Table) -> list[tuple[str, int]]:
-    """Headings above neighbouring columns and how many columns each spans."""
+    """Return the headings above the columns, each with the number of columns it spans."""
     if not any(column.group for column in table.fields):
         return []
     return [(title, len(list(members))) for title, members in groupby(table.fields, key=lambda column: column.group)]
 
 
 def shown_rows(table: Table) -> list[list[Shown]]:
-    """Every cell as text, with the best ones flagged."""
+    """Return every cell as text, with the best ones flagged."""
     best = _best(table)
     return [
         [_shown(cell, column, (i, j) in best) for j, (cell, column) in enumerate(zip(row, table.fields, strict=True))]
@@ -248,7 +248,7 @@ def shown_rows(table: Table) -> list[list[Shown]]:
 
 
 def _best(table: Table) -> set[tuple[int, int]]:
-    """Places of the best cells. Values that look equal when rounded are all best; a single value is not called best."""
+    """Return the positions of the best cells. Values that round to the same number tie; a single value is never best."""
     rivals: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
     for j, column in enumerate(table.fields):
         if column.best is None:
@@ -298,7 +298,7 @@ def _number(value: float, column: Column, digits: int) -> str:
 
 
 def _bound(value: float, column: Column) -> str:
-    """Add digits while a nonzero bound would be shown as zero: the interval must not seem to include zero."""
+    """Add digits while a nonzero bound would round to zero, so that the interval does not seem to include zero."""
     for digits in range(column.digits, column.digits + 4):
         text = _number(value, column, digits)
         if not value or text.strip("−0."):

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-# A document's control characters must not reach the terminal: an escape sequence can do more than print.
+# Control characters of a document must not reach the terminal: escape sequences can do more than print.
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)}
 _CONTROLS |= {0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD)}
 
 
 def printable(text: str) -> str:
-    """Replace control characters by symbols, one for one, so offsets stay valid."""
+    """Replace control characters by symbols, one for one, so that offsets stay valid."""
     return text.translate(_CONTROLS)
 
 
 def note_rich(document: Document, colours: Mapping[str, Colour]) -> Text:
-    """The text with coloured mentions, each followed by its label in brackets, and the relations below."""
+    """Return the text with coloured mentions, each followed by its label in brackets, and the relations below."""
     from rich.style import Style
     from rich.text import Text
 
@@ -39,7 +39,7 @@ def note_rich(document: Document, colours: Mapping[str, Colour]) -> Text:
         for part, (_, end) in enumerate(span.fragments, 1):
             chip = span.label if len(span.fragments) == 1 else f"{span.label}:{part}/{len(span.fragments)}"
             ends.setdefault(end, []).append((span.label, chip))
-    # Longest first: the last mention that covers a character gives its colour, so nested ones stay visible.
+    # Longest first: the last mention that covers a character sets its colour, so that nested mentions stay visible.
     fragments = sorted(
         ((start, end, span.label) for span in document.spans for start, end in span.fragments),
         key=lambda fragment: fragment[0] - fragment[1],
@@ -63,7 +63,7 @@ def note_rich(document: Document, colours: Mapping[str, Colour]) -> Text:
 
 
 def table_rich(table: Table) -> RichTable:
-    """A table for a terminal."""
+    """Return the table for a terminal."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text

@@ -23,25 +23,25 @@ from osler.text.tags import Repair, Scheme
 
 
 class ExpectedCounts(Recipe):
-    """Expected counts of one split; only stated numbers are compared."""
+    """Expected counts of one split. Only the counts given are compared."""
 
     documents: int | None = None
-    """Records: documents, sentences where the corpus has no documents, or pairs."""
+    """Number of records: documents, pairs, or sentences if the corpus has no documents."""
     mentions: int | None = None
-    """Mentions, in a tagging or relation task."""
+    """Number of mentions, in a tagging or relation task."""
     relations: int | None = None
-    """Relations, in a relation task."""
+    """Number of relations, in a relation task."""
     overlapping: int | None = None
-    """Mentions that share a character with another mention."""
+    """Number of mentions that share a character with another mention."""
     discontinuous: int | None = None
-    """Mentions with several fragments."""
+    """Number of mentions with several fragments."""
     assigned: int | None = None
-    """Sum of the numbers of labels per record, in a multi-label task."""
+    """Total number of labels over all records, in a multi-label task."""
     labels: dict[str, int] = Field(default_factory=dict)
-    """Count per label of what the task predicts: mentions, relations or records."""
+    """Count by label of what the task predicts: mentions, relations or records."""
 
     def stated(self) -> dict[str, int]:
-        """Return all stated numbers by name; the name for a label is `label:NAME`."""
+        """Return the counts given, by name; the count of a label is named `label:NAME`."""
         found = {name: value for name, value in self if name != "labels" and value is not None}
         return found | {f"label:{label}": count for label, count in self.labels.items()}
 
@@ -50,21 +50,21 @@ class PublishedCounts(Recipe):
     """Published counts. A key is a split, several splits joined by `+`, or `all`."""
 
     source: str
-    """Where the numbers were published."""
+    """Where the counts were published."""
     splits: dict[str, ExpectedCounts] = Field(default_factory=dict)
-    """Published counts by split, by several splits (`train+dev`), or of `all` of them."""
+    """Published counts by split, by several splits joined by `+` (`train+dev`), or for `all` splits."""
     differences: dict[str, str] = Field(default_factory=dict)
-    """Why a number differs here: reason by `train.relations`, or just `train`."""
+    """Why osler's count differs, by split and count (`train.relations`) or by split (`train`)."""
 
     def reason(self, split: str, number: str) -> str | None:
         return self.differences.get(f"{split}.{number}") or self.differences.get(split)
 
 
 class GroupKey(Recipe):
-    """How to find the group of a record (a document, a patient, a question)."""
+    """How to find the group that a record belongs to, such as a document, a patient or a question."""
 
     by: str = Field("id", pattern=r"^(id|text|first|meta:.+|table:.+)$")
-    """`id`, `text`, `first` (the first text of a pair), `meta:NAME`, or `table:FILE` (the second column of a table of ids)."""
+    """Source of the key: `id`, `text`, `first` (text of a pair), `meta:NAME`, or `table:FILE` (second column of a table of ids)."""
     pattern: str = ""
     """Regular expression with one group that extracts the key, such as the patient from `123-04`."""
 
@@ -81,16 +81,16 @@ class GroupKey(Recipe):
 
 
 class Carve(GroupKey):
-    """A split without official files: a share of the groups of another split, taken out of it."""
+    """A split without official files, carved out of another split group by group."""
 
     of: str
-    """The split to take it from."""
+    """The split to carve from."""
     share: float = Field(gt=0.0, lt=1.0)
-    """Share of that split's groups."""
+    """Fraction of that split's groups to take."""
     seed: int = 0
-    """Seed of the hash that draws the groups."""
+    """Seed of the hash that picks the groups."""
     method: Literal["drawn", "tail"] = "drawn"
-    """`drawn`: by a hash of seed and key, so that tasks with the same groups agree. `tail`: the last groups of the file."""
+    """`drawn` picks groups by a hash of seed and key, so tasks with the same groups agree; `tail` takes the last groups of the file."""
 
 
 class MemberList(GroupKey):
@@ -106,19 +106,19 @@ class Split(Recipe):
     files: tuple[str, ...] = ()
     """Names of the official files, in any folder or archive. `*` matches part of a name, `**` any folders."""
     extra: tuple[str, ...] = ()
-    """Files that are read too if they exist."""
+    """Names of further files, read if they exist."""
     where: dict[str, str] = Field(default_factory=dict)
-    """Only records with these meta values; "" means that the value is missing."""
+    """Keep only records with these meta values; "" matches a missing value."""
     listed: MemberList | None = None
-    """Only records that an official file lists."""
+    """Keep only records that an official file lists."""
     carve: Carve | None = None
-    """Instead of files: take the records out of another split."""
+    """Carve the split out of another one instead of reading files."""
     optional: bool = False
     """Whether the task can be prepared without this split."""
 
     @property
     def names(self) -> list[str]:
-        """Names of the official files, with the list of members."""
+        """Names of the official files, including the list of members."""
         return [*self.files, *([self.listed.file] if self.listed else [])]
 
     @model_validator(mode="after")
@@ -129,18 +129,18 @@ class Split(Recipe):
 
 
 class SourceLayout(Recipe):
-    """Where the records come from: `clinic` is the built-in synthetic clinic, `files` are official files of one format."""
+    """Where the records of a task come from."""
 
     reader: str
-    """`files` or `clinic`."""
+    """Source of the records: `files` (official files of one format) or `clinic` (the built-in synthetic clinic)."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the clinic or of the format."""
     format: str | None = None
     """Format of the files, a name from `osler convert --list`."""
     folder: tuple[str, ...] = ()
-    """Names of the folder or archive with the files, if the file names alone do not identify the corpus."""
+    """Possible names of the folder or archive, if the file names alone do not identify the corpus."""
     splits: dict[str, Split] = Field(default_factory=dict)
-    """By name: where the records of each split are. `train`, `dev` and `test` are the usual names."""
+    """Splits by name, usually `train`, `dev` and `test`."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -154,16 +154,16 @@ class SourceLayout(Recipe):
 
 
 class Release(Recipe):
-    """One of several releases of a corpus. The one that `release` names has the splits and counts of the card itself."""
+    """One of several releases of a corpus. The card's own splits and counts are those of the release that it names."""
 
     title: str
-    """What it is, in a few words."""
+    """Short description."""
     marks: tuple[str, ...] = ()
-    """Names of files that only this release has, as in the files of a split."""
+    """Names of files that only this release has; wildcards work as in the files of a split."""
     splits: dict[str, Split] = Field(default_factory=dict)
-    """Its splits, if they are in other files than the card's."""
+    """Splits by name, if their files differ from the card's."""
     counts: dict[str, ExpectedCounts] = Field(default_factory=dict)
-    """Counts by split of its files as osler reads them."""
+    """Expected counts by split, as osler reads the files."""
     paper: PublishedCounts | None = None
     """Published counts of this release."""
 
@@ -180,7 +180,7 @@ class Kind(StrEnum):
 
 
 BY_TOKEN = frozenset({Kind.TAGGING, Kind.ATTRIBUTES})
-"""Kinds whose heads read every token of a document."""
+"""Kinds with token-level heads."""
 
 
 _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "repair", "order"})
@@ -188,44 +188,44 @@ _SCORING_FIELDS = frozenset({"version", "description", "metric", "decoding", "re
 
 
 class Protocol(Recipe):
-    """How instances are made and scored. Increase `version` whenever the meaning of a field changes."""
+    """How a task is trained and scored. Increase `version` whenever the meaning of a field changes."""
 
     later: ClassVar = ("read", "fragments", "merged", "order", "swapped")
 
     version: int = 1
-    """Printed with every number, as in `ncbi-disease/strict@v1`."""
+    """Version, printed with every score, as in `ncbi-disease/strict@v1`."""
     description: str = ""
-    """What the protocol does, in a sentence; `osler tasks info` prints it."""
+    """What the protocol does, in one sentence; printed by `osler tasks info`."""
     train_on: tuple[str, ...] = ("train",)
-    """Splits that a head is trained on. Only if `dev` is not one of them, the best epoch is chosen on dev."""
+    """Splits to train on. The best epoch is chosen on `dev`, unless `dev` is one of them."""
     metric: str
-    """The main score, one of the metrics of the task's kind (table below). Models are selected and compared by it."""
+    """Main metric, by which models are selected and compared; one of those of the task's kind (table below)."""
     scheme: Scheme = Scheme.BIO
-    """Tags of a tagging task: beginning and inside of a mention (BIO), also its end and single words (BIOES)."""
+    """Tag scheme of a tagging task: beginning and inside of a mention (BIO), or also end and single words (BIOES)."""
     repair: Repair = Repair.CONLLEVAL
     """How an invalid tag sequence is read; only greedy decoding can produce one."""
     decoding: Literal["constrained", "greedy"] = "constrained"
-    """The best valid tag sequence, or the best tag of each word alone, as in most published pipelines."""
+    """`constrained` finds the best valid tag sequence; `greedy` takes each word's best tag, as most published pipelines do."""
     subwords: Literal["first", "all", "copy"] = "first"
-    """Which sub-words of a word are tagged in training: the first, all of them (I- after the first), or all with a copy of its tag."""
+    """Sub-words of a word that are tagged in training: the `first`, `all` (I- after the first), or all with a `copy` of its tag."""
     read: Literal["first", "last"] = "first"
-    """The sub-word of a word that its predicted tag is read from; `last` needs `subwords = "copy"`."""
+    """Sub-word from which the predicted tag of a word is read; `last` needs `subwords = "copy"`."""
     fragments: Literal["skip", "tag"] = "skip"
-    """A mention with words between its fragments is not learned but counted, or tagged B- I- O I-, as in BLUE's files."""
+    """Mentions with words between their fragments: `skip` counts them and trains without, `tag` tags them B- I- O I- as in BLUE's files."""
     merged: str = ""
-    """One label in place of all labels of a tagging task, in training and in scoring."""
+    """Single label that replaces all labels of a tagging task, in training and scoring."""
     order: Literal["both", "given"] = "both"
-    """Whether a prediction is the mean of both orders of a pair, where order means nothing, or reads the pair once, as training does."""
+    """Orders in which a symmetric pair is read for a prediction: `both` (outputs are averaged), or `given`, as in training."""
     swapped: bool = False
     """Whether the second text of a pair comes first, in training and prediction."""
     unit: Literal["document", "sentence"] = "document"
-    """What a text classifier reads at once; a document gets the union of the labels of its sentences."""
+    """What a text classifier reads at once. With `sentence`, a document gets the labels of all its sentences."""
     records: Literal["all", "labelled"] = "all"
-    """Whether records without a gold label are used."""
+    """Records to use: `all`, or only those with a gold label."""
     candidates: Literal["sentence", "joined", "document"] = "sentence"
-    """Where both mentions of a pair must occur; `joined` sentences end only before a capital letter, as in BLUE."""
+    """Unit that must hold both mentions of a pair. `joined` sentences end only before a capital letter, as in BLUE."""
     markers: Literal["blind", "enclose"] = "enclose"
-    """How a candidate pair is shown to the model: mentions between markers, or replaced by their types (`@CHEMICAL$`)."""
+    """How a pair is shown to the model: `enclose` puts markers around mentions, `blind` replaces them by types (`@CHEMICAL$`)."""
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -235,11 +235,11 @@ class Protocol(Recipe):
 
     @model_serializer(mode="wrap")
     def _as_before(self, standard: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out later fields at their default, so that cards and prepared tasks of earlier versions keep their identity."""
+        """Omit newer fields left at their default, so that existing cards and prepared tasks keep their identity."""
         return self.without_later(standard(self))
 
     def training_differences(self, other: Protocol) -> list[str]:
-        """Names of the fields in which a head trained under this protocol does not fit another one."""
+        """Return the fields that differ and make a head trained under this protocol unfit for the other one."""
         fields = [name for name in Protocol.model_fields if name not in _SCORING_FIELDS]
         return [name for name in fields if getattr(self, name) != getattr(other, name)]
 
@@ -253,7 +253,7 @@ class Protocol(Recipe):
 
 
 _RESERVED = ("mean", "kind", "step", "clock")
-"""Names beside the scores of tasks in the history of a training run."""
+"""Keys beside the task scores in a training history."""
 
 
 def _task_name(name: str) -> str:
@@ -283,30 +283,30 @@ class TaskCard(Recipe):
     language: str
     """Language of the texts, such as `en`, `es` or `fr`."""
     domain: str = "clinical"
-    """What the texts are about; for people, it changes nothing."""
+    """What the texts are about. Informational only."""
     labels: tuple[str, ...] = ()
-    """The labels to predict. Others are left out and counted when the task is prepared."""
+    """Labels to predict. Others are dropped and counted when the task is prepared."""
     label_map: dict[str, str] = Field(default_factory=dict)
-    """The task's label by official label, for mentions, relations and records; `*` matches any characters. The official label of
-    an attribute is `NAME=VALUE`."""
+    """Task label by official label, for mentions, relations and records; `*` matches any characters. The official label of an
+    attribute is `NAME=VALUE`."""
     discover_labels: bool = False
     """Take the labels from the data when the task is prepared (code systems with thousands of labels)."""
     negative: str = "false"
     """Label of a pair of mentions without a relation."""
     pairs: tuple[tuple[str, str], ...] = ()
-    """Labels of head and tail between which relations are predicted."""
+    """Pairs of head and tail labels between which relations are predicted."""
     mentions: tuple[str, ...] = ()
-    """Labels of the mentions whose attributes are predicted; by default all."""
+    """Labels of the mentions whose attributes are predicted; all by default."""
     symmetric: bool = False
     """Whether head and tail of a relation, or the two texts of a pair, are interchangeable."""
     sentences: Literal["split", "lines", "meta"] = "split"
-    """Where sentences end: as osler's splitter says, at line breaks, or as the corpus says."""
+    """How sentences are found: `split` by osler's splitter, `lines` at line breaks, `meta` as marked in the corpus."""
     phi: str | None = None
-    """The map of protected health information that scores masking: i2b2-2014, meddocan or clinic."""
+    """Label map of protected health information, used to score masking: `i2b2-2014`, `meddocan` or `clinic`."""
     folds: int = 0
-    """Number of folds; `{fold}` in file names stands for one. Tune on fold 1, report the others."""
+    """Number of folds; `{fold}` in file names is replaced by the fold. Tune on fold 1 and report the others."""
     fold: int | None = None
-    """Number of the fold, in the card of a prepared fold."""
+    """Fold number, in the card of a prepared fold."""
     licence: str = "unknown"
     """Licence of the data."""
     access: str = ""
@@ -320,25 +320,25 @@ class TaskCard(Recipe):
     source: SourceLayout
     """Where the records come from."""
     known_problems: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Defects of the official files: count by split and kind. More of them is an error."""
+    """Known defects of the official files: count by split and kind. A higher count is an error."""
     tolerated: tuple[str, ...] = ()
     """Kinds of defects that are never an error, because their number in the official files is unknown."""
     counts: dict[str, ExpectedCounts] = Field(default_factory=dict)
-    """Counts by split of the official files as osler reads them."""
+    """Expected counts by split, as osler reads the official files."""
     paper: PublishedCounts | None = None
-    """Counts in the paper; `osler tasks check` compares them too."""
+    """Published counts; `osler tasks check` compares them too."""
     release: str | None = None
-    """The release that files and counts of the card belong to; in a prepared task, the one that was found."""
+    """Release that the card's own files and counts describe; in a prepared task, the release that was found."""
     releases: dict[str, Release] = Field(default_factory=dict)
-    """By name: the releases of the corpus, if there are several. The one whose files are found is read, first the card's own."""
+    """Releases by name, if the corpus has several. The first one whose files are found is read, starting with the card's own."""
     protocol: str
     """Name of the default protocol."""
     protocols: dict[str, Protocol]
-    """By name: how the task is trained and scored. `protocol_family` (a name or a list of names) adds shared ones."""
+    """Protocols by name. `protocol_family` (a name or a list of names) adds shared ones."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, standard: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `releases` where there are none, so that prepared tasks and study runs of earlier versions are recognised."""
+        """Omit newer fields left at their default, so that existing prepared tasks and study runs are recognised."""
         return self.without_later(standard(self))
 
     @model_validator(mode="after")
@@ -358,7 +358,7 @@ class TaskCard(Recipe):
         return self
 
     def protocol_named(self, name: str | None = None) -> Protocol:
-        """Return a protocol of this task; the default one without a name."""
+        """Return a protocol by name, or the default one."""
         wanted = name or self.protocol
         if wanted not in self.protocols:
             close = nearest(wanted, self.protocols)
@@ -375,13 +375,13 @@ class TaskCard(Recipe):
         return self.model_copy(update={"labels": (protocol.merged,)}) if protocol.merged else self
 
     def protocol_id(self, name: str | None = None, read: str = "") -> str:
-        """Identifier printed with a number: task, protocol, version. `read` names a decoding other than the protocol's."""
+        """Return the identifier printed with a score. `read` is the decoding, if it is not the protocol's."""
         wanted = name or self.protocol
         decoded = f"+{read}" if read else ""
         return f"{self.name}/{wanted}{decoded}@v{self.protocol_named(wanted).version}"
 
     def protocol_behind(self, identifier: str) -> Protocol:
-        """Return the protocol of an identifier made by `protocol_id`."""
+        """Return the protocol that an identifier from `protocol_id` names."""
         name = identifier.rpartition("/")[2].partition("@")[0]
         # The name of a protocol may itself contain a +.
         return self.protocol_named(name if name in self.protocols else name.rpartition("+")[0] or name)
@@ -397,7 +397,7 @@ class TaskCard(Recipe):
 
     @property
     def sentence_level(self) -> bool:
-        """Whether a protocol reads single sentences, which needs their labels: spans over sentences."""
+        """Whether any protocol reads single sentences, whose labels are stored as spans."""
         return self.kind is Kind.MULTILABEL and any(p.unit == "sentence" for p in self.protocols.values())
 
     def at_fold(self, fold: int) -> TaskCard:

@@ -11,7 +11,7 @@ _FEW = 12
 
 
 def describe(card: TaskCard, given: str | None = None) -> str:
-    """Return the text of `osler tasks info`; `given` is what the user named the card by, such as its path."""
+    """Return the text of `osler tasks info`; `given` is how the user named the card, such as its path."""
     lines = [f"{card.name}: {card.title}", ""]
     facts = {
         "kind": f"{card.kind}, {card.record}s, {card.language}, {card.domain}",

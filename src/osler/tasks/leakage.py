@@ -12,7 +12,7 @@ There are three kinds of evidence, from weak to strong:
   Edited: two thirds of the words are the same in the same order, three quarters below twenty words. This finds a copy in
   which every fifth word was replaced. Texts of fewer than ten words are too easily alike ("No drug interaction studies
   have been performed");
-- the same `text`: the same words in the same order. A copy of fewer than five words is counted apart, as `short`: "Not
+- the same `text`: the same words in the same order. A copy of fewer than five words is counted separately, as `short`: "Not
   applicable ." in two splits says nothing about where it comes from.
 """
 
@@ -31,7 +31,7 @@ from osler.text.document import Document, Record
 from osler.text.ngrams import Hashes, folded_words
 
 SHORT_TEXT = 5
-"""Below this number of words only exact copies are counted, apart from the others, and nothing is removed."""
+"""Texts with fewer words are only compared exactly, counted separately and never removed."""
 _RUN = SHORT_TEXT
 _ALIKE = 2 / 3
 _ALIKE_FEW = 1 / 2
@@ -59,7 +59,7 @@ class Fingerprint:
     short: bool
     """Whether there are too few words for more than an exact comparison."""
     words: Hashes = field(compare=False)
-    """Hashes of the words in order; like the runs, only of a text that may have near copies."""
+    """Hashes of the words in order. Empty, like the runs, if only exact copies are looked for."""
     runs: Hashes = field(compare=False)
     """Sorted hashes of the distinct runs of five words."""
     pieces: Hashes = field(compare=False)
@@ -117,7 +117,7 @@ class _RunTable:
 
 
 class FingerprintIndex:
-    """Fingerprints by name, such as a split of a task. It tells which names hold a given record."""
+    """Fingerprints by name, such as a split of a task; looks up which names hold a record."""
 
     def __init__(self) -> None:
         self._texts: dict[bytes, set[str]] = defaultdict(set)
@@ -213,12 +213,12 @@ class SharedRecords:
 
     @property
     def telling(self) -> bool:
-        """Whether there is more than coinciding ids."""
+        """Whether more than ids coincide."""
         return bool(self.texts or self.near or self.short)
 
 
 def copied_from(training: Iterable[Record], records: Sequence[Record]) -> list[bool]:
-    """Which records are exact or near copies of a training record, as strictly as where copies are removed from training."""
+    """Which records are exact or near copies of a training record, judged as strictly as when removing copies."""
     index = FingerprintIndex()
     for record in training:
         index.add("training", fingerprint(record))
@@ -251,13 +251,13 @@ def overlaps(prints: Mapping[str, Sequence[Fingerprint]], pairs: Iterable[tuple[
 
 @dataclass(frozen=True)
 class Leaks:
-    """How many training records of a task are held out, out of how many, and by which tasks."""
+    """Training records of a task that are held out elsewhere: how many, out of how many, and by which tasks."""
 
     found: int
     of: int
     owners: Counter[str]
     short: int = 0
-    """Further records that are held out word for word and have fewer than five words; they are never removed."""
+    """Exact copies of fewer than five words, not in `found`; they are never removed."""
 
     @classmethod
     def count(cls, owners: Sequence[set[str]], short: int = 0) -> Leaks:
@@ -278,11 +278,11 @@ class HeldOut:
                 self._index.add(name, fingerprint(record))
 
     def owners(self, name: str, record: Record) -> set[str]:
-        """Tasks or splits that hold out a training record of this task, or of a corpus of another name.
+        """Tasks or splits that hold out a training record of the task or corpus `name`.
 
         The task's own held-out records must have the same text, because published numbers depend on its training set.
         Those of other tasks count if they are near. Texts of fewer than five words have no owner. Notes written from one
-        template are alike without being copies, so it takes more to call one an edited copy than where copies are counted.
+        template look alike without being copies, so edited copies must match more closely here than where they are counted.
         """
         own = {held for held in self._names if held.rpartition(" of ")[2] == name}
         others = bool(self._names - own)

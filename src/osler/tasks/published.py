@@ -1,4 +1,4 @@
-"""The papers' own numbers, cell by cell, from published/*.toml: a study shows them beside its own and never mixes the two."""
+"""Published results, cell by cell, from published/*.toml. A study shows them beside its own and never mixes the two."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from osler.core.config import Recipe, read_toml, shipped_folder, validate
 from osler.core.errors import UnknownNameError, nearest
 
 Numbers = dict[str, tuple[float | None, ...]]
-"""By task or group, the number of each row."""
+"""Numbers of all rows, by task or group."""
 
 
 class PublishedTask(Recipe):
-    """A task as the paper has it, and how that differs from osler's."""
+    """A task as the paper defines it, and how that differs from osler's."""
 
     name: str
     """What the paper calls it."""
     metric: str
     """The metric as the paper names it."""
     scored: str
-    """How the paper trained and scored it, by its text and its code."""
+    """How the paper trained and scored it, according to its text and code."""
     protocols: tuple[str, ...] = Field(min_length=1)
-    """osler's protocols that train and score in this way, by the code where it differs from the text."""
+    """osler's protocols that train and score this way; where the paper's text and code differ, they follow the code."""
     data: str = ""
     """How its data differs from osler's task, in a few words; empty if it does not."""
     nearly: str = ""
-    """A difference that leaves documents, splits and gold the same, or nearly so."""
+    """A difference that leaves documents, splits and gold the same or nearly so."""
 
 
 class PublishedTable(Recipe):
     """A table of the paper, or the part of it that shows one quantity."""
 
     table: str
-    """Its number, or a name if it has none."""
+    """Number of the table, or a name if it has none."""
     page: int | None = None
-    """Its page, counted from the first page of the paper."""
+    """Page, counted from the first page of the paper."""
     source: str = ""
     """The file, if the source has no pages."""
     quantity: str
-    """What the numbers are. Tables of the same quantity together have a row's numbers."""
+    """What the numbers measure. A row's numbers may be spread over several tables of the same quantity."""
     statistic: str
-    """Over what: seeds, configurations, a single run."""
+    """What the numbers summarise: seeds, configurations, or a single run."""
     ours: Literal["mean", "median", "all"] | None = None
-    """The statistic of a study's cell to compare it with: the mean or the median of its seeds, or the mean of all
-    configurations. None: it is not compared."""
+    """Statistic of a study's cell to compare it with: `mean` or `median` of its seeds, or `all` for the mean of all
+    configurations. None if the table is not compared."""
     rows: tuple[str, ...]
     """Models, in the paper's order."""
     values: Numbers
-    """By osler's task, or by a group: the number of each row as printed; nan where the paper has none."""
+    """Numbers of all rows as printed, by osler's task or by group; nan where the paper has none."""
     spread: Numbers = Field(default_factory=dict)
-    """The standard deviation of each number, as printed."""
+    """Standard deviations of the numbers, as printed."""
     remarks: dict[str, str] = Field(default_factory=dict)
-    """By ROW/TASK: what to know about a single number."""
+    """Remarks on single numbers, by ROW/TASK."""
 
     @field_validator("values", "spread")
     @classmethod
@@ -73,7 +73,7 @@ class PublishedTable(Recipe):
 
 
 class PublishedNumber(NamedTuple):
-    """One cell of a paper's table, from 0 to 1."""
+    """One cell of a paper's table, scaled to 0 to 1."""
 
     value: float
     spread: float | None
@@ -82,24 +82,24 @@ class PublishedNumber(NamedTuple):
 
 
 class PublishedPaper(Recipe):
-    """All tables of results of a paper."""
+    """All result tables of a paper."""
 
     title: str
     """Authors and year."""
     scale: Literal[1, 100]
-    """Scores are printed from 0 to 1, or times 100."""
+    """Scale of the printed scores: 0 to 1, or 0 to 100."""
     digits: int
     """Decimals of a printed score."""
     notes: tuple[str, ...] = ()
     """What a reader should know, one sentence each: where text and code differ, and misprints."""
     tasks: dict[str, PublishedTask]
-    """By osler's name."""
+    """Tasks by osler's name."""
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Means over tasks that the paper prints."""
+    """Groups of tasks whose mean the paper prints, by name."""
     joint: tuple[str, ...] = ()
-    """Rows that are one model for several tasks, not one model for each."""
+    """Rows of a single model trained on several tasks."""
     quoted: dict[str, str] = Field(default_factory=dict)
-    """Rows that the paper took from elsewhere, and from where."""
+    """Rows that the paper quotes from elsewhere, with their source."""
     tables: tuple[PublishedTable, ...]
 
     @model_validator(mode="after")
@@ -137,7 +137,7 @@ class PublishedPaper(Recipe):
         return list(dict.fromkeys(table.quantity for table in self.compared))
 
     def fraction(self, printed: float | None) -> float | None:
-        """A printed score from 0 to 1."""
+        """Scale a printed score to 0 to 1."""
         return None if printed is None else round(printed / self.scale, self.digits + 2)
 
     def number(self, row: str, name: str, quantity: str) -> PublishedNumber | None:
@@ -152,7 +152,7 @@ class PublishedPaper(Recipe):
         return None
 
     def covered(self, columns: Sequence[str]) -> Iterator[str]:
-        """The tasks among these columns, in the paper's order, then the groups of which they have every task."""
+        """Yield the tasks among these columns, in the paper's order, then the groups whose tasks are all among them."""
         yield from (name for name in self.tasks if name in columns)
         yield from (name for name, members in self.groups.items() if set(members) <= set(columns))
 
@@ -174,7 +174,7 @@ def load_published(name: str) -> PublishedPaper:
 
 
 def rows_of_models(paper: PublishedPaper, models: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The published rows of each model: those it names, or the row that has its name."""
+    """The published rows of each model: those it names, or the row with its name."""
     named = {row.casefold(): row for row in paper.rows}
     found: dict[str, tuple[str, ...]] = {}
     for model, rows in models.items():

@@ -52,7 +52,7 @@ class Narrow:
             if relation.head not in ids or relation.tail not in ids:
                 self.left_out["relations of other mentions"] += 1
             elif relation.key in relations:
-                # Two fine types of one group on the same pair make one relation of the group.
+                # Two fine-grained types on one pair may map to the same relation.
                 self.left_out["relations given twice"] += 1
             else:
                 relations[relation.key] = relation
@@ -99,7 +99,7 @@ class Narrow:
 
 
 def attribute_label(name: str, value: str) -> str:
-    """The official label of an attribute: NAME=VALUE, or only its name if it has no value of its own, as a flag in brat."""
+    """The official label of an attribute: NAME=VALUE, or just NAME for a flag, as in brat."""
     return name if value in (YES, "") else f"{name}={value}"
 
 
@@ -153,7 +153,7 @@ class RecordCounts:
 
 
 class OffsetCounts:
-    """Counts how mentions lie in their texts. Bounds and references were checked when the documents were made."""
+    """Counts how mentions align with their texts. Documents check bounds and references themselves."""
 
     # Names that manifests and `osler tasks check --json` write.
     BLANK = "on blanks alone"
@@ -182,7 +182,7 @@ class OffsetCounts:
 
     @classmethod
     def misaligned(cls, counts: Mapping[str, int], left_out: Mapping[str, int]) -> bool:
-        """Whether the offsets as a whole must be wrong; `left_out` are the mentions that the card drops, by label."""
+        """Whether the offsets must be wrong throughout; `left_out` counts the mentions that the card drops, by label."""
         mentions = counts.get("mentions", 0)
         read = mentions + sum(left_out.values())
         return too_many(counts.get(cls.INSIDE, 0), mentions) or too_many(counts.get(cls.MISMATCH, 0), read)

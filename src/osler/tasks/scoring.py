@@ -27,7 +27,7 @@ class Scored:
     documents: int
     """Number of records that were scored."""
     decomposed: Decomposed | None
-    """`main` as a function of sums over documents; None for a metric that is not one, such as a rank correlation."""
+    """`main` as a function of sums over documents; None if it is not one, such as a rank correlation."""
 
 
 def score(
@@ -44,7 +44,7 @@ def score(
     else:
         metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
     if card.kind is Kind.TAGGING and protocol.repair is Repair.B_ANCHORED:
-        # Only then do predictions say which mentions do not begin with B-.
+        # Only this repair records which predicted mentions do not begin with B-.
         anchored = score_anchored(_documents(gold), _documents(predicted), labels=card.labels)
         metrics["b_anchored_f1"], decompositions["b_anchored_f1"] = anchored.micro.f1, anchored.f1("micro")
         details["b_anchored"] = anchored.as_dict()

@@ -1,4 +1,4 @@
-"""Score mentions apart by whether training had their form: what a model knows, and what it finds by itself."""
+"""Score mentions separately by whether training had their form: what a model memorised, and what it generalises to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from osler.text.document import Document, Record, Span
 
 
 def mention_forms(records: Iterable[Record]) -> set[str]:
-    """The forms of all mentions, whatever their case."""
+    """The normalised forms of all mentions."""
     return {form(record, span) for record in records if isinstance(record, Document) for span in record.spans}
 
 
 def form(document: Document, span: Span) -> str:
-    """The text of a mention without differences of case and space."""
+    """The text of a mention, with case and whitespace normalised."""
     return " ".join(" ".join(document.text[start:end] for start, end in span.fragments).casefold().split())
 
 

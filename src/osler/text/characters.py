@@ -8,11 +8,11 @@ from functools import lru_cache
 from types import MappingProxyType
 
 _ASCII = bytes(range(128))
-_SENTENCE = 500  # a shorter text has so few other characters that a table of them does not pay
+_SENTENCE = 500  # a shorter text has too few non-ASCII characters for a table of them to pay off
 
 
 class CharacterKind:
-    """A kind of characters: those that pass a test. `ascii_only`: no other character does."""
+    """The characters that pass a test. `ascii_only` promises that only ASCII characters do."""
 
     def __init__(self, test: Callable[[str], bool], ascii_only: bool = False) -> None:
         self._test = test

@@ -8,10 +8,10 @@ from the cue to the end of the sentence or to a word that ends it, such as "but"
 - `next` and `previous` are the same with a scope of a few words;
 - `sections` are headings whose whole section has the attribute;
 - `stop` ends the scope of an attribute, and the table `stop` that of every attribute;
-- `list` has the words between items of a list, and how many words an item may have for a negation to reach it over a comma;
-- `pseudo` holds phrases that look like a cue and are none ("no change").
+- `list` has the words that join the items of a list, and the most words an item may have for a negation to reach it over a comma;
+- `pseudo` holds phrases that look like a cue but are not ("no change").
 
-A phrase may have alternatives in a place: "was|were ruled out". Case and accents do not count. The longest phrase wins.
+A word of a phrase may have alternatives: "was|were ruled out". Case and accents are ignored. The longest phrase wins.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Found(NamedTuple):
 def attributes(text: str, spans: Sequence[Span], language: str) -> list[dict[str, str]]:
     """The attributes of each mention, such as {"negated": "yes"}. Attributes that do not hold are left out.
 
-    The language is en, es or fr. For any other the answer is empty: no rule says anything.
+    There are rules for en, es and fr; in any other language, mentions get no attributes.
     """
     found: list[dict[str, str]] = [{} for _ in spans]
     if not spans or language not in LANGUAGES:
@@ -111,7 +111,7 @@ def attributes(text: str, spans: Sequence[Span], language: str) -> list[dict[str
 
 
 class _Members:
-    """Mentions by place, so that a scope finds its own without a look at all of them."""
+    """Mentions sorted by place, so that a scope finds its own by bisection."""
 
     def __init__(self, places: Sequence[tuple[int, int, int]]) -> None:
         self._starts = sorted((start, number) for start, _, number in places)
@@ -123,7 +123,7 @@ class _Members:
         return {number for _, number in self._starts[first:last]}
 
     def reached(self, scope: Range) -> set[int]:
-        """Mentions that begin or end in a scope: a long one may have the cue among its words."""
+        """Mentions that begin or end in a scope: a long one may contain the cue."""
         first, last = (bisect_left(self._ends, (edge + 1, -1)) for edge in scope)
         return self.begun(scope) | {number for _, number in self._ends[first:last]}
 
@@ -141,7 +141,7 @@ def _scopes(text: str, sentence: Range, lexicon: _Lexicon) -> Iterator[tuple[str
     for number, (first, end, node) in enumerate(phrases):
         for attribute, direction in node.cues:
             if attribute == "possible" and first < negated:
-                continue  # "no signs suggestive of": what is not there is not possible either
+                continue  # "no signs suggestive of": what is negated is not also possible
             scope = _Scope(words, phrases, attribute, direction, lexicon)
             # The later words of a negation are themselves negated: "evidence" in "no evidence of".
             inner = first + 1 if attribute == "negated" else end
@@ -182,12 +182,12 @@ class _Scope(NamedTuple):
         return self._within_list(begin, end) if self.attribute == "negated" else end
 
     def _new_item(self, begin: int, phrase: _Found) -> bool:
-        """Whether a phrase says that what comes after a comma is possible: "no fever, possible pneumonia"."""
+        """Whether a phrase after a comma starts something possible: "no fever, possible pneumonia"."""
         possible = any(cue.attribute == "possible" for cue in phrase.node.cues)
         return possible and any(word == "," for word in self.words[begin : phrase.first])
 
     def _within_list(self, begin: int, end: int) -> int:
-        """Where a scope ends that goes over a comma only to a short item: "no fever, cough or chills"."""
+        """End of a scope that crosses a comma only to reach a short item: "no fever, cough or chills"."""
         joints = [place for place in range(begin, end) if self.words[place] in self.lexicon.joints]
         for joint, following in pairwise([*joints, end]):
             if self.words[joint] == "," and following - joint - 1 > self.lexicon.item:
@@ -205,7 +205,7 @@ class _Scope(NamedTuple):
             if phrase.end <= begin or self.attribute in phrase.node.stops:
                 begin = max(begin, phrase.end)
                 break
-        # Over a comma only where a list ends with "and": "fever, cough and chills were denied".
+        # Cross a comma only in a list that ends with "and": "fever, cough and chills were denied".
         joined = False
         for place in range(end - 1, begin - 1, -1):
             joint = self.words[place]
@@ -297,7 +297,7 @@ def _begins_cue(node: _Node) -> bool:
 
 
 def _nodes(root: _Node, phrases: Sequence[str]) -> Iterator[_Node]:
-    """The nodes at the ends of the phrases, made where they are missing."""
+    """Yield the node at the end of each phrase, creating missing nodes."""
     for phrase in phrases:
         for words in _expanded(phrase):
             node = root

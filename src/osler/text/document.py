@@ -322,7 +322,7 @@ def check_record(record: Record, *, where: str) -> None:
 
 
 def has_tokens(document: Document) -> bool:
-    """Whether the corpus itself says what the document's tokens and sentences are."""
+    """Whether the document has the corpus's own tokens and sentences."""
     return document.meta.get("tokens") == TOKENS["tokens"]
 
 

@@ -1,7 +1,7 @@
 """The language of a text: one of 176 by a model, or English, Spanish or French by common words.
 
-`identify` is for text of any origin, down to a sentence, and needs the extra `corpus`. `LanguageGuess` needs nothing, but takes
-every text for one of the three languages: it is for notes that a user gives.
+`identify` is for text of any origin, down to a sentence, and needs the extra `corpus`. `LanguageGuess` needs nothing, but
+assumes that every text is in one of the three languages: it is for a user's own notes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from osler.core.extras import require
 
 # Common words of notes, abstracts and leaflets, each at least 150 times as frequent in its language as in the other two, so that every
-# hit counts for one of them. Left out is what a neighbour shares: "also" is German too, "paciente" Portuguese.
+# hit counts for one of them. Words that a neighbour shares are left out: "also" is German too, "paciente" Portuguese.
 _COMMON = {
     "en": """the and of to with was for is that were by from at has had are this she he which be or it
         these not after how can other people when what found during their two more there they been such about some between because
@@ -45,7 +45,7 @@ LANGUAGE_NAMES = {"en": "English", "es": "Spanish", "fr": "French"}
 # With fewer hits, or a smaller share of them, a few names or quoted words could decide.
 _SURE_HITS = 8
 _SURE_SHARE = 0.8
-# Four windows tell the language of a document as well as all of it does, and five times as fast.
+# Four windows identify the language of a document as well as the whole text, and five times as fast.
 _WINDOWS = 4
 _WINDOW = 100
 UNKNOWN = "und"
@@ -62,29 +62,29 @@ class Identified(NamedTuple):
 def identify(text: str) -> Identified:
     """Identify the language of a document or sentence by fastText's compressed model of 176 languages.
 
-    Of a long text, four windows of 100 characters are read: its beginning, its end and two between them.
+    Only four windows of 100 characters are read of a long text: its beginning, its end and two in between.
     """
     if len(text) > _WINDOWS * _WINDOW:
         places = ((len(text) - _WINDOW) * number // (_WINDOWS - 1) for number in range(_WINDOWS))
         text = " ".join(text[place : place + _WINDOW] for place in places)
     if not _WORD.search(text):
         return Identified(UNKNOWN, 0.0)
-    # The model knows little text in capitals: without lower(), it is right on half of it.
+    # The model saw little text in capitals: without lower(), it is right on half of it.
     [found] = _detector().detect(" ".join(text.lower().split()), model="lite", k=1)
     return Identified(found["lang"], found["score"])
 
 
 def is_evident(text: str, language: str | None) -> bool:
-    """Whether common words show that a sentence is English, Spanish or French, without a sign of another of them.
+    """Whether common words show that a sentence is in `language` (en, es or fr) and in no other of these.
 
-    True for six to nine sentences in ten, at a twentieth of the time of `identify`. False says nothing.
+    True for six to nine sentences in ten, in a twentieth of the time of `identify`. False is inconclusive.
     """
     found = _EVIDENT_WORDS.intersection(text.lower().split())
     return bool(found) and all(_EVIDENT_OF[word] == language for word in found)
 
 
 def check_model() -> None:
-    """Raise what `identify` would raise if its model is not installed."""
+    """Raise the error of `identify` if its model is not installed."""
     _detector()
 
 
@@ -96,7 +96,7 @@ def _detector() -> Any:
 
 
 class LanguageGuess:
-    """The language of the common words in the first 200,000 characters of all texts."""
+    """Guesses the language of texts from the common words in their first 200,000 characters, all texts together."""
 
     def __init__(self) -> None:
         self._left = 200_000
@@ -104,7 +104,7 @@ class LanguageGuess:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self:
-        """The guess for these texts."""
+        """Guess from these texts."""
         guess = cls()
         for text in texts:
             guess.add(text)
@@ -123,7 +123,7 @@ class LanguageGuess:
 
     @property
     def likely(self) -> str | None:
-        """The language that at least two in three of the common words are of, however few there are; None without any."""
+        """The language of at least two thirds of the common words found, however few; None if there is no such language."""
         own = self._hits[self.language]
         return self.language if own and 3 * own >= 2 * self._hits.total() else None
 
@@ -135,7 +135,7 @@ class LanguageGuess:
 
     @property
     def hits(self) -> int:
-        """Common words that were found."""
+        """Number of common words found."""
         return self._hits.total()
 
     def __str__(self) -> str:

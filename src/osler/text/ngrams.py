@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 
 BLOCK = 1 << 19
-"""Characters to work on in one go: arrays of their values stay in the tens of megabytes."""
+"""Characters to process at a time: arrays of their values stay in the tens of megabytes."""
 
 _WORD = re.compile(r"\w+")
-# Diacritics, and characters inside words that nobody sees: soft hyphens, joiners.
+# Diacritics, and invisible characters inside words: soft hyphens, joiners.
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u00ad\u200b-\u200d\u2060]")
-# Values of characters that are nothing, no part of a word, or several characters once they are folded.
+# Values of characters that fold to nothing, to no part of a word, or to several characters.
 _NOTHING, _BETWEEN, _SEVERAL = (np.uint64(value) for value in range(3))
 _CHARACTERS = 0x10000
 _BASE = 0x9E3779B97F4A7C15
@@ -44,7 +44,7 @@ class FoldedWords:
     """The folded words of some texts, one after the other.
 
     The texts become one array of characters in which words are separated by one character each. The hash of a run of words is
-    the difference of two prefix sums of a polynomial in these characters, modulo 2**64: no word is ever made a string.
+    the difference of two prefix sums of a polynomial in these characters, modulo 2**64, so no word ever becomes a string.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -58,9 +58,9 @@ class FoldedWords:
         self._sums = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(values * powers[: len(values)])))
 
     def runs(self, length: int, among: NDArray[np.int64] | None = None) -> tuple[Hashes, NDArray[np.int64]]:
-        """Hashes of the runs of `length` words within a text, in order, and the number of the first word of each.
+        """Hashes of the runs of `length` words within a text, in order, and the index of the first word of each.
 
-        With `among`, only of runs that begin at one of these words.
+        With `among`, only runs that begin at one of these words.
         """
         last = len(self._owner) - length
         first = np.arange(max(0, last + 1)) if among is None else among[among <= last]
@@ -93,7 +93,7 @@ def blocks(texts: Iterable[tuple[int, str]]) -> Iterator[tuple[list[int], list[s
 
 
 class HashTable:
-    """Sorted hashes, with a table of bits that rules out nearly all others before they are searched for."""
+    """Sorted hashes, with a table of flags that rules out nearly all others before a search."""
 
     def __init__(self, hashes: Hashes) -> None:
         self._hashes = hashes
@@ -105,7 +105,7 @@ class HashTable:
     def find(self, hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which of these hashes are in the table, and their places in it."""
         likely = np.flatnonzero(self._known[hashes >> self._shift])
-        likely = likely[np.argsort(hashes[likely])]  # a search in order of the hashes is several times as fast
+        likely = likely[np.argsort(hashes[likely])]  # searching in sorted order is several times as fast
         places = np.minimum(np.searchsorted(self._hashes, hashes[likely]), len(self._hashes) - 1)
         found = self._hashes[places] == hashes[likely]
         return likely[found], places[found]

@@ -1,4 +1,4 @@
-"""Replace passages of a text, and translate places between the new text and the old one."""
+"""Replace passages of a text, and translate offsets between the new text and the old one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from osler.core.errors import InputError
 from osler.text.document import Document, Span
 
 Pair = tuple[int, int, int, int]
-"""Start and end of a replaced passage in the old text, and of what stands for it in the new one."""
+"""Start and end of a replaced passage in the old text, and of its replacement in the new one."""
 
 
 @dataclass(frozen=True)
 class OffsetMap:
-    """Where the characters of a new text come from. It holds places only, no text."""
+    """Maps offsets between an old and a new text. Holds offsets only, no text."""
 
     pairs: tuple[Pair, ...]
     """The replaced passages in text order. Between them both texts are equal."""
@@ -24,19 +24,19 @@ class OffsetMap:
     new_length: int
 
     def to_old(self, start: int, end: int) -> tuple[int, int]:
-        """The range of the old text that a range of the new text stands for. A replaced passage is one piece: touched, it counts whole."""
+        """Map a range of the new text to the old one. A replaced passage that it touches is included whole."""
         return self._translate(start, end, self.new_length, back=True)
 
     def to_new(self, start: int, end: int) -> tuple[int, int]:
-        """The range of the new text where a range of the old text has gone."""
+        """Map a range of the old text to the new one. A replaced passage that it touches is included whole."""
         return self._translate(start, end, self.old_length, back=False)
 
     def spans_to_old(self, document: Document, text: str) -> Document:
-        """Annotations of the new text on the old one."""
+        """Move annotations of the new text to the old one."""
         return self._project(document, text, back=True)
 
     def spans_to_new(self, document: Document, text: str) -> Document:
-        """Annotations of the old text on the new one; a mention that was replaced by nothing is left out with its relations."""
+        """Move annotations of the old text to the new one; mentions replaced by nothing are dropped with their relations."""
         return self._project(document, text, back=False)
 
     def as_lists(self) -> dict[str, object]:
@@ -51,11 +51,11 @@ class OffsetMap:
         if not 0 <= start <= end <= length:
             raise InputError(f"{start}..{end} is not a range of a text of {length} characters")
         here, there = (2, 0) if back else (0, 2)
-        # An empty range has no characters to touch a passage with: it stays at its place.
+        # An empty range touches no passage, so it keeps its place.
         return self._place(start, here, there, first=True), self._place(end, here, there, first=start == end)
 
     def _place(self, place: int, here: int, there: int, *, first: bool) -> int:
-        """Where a border goes. Inside a replaced passage, the first border goes to its start and the last one to its end."""
+        """Map one end of a range. Inside a replaced passage, the first end goes to its start and the last to its end."""
         index = bisect_right(self.pairs, place if first else place - 1, key=lambda pair: pair[here]) - 1
         if index < 0:
             return place
@@ -80,7 +80,7 @@ class OffsetMap:
 
 
 def _joined(fragments: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Two fragments in one replaced passage become one."""
+    """Merge fragments that fall into one replaced passage."""
     joined: list[tuple[int, int]] = []
     for start, end in fragments:
         if joined and start < joined[-1][1]:

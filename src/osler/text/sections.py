@@ -1,7 +1,7 @@
-"""Read a very long text in overlapping sections and put what was found together again.
+"""Read a very long text in overlapping sections and merge what was found.
 
-Sections bound the memory that one text needs, whatever its length. Neighbours overlap, and about the middle of an overlap there
-is a seam: what begins before it is taken from the section on the left, the rest from the one on the right. A seam is never
+Sections bound the memory that one text needs, whatever its length. Neighbours overlap, with a seam near the middle of the
+overlap: what begins before it is taken from the section on the left, the rest from the one on the right. A seam is never
 inside a mention that either section found, so no mention is cut or found twice. Where it can, it lies between two sentences.
 """
 
@@ -45,7 +45,7 @@ def _between_words(text: str, place: int, room: int) -> int:
 
 
 def join_sections(document: Document, sections: Sequence[Section], found: Sequence[Document]) -> Document:
-    """The document with what was found in each of its sections, in offsets of the whole text.
+    """Merge what was found in each section into the document, in offsets of the whole text.
 
     A relation is kept if both of its mentions are.
     """

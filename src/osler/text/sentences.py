@@ -113,7 +113,7 @@ class SentenceSplitter:
                 low = end - _TOKEN_LENGTH
                 word = text[low if low > self.start else self.start : end - 1].rpartition(" ")[2]
                 if not word or word[-1] == ")" or (word.isalpha() and word.lower() not in unsure):
-                    # What the checks below come to in the end.
+                    # A shortcut: the checks below would decide the same.
                     found.append((self.start, end))
                     self.start = end + 1
                     if text[end] == "\n":
@@ -267,7 +267,7 @@ class SentenceSplitter:
         return word is not None and word[0].lower() in self.words.starters
 
     def _is_deliberate(self, end: int, following: int) -> bool:
-        """Whether a line break is not just wrapping: lines are not wrapped, or the next word would have fitted."""
+        """Whether a line break is more than wrapping: lines are not wrapped, or the next word would have fitted."""
         width = self.wrap_width
         length = end - self.line
         if not width or length > width + _RAGGED:

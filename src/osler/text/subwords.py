@@ -236,7 +236,7 @@ class Inventory(SubwordVocabulary):
         return self._numbers.get(entry)
 
     def compose(self, entry: VocabularyEntry) -> tuple[int, ...]:
-        """Ids of the entries that this tokenizer splits an entry of another into; empty if it cannot write it."""
+        """Ids of the entries that this tokenizer splits another's entry into; empty if it cannot express it."""
         try:
             text = entry.text.decode()
         except UnicodeDecodeError:

@@ -67,7 +67,7 @@ class Transitions:
 def spans_to_tags(
     spans: Iterable[Span], words: Sequence[Range], scheme: Scheme, *, tag_fragments: bool = False
 ) -> TagResult:
-    """Tag the words of the spans. Of spans that share words, the longest is kept, then the first, then by label.
+    """Tag the words of the spans. Of spans that share words, the longest wins, then the first, then the first label.
 
     A span whose edges fall inside a word, or whose fragments have no word between them, is tagged on the words it touches
     and listed in `inexact`. Copies of a span (same fragments, same label) count once. With `tag_fragments`, a span with
@@ -112,7 +112,7 @@ def tags_to_spans(
 ) -> list[Span]:
     """Read spans from tags. A span's score is the mean of its words' scores, which does not penalise long mentions.
 
-    `mention` makes another score of that mean. With `numbered`, the spans have the ids T1, T2, …
+    `mention` maps that mean to another score. With `numbered`, the spans get the ids T1, T2, …
     """
     if len(tags) != len(words) or (scores is not None and len(scores) != len(words)):
         raise ValueError(f"expected one tag and one score for each of {len(words)} words")
@@ -167,7 +167,7 @@ def label_set(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
-    """Legal transitions between tags: exactly the well-formed sequences follow them."""
+    """Legal transitions between tags, which allow exactly the well-formed sequences."""
     pairs = [_split(tag, scheme, index) for index, tag in enumerate(tags)]
     bio = scheme is Scheme.BIO
 

@@ -1,4 +1,4 @@
-"""Lists of terms, and how much of a text is in terms of a list."""
+"""Lists of terms, and the share of a text that they cover."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SHORT = 3
 
 
 class TermList:
-    """Terms to be found in texts, in any case, with or without accents and with any punctuation between their words."""
+    """Finds terms in texts, ignoring case, accents and the punctuation between words."""
 
     def __init__(self, terms: Iterable[str]) -> None:
         words = FoldedWords(list(terms))
@@ -45,7 +45,7 @@ class TermList:
         self._tables = {length: _table(words, length, places) for length, places in lengths.items()}
         long = np.sort(np.concatenate([starts[:0], *(lengths[length] for length in lengths if length > _SHORT)]))
         self._beginnings = _table(words, _SHORT, long) if len(long) else None
-        """The first words of terms that have more: few places of a text can begin such a term."""
+        """First words of longer terms: they rule out most places of a text before the full terms are looked up."""
 
     def density(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Share of the words of each text that are part of a term; 0 for a text without words."""
@@ -65,7 +65,7 @@ class TermList:
             if length > _SHORT and not len(hopeful):
                 break
             begins = _found(table, words, length, hopeful if length > _SHORT else None)
-            edges[begins] += 1  # all different, so each is counted
+            edges[begins] += 1  # distinct indices, so each is counted
             edges[begins + length] -= 1
         inside = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.cumsum(edges[:-1]) > 0)))
         ends = np.cumsum(words.counts)
@@ -94,7 +94,7 @@ def term_list(path: Path) -> TermList:
     try:
         status = path.stat()
     except OSError:
-        return TermList(read_terms(path))  # which says what is wrong
+        return TermList(read_terms(path))  # raises an error that says what is wrong
     return _term_list(path, status.st_size, status.st_mtime_ns)
 
 

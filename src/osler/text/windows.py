@@ -73,7 +73,7 @@ def _ranges(n_tokens: int, size: int, overlap: int, cuts: Sequence[int]) -> list
 
 
 def _next_start(start: int, end: int, size: int, overlap: int, cuts: Sequence[int]) -> int:
-    """Start of the window after `start`..`end`: a cut about `overlap` tokens before `end`, from where `end` is passed."""
+    """Start of the window after `start`..`end`: a cut about `overlap` tokens before `end` that lets it pass `end`."""
     candidate = _last_cut(cuts, start + 1, end - overlap)
     if candidate is None:
         candidate = _first_cut(cuts, max(start + 1, end - overlap), end)

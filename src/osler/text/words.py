@@ -13,13 +13,12 @@ import numpy as np
 
 Range = tuple[int, int]
 
-# Marks without width that set the direction of writing or join nothing (byte order mark, zero-width space). They lie between
-# words like whitespace, so that a predicted span does not begin or end with something that nobody can see.
+# Zero-width marks that set the direction of writing or join nothing (byte order mark, zero-width space). They separate words
+# like whitespace, so that a predicted span does not begin or end with something invisible.
 _INVISIBLE = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 _OTHER = rf"[^\s{_INVISIBLE}]"
 _PLAIN = re.compile(rf"[^\W\d_]+|\d+|{_OTHER}")
-# What each character of Latin-1 is: 0 lies between words, neighbours of the same kind 1 (letters) or 2 (digits) are one word, and a
-# character of kind 3 is a word.
+# Kind of each Latin-1 character: 0 separates words, a run of 1 (letters) or of 2 (digits) is a word, and so is each single 3.
 _KINDS = np.array(
     [
         next((kind for kind, p in enumerate((r"[^\W\d_]", r"\d", _OTHER), 1) if re.match(p, chr(code))), 0)
@@ -61,7 +60,7 @@ def words(text: str) -> list[Range]:
 
 
 _SHORT = 100
-"""Characters of a text that a pattern reads faster than numpy does."""
+"""Up to this many characters, a pattern is faster than numpy."""
 
 
 def _latin_words(text: bytes) -> list[Range]:
@@ -97,7 +96,7 @@ def word_of_subword(words: Sequence[Range], offsets: Sequence[Range]) -> list[in
 
 
 def subword_owners(words: Sequence[Range], offsets: Sequence[Range]) -> np.ndarray:
-    """The same as an array, with -1 for None."""
+    """`word_of_subword` as an array, with -1 for None."""
     if not words or not offsets:
         return np.full(len(offsets), -1)
     (word_starts, word_ends), (starts, ends) = _columns(words), _columns(offsets)

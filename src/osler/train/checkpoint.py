@@ -1,4 +1,4 @@
-"""Checkpoints with everything a run needs to resume exactly: safetensors and JSON, written in the background."""
+"""Checkpoints that hold everything for an exact resume, as safetensors and JSON written in the background."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from osler.nn.folders import saving
 log = get_logger("osler.train.checkpoint")
 
 FORMAT = 1
-KEPT = 2  # with two, a run survives the loss of one
+KEPT = 2  # the second covers the loss of the newest
 _NAME = re.compile(r"step-(\d{10})")
 _SUMS = "checksums.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run at one step: weights, optimiser state by parameter name, random states, best and mean weights, and plain state."""
+    """State of a run at one step: weights, optimiser state by parameter name, random states, best and mean weights, plain state."""
 
     step: int
     state: dict[str, Any]
@@ -49,7 +49,7 @@ class Checkpoints:
         self.folder = folder / "checkpoints"
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint completely or not at all, then drop the oldest ones."""
+        """Write a checkpoint atomically, then delete the oldest ones."""
         target = self.folder / f"step-{checkpoint.step:010d}"
         partial = self.folder / f".{target.name}.partial"
         parts = {
@@ -72,7 +72,7 @@ class Checkpoints:
                 sums = {path.name: sha256(path) for path in sorted(partial.iterdir())}
                 (partial / _SUMS).write_text(json.dumps(sums, indent=2) + "\n", encoding="utf-8")
                 for path in [*partial.iterdir(), partial]:
-                    sync_folder(path)  # works for files, too
+                    sync_folder(path)  # works for files too
                 os.rename(partial, target)
                 sync_folder(self.folder)
             except BaseException:
@@ -88,7 +88,7 @@ class Checkpoints:
         return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
 
     def newest(self) -> Path | None:
-        """Find the newest intact checkpoint. Remove damaged ones, with a log line, and what a killed run left behind."""
+        """Find the newest intact checkpoint. Remove damaged ones, logging each, and leftovers of killed runs."""
         for leftover in self.folder.glob(".step-*.partial"):
             remove_tree(leftover)
         for path in reversed(self.paths()):
@@ -144,7 +144,7 @@ class CheckpointWriter:
         self._writing: Future[Path] | None = None
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Start to write a checkpoint; afterwards its tensors may change, except `best` and `mean`."""
+        """Start writing a checkpoint. Its tensors may change after the call, except `best` and `mean`."""
         self.wait()
         copy = replace(
             checkpoint,
@@ -171,7 +171,7 @@ class CheckpointWriter:
             writing.result()
 
     def close(self) -> None:
-        """End the thread, after the checkpoint that is being written."""
+        """Finish the current checkpoint and stop the thread."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
             self._pool = None
@@ -186,7 +186,7 @@ class CheckpointWriter:
 
 
 def module_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and saved buffers by name; tied ones once, under their first name."""
+    """Return parameters and persistent buffers by name; tied ones once, under their first name."""
     seen: set[int] = set()
     tensors: dict[str, torch.Tensor] = {}
     for name, value in module.state_dict(keep_vars=True).items():

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from osler.core.config import Recipe, runtime
 
 Precision = Literal["auto", "fp32", "bf16"]
-"""Of arithmetic; auto is bf16 on a GPU that has it, fp32 on a CPU."""
+"""Precision of arithmetic; auto is bf16 on a GPU that supports it, fp32 on a CPU."""
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -21,14 +21,14 @@ _WORK = re.compile(r"(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*flops?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Budget:
-    """When a run ends: after a time or after an amount of work. Exactly one field is set."""
+    """Limit of a run, either a time or an amount of work. Exactly one field is set."""
 
     seconds: float | None = None
     flops: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """Read `25m`, `1h30m`, `90s` or `1e18flop`."""
+        """Parse a budget such as `25m`, `1h30m`, `90s` or `1e18flop`."""
         written = text.strip().replace(" ", "")
         if work := _WORK.fullmatch(written):
             budget = cls(flops=float(work[1]))
@@ -47,7 +47,7 @@ class TrainConfig(Recipe):
     """How to train: steps, optimiser, schedule, precision, and when to log, evaluate and checkpoint."""
 
     evaluates_each_epoch: ClassVar[bool] = False
-    """Whether the stage evaluates after each epoch when eval_every is not set."""
+    """Whether the stage evaluates after each epoch if `eval_every` is not set."""
     retired: ClassVar[Mapping[str, Any]] = {"matrix_lr": 1.0, "max_skipped": 20}
 
     steps: int | None = Field(None, ge=1, description="optimiser steps; as many as the data source plans when left out")
@@ -101,7 +101,7 @@ class TrainConfig(Recipe):
         if not isinstance(values, Mapping):
             return values
         values = dict(values)
-        if values.get("optimizer") == "adam":  # was always AdamW
+        if values.get("optimizer") == "adam":  # "adam" always meant AdamW
             values["optimizer"] = "adamw"
         if values.pop("keep", 2) != 2:  # a runtime setting: not in `retired`, which is part of the identity
             raise ValueError("keep is no longer a setting; the newest two checkpoints are always kept")

@@ -1,4 +1,4 @@
-"""The training loop: pretraining, distillation, fine-tuning and multi-task learning all run through `train`."""
+"""The training loop. Pretraining, distillation, fine-tuning and multi-task learning all run through `train`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ log = get_logger("osler.train")
 Evaluate = Callable[[nn.Module, int], Mapping[str, float]]
 
 _MAX_SKIPPED = 20
-"""Skipped steps in a row after which a run has diverged."""
+"""Consecutive skipped steps after which a run counts as diverged."""
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """Progress after a step; `steps` is None under a time budget; loss and speed are those of the last log line."""
+    """Progress after a step. `steps` is None under a time budget; loss and speed are from the last log line."""
 
     step: int
     steps: int | None
@@ -69,7 +69,7 @@ class TrainResult:
     averaged: bool = False
     """Whether the mean of the weights of several steps was kept."""
     average_value: float | None = None
-    """Score of that mean, kept or not."""
+    """Score of that mean, whether kept or not."""
 
 
 def train(
@@ -87,10 +87,10 @@ def train(
     """Train `module` in place, resuming from the newest checkpoint in `folder` if there is one.
 
     `module(payload)` returns a LossOutput whose `loss_sum` is summed over what `Batch.weight` counts. `evaluate(module, step)` runs
-    on rank 0, in evaluation mode and in the precision of training. Afterwards the module is in evaluation mode and holds the best
+    on rank 0, in evaluation mode and in the precision of training. On return the module is in evaluation mode and holds the best
     weights if `best` names a metric, else the last ones. The mean of the weights after the steps in `average` is evaluated at the
     end, and kept if it is at least as good as the best, or if there is no `best`. Ctrl-C and SIGTERM end the run after the current
-    step and leave a checkpoint behind.
+    step and save a checkpoint.
     """
     with ExitStack() as stack:
         stack.enter_context(cpu_threads(config.threads))
@@ -144,7 +144,7 @@ def train(
 
 
 class TrainingRun:
-    """The state of one run: what its log lines report and its checkpoints hold."""
+    """State of one run: everything that its log lines report and its checkpoints save."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class TrainingRun:
         self._autocast = Autocast(config, device)
         self._trackers: Trackers | None = None
         self._saved = 0  # step of the last checkpoint
-        # A checkpoint can only be resumed under the same settings.
+        # A checkpoint can only be resumed with the same settings.
         self._settings = {"config": json.loads(json.dumps(config.identity())), "steps": pace.total}
         if average:
             self._settings["average"] = sorted(average)
@@ -215,12 +215,12 @@ class TrainingRun:
             self._trackers = Trackers(self._folder, self.step)
 
     def after_step(self, evaluate: Evaluate | None) -> None:
-        """Log, evaluate and save if due. The checkpoint comes last because it includes the results of the other two."""
+        """Log, evaluate and save if due. Saving comes last because a checkpoint includes the results of the other two."""
         config, last = self._config, self._pace.over(self.step)
         if last or self.step % config.log_every == 0 or self._pace.looks_at(self.step):
             self._log()
             last = self._pace.over(self.step)
-        elif self._device.type == "cpu":  # a GPU would have to be waited for: there it is checked at log lines only
+        elif self._device.type == "cpu":  # on a GPU this would synchronise, so it is checked only at log lines
             self._check_skipped(self.sums.skipped_in_a_row())
         if evaluate is not None and (last or (config.eval_every and self.step % config.eval_every == 0)):
             self._evaluate(evaluate)
@@ -234,7 +234,7 @@ class TrainingRun:
             self._save()
 
     def stop(self) -> None:
-        """Save before exiting. Several ranks may be at different steps, so they keep their last checkpoint."""
+        """Save before exiting. With several ranks, keep the last checkpoint, because they may be at different steps."""
         if self._world.size == 1 and self._config.checkpoint_every and self._saved < self.step:
             self._save()
         self.writer.wait()
@@ -242,7 +242,7 @@ class TrainingRun:
             console().print(f"stopped; the same command resumes from step {self._saved:,}")
 
     def close(self) -> None:
-        """Close the logs, after the checkpoint that is being written."""
+        """Finish the current checkpoint and close the logs."""
         self.writer.close()
         if self._trackers is not None:
             self._trackers.close()
@@ -290,7 +290,7 @@ class TrainingRun:
         self.selection.judge(metrics, self.step, module_tensors(self._module))
 
     def _judge_mean(self, mean: Mapping[str, torch.Tensor], evaluate: Evaluate | None) -> None:
-        """Evaluate the mean in place of the last weights; without a rule that chooses, it is kept in any case."""
+        """Evaluate the mean weights and keep them if they are best. Without a selection rule they are always kept."""
         if evaluate is not None and self.selection.rule is not None:
             with self.meter.paused(), self.strategy.evaluating():
                 last = {name: tensor.clone() for name, tensor in module_tensors(self._module).items()}
@@ -304,7 +304,7 @@ class TrainingRun:
             self.mean.kept = True
 
     def _metrics(self, evaluate: Evaluate, kind: str) -> dict[str, float]:
-        """Evaluate on rank 0, log the metrics as records of a kind, and return them on every rank."""
+        """Evaluate on rank 0, log the metrics as records of `kind`, and return them on every rank."""
         metrics: dict[str, float] = {}
         self._module.eval()
         if self._world.main:
@@ -365,13 +365,13 @@ def _pace(config: TrainConfig, source: BatchSource, world: World, flops_per_toke
 
 
 class _Interrupt:
-    """A signal that waits for the end of the step."""
+    """A received signal, deferred to the end of the step."""
 
     signal: int | None = None
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
         if self.signal == signal.SIGINT == number:
-            raise KeyboardInterrupt  # the second Ctrl-C does not wait
+            raise KeyboardInterrupt  # a second Ctrl-C takes effect at once
         self.signal = number
 
     def leave(self) -> None:
@@ -383,7 +383,7 @@ class _Interrupt:
 
 @contextmanager
 def _deferred_signals() -> Iterator[_Interrupt]:
-    """Hold back SIGINT and SIGTERM. Outside the main thread Python allows no handlers: there this does nothing."""
+    """Defer SIGINT and SIGTERM. Does nothing outside the main thread, where Python allows no signal handlers."""
     interrupt = _Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
@@ -398,7 +398,7 @@ def _deferred_signals() -> Iterator[_Interrupt]:
 
 @contextmanager
 def _quiet_collector() -> Iterator[None]:
-    """Keep objects that live through the run out of garbage collection: its pauses would stall a GPU."""
+    """Exclude long-lived objects from garbage collection, whose pauses would stall a GPU."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,6 +1,6 @@
-"""Order in which several tasks take turns: pure functions of (seed, epoch, epochs), with the number of turns per task.
+"""Order in which tasks take turns, and the number of turns per task, as pure functions of (seed, epoch, epochs).
 
-A task that has fewer batches than turns starts again; every pass visits each of its batches once, in a new order.
+A task with fewer batches than turns starts over; each pass visits all of its batches once, in a new order.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Mix:
 
 
 def mix(name: str, batches: Mapping[str, int], seed: int, epoch: int, *, heat: float = 1.0, epochs: int = 1) -> Mix:
-    """Mix tasks, given as their numbers of batches (at least one each), by one of these rules:
+    """Mix tasks, given by their number of batches (at least one each), by one of these rules:
 
-    * `round-robin`: each task in turn, equally often, until the one with most batches is complete; smaller ones start again.
-    * `proportional`: every batch of every task once, shuffled: a task's share is its share of the data.
-    * `temperature`: as long as proportional, with shares n ** (1 / heat): 1 is proportional, large is equal.
+    * `round-robin`: each task in turn, equally often, until the largest is complete; smaller ones start over.
+    * `proportional`: every batch of every task once, shuffled, so a task's share is its share of the data.
+    * `temperature`: as long as proportional, with shares n ** (1 / heat); 1 is proportional, large values are nearly equal.
     * `annealed`: as long as proportional, with shares n ** power, where the power falls from 1 in the first epoch to 0.2 in the last
-      (Stickland and Murray, 2019). Epochs count from 0; those past the last planned one are mixed like it.
+      (Stickland and Murray, 2019). Epochs count from 0; those past the last planned one are mixed like the last.
     """
     if name == "round-robin":
         counts = dict.fromkeys(batches, max(batches.values()))
@@ -66,6 +66,6 @@ def _apportion(batches: Mapping[str, int], temperature: float) -> dict[str, int]
     order = np.argsort(-(exact - whole), kind="stable")
     missing = total - int(whole.sum())
     whole[order[: max(missing, 0)]] += 1
-    for _ in range(-missing):  # small shares were raised to one turn: take it from the largest
+    for _ in range(-missing):  # small shares were raised to one turn, so take the excess from the largest
         whole[int(np.argmax(whole))] -= 1
     return dict(zip(batches, whole.tolist(), strict=True))

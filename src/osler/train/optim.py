@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from osler.train.config import TrainConfig
 
 EMBEDDINGS = -1
-"""Depth of the embeddings: below layer 0."""
+"""Depth of the embeddings, below layer 0."""
 
 BEHIND = math.inf
 """Depth of parameters after the last layer."""
 
 
 class Optimiser:
-    """Torch optimisers whose state is saved and loaded by parameter name, and which can skip a bad step."""
+    """Torch optimisers with their state keyed by parameter name, and the ability to skip a bad step."""
 
     def __init__(self, module: nn.Module, config: TrainConfig) -> None:
         parameters = dict(module.named_parameters())
@@ -55,22 +55,22 @@ class Optimiser:
                 settings["lr"] = self._lr * group.lr_scale * factor
 
     def step(self, bad: torch.Tensor) -> None:
-        """Change the parameters unless `bad` is true; most optimisers decide that on the device, without a wait."""
+        """Update the parameters unless `bad` is true. Most optimisers check it on the device, without synchronising."""
         for optimizer, _ in self._inners:
             if not isinstance(optimizer, _Adamax | Lamb):
-                # By this attribute torch.amp.GradScaler, too, makes fused optimisers skip a step on the device.
+                # torch.amp.GradScaler uses this attribute too, to make fused optimisers skip a step on the device.
                 optimizer.found_inf = bad.to(torch.float32)  # type: ignore[attr-defined]
                 optimizer.step()
             elif not bool(bad):
                 optimizer.step()
 
     def zero_grad(self) -> None:
-        """Drop all gradients: parameters without one are not moved by a step."""
+        """Set all gradients to None, so a step leaves parameters without a gradient alone."""
         for optimizer, _ in self._inners:
             optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Every state tensor, keyed `kind/parameter name`."""
+        """Return every state tensor, keyed by `kind/parameter name`."""
         found = {}
         for optimizer, groups in self._inners:
             names = [name for group in groups for name in group.names]
@@ -79,7 +79,7 @@ class Optimiser:
         return found
 
     def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Load the result of `state`, whichever device or number of processes wrote it."""
+        """Load the result of `state`, from any device and number of processes."""
         left = dict(tensors)
         for optimizer, groups in self._inners:
             places = {name: index for index, name in enumerate(name for group in groups for name in group.names)}
@@ -87,7 +87,7 @@ class Optimiser:
             for key in list(left):
                 kind, _, name = key.partition("/")
                 if name in places:
-                    # A copy: memory-mapped tensors are aligned differently, which can change how kernels round.
+                    # Copy: memory-mapped tensors are aligned differently, which can change how kernels round.
                     state.setdefault(places[name], {})[kind] = left.pop(key).clone()
             settings = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": state, "param_groups": settings})
@@ -97,7 +97,7 @@ class Optimiser:
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Names of parameters that share a weight decay, a learning-rate scale and an optimiser."""
+    """Names of parameters that share weight decay, learning-rate scale and optimiser."""
 
     names: tuple[str, ...]
     weight_decay: float
@@ -106,7 +106,7 @@ class ParameterGroup:
 
 
 def parameter_groups(module: nn.Module, config: TrainConfig) -> list[ParameterGroup]:
-    """Sort every trainable parameter into one group; tied parameters count once, under their first name."""
+    """Assign every trainable parameter to one group; tied parameters count once, under their first name."""
     members: dict[tuple[float, float, str], list[str]] = {}
     known = depths(module)
     top = count_layers(known) - 1
@@ -126,7 +126,7 @@ def parameter_groups(module: nn.Module, config: TrainConfig) -> list[ParameterGr
 
 
 def depths(module: nn.Module) -> dict[str, float]:
-    """Layer of every parameter by name; heads (below `heads`) and others without a layer are behind the last one."""
+    """Return the layer of every parameter by name. Heads (under `heads`) and others without a layer are behind the last one."""
     tables = {name for name, part in module.named_modules() if isinstance(part, nn.Embedding)}
     found: dict[str, float] = {}
     for name, _ in module.named_parameters():
@@ -143,12 +143,12 @@ def depths(module: nn.Module) -> dict[str, float]:
 
 
 def count_layers(known: Mapping[str, float]) -> int:
-    """Number of layers among the depths of parameters."""
+    """Return the number of layers in the depths of parameters."""
     return int(max((depth for depth in known.values() if depth != BEHIND), default=EMBEDDINGS)) + 1
 
 
 class _Adamax(torch.optim.Adamax):
-    """Adamax with decoupled weight decay, which torch offers for Adam only."""
+    """Adamax with decoupled weight decay, which torch has only for Adam."""
 
     def __init__(self, groups: Iterable[dict[str, Any]], **settings: Any) -> None:
         super().__init__(
@@ -165,9 +165,9 @@ class _Adamax(torch.optim.Adamax):
 
 
 class Lamb(torch.optim.Optimizer):
-    """Adam whose step is scaled to the size of each weight (You et al. 2020), for steps of tens of thousands of sequences.
+    """LAMB: Adam with the step scaled to the norm of each weight (You et al. 2020), for batches of tens of thousands of sequences.
 
-    Parameters without weight decay, usually biases and norms, are not scaled, as in the implementation that BERT is trained with.
+    Parameters without weight decay, usually biases and norms, are not scaled, as in the implementation used to train BERT.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, betas: tuple[float, float], eps: float) -> None:
@@ -205,7 +205,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     found_inf: torch.Tensor | None = None
-    """Set before `step`: a value above 0 makes it change nothing, as in torch's fused optimisers."""
+    """If set above 0 before `step`, the step changes nothing, as in torch's fused optimisers."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -218,7 +218,7 @@ class Muon(torch.optim.Optimizer):
                 self._move(parameters, group)
 
     def _move(self, parameters: list[torch.Tensor], group: dict[str, Any]) -> None:
-        """Move all matrices of one shape in one batch."""
+        """Update all matrices of one shape in one batch."""
         for parameter in parameters:
             if not self.state[parameter]:
                 self.state[parameter]["momentum"] = torch.zeros_like(parameter)
@@ -227,7 +227,7 @@ class Muon(torch.optim.Optimizer):
         before = torch.stack(buffers)
         after = before.lerp(gradients, 1 - group["momentum"])
         direction = orthogonal(gradients.lerp(after, group["momentum"]))
-        # A matrix of r x c with orthonormal rows or columns has entries of about 1/sqrt(max(r, c)); AdamW's are about 0.2.
+        # An r x c matrix with orthonormal rows or columns has entries of about 1/sqrt(max(r, c)); AdamW's updates are about 0.2.
         step = group["lr"] * 0.2 * math.sqrt(max(parameters[0].shape))
         kept = 1 - group["lr"] * group["weight_decay"]
         weights = torch.stack(parameters)
@@ -240,7 +240,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """Move the singular values of matrices [n, r, c] close to 1 by a quintic Newton-Schulz iteration."""
+    """Bring the singular values of matrices [n, r, c] close to 1 with a quintic Newton-Schulz iteration."""
     a, b, c = 3.4445, -4.7750, 2.0315
     work = matrices.bfloat16() if matrices.is_cuda else matrices.float()
     tall = work.shape[-2] > work.shape[-1]

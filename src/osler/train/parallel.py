@@ -1,4 +1,4 @@
-"""One process or several under torchrun: DDP replicas or FSDP2 shards."""
+"""Training in one process, or in several under torchrun as DDP replicas or FSDP2 shards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _CPU = torch.device("cpu")
 
-# Other ranks wait while rank 0 evaluates: far longer than a collective normally takes.
+# The other ranks wait while rank 0 evaluates, far longer than a collective normally takes.
 _TIMEOUT = timedelta(hours=4)
 
 
@@ -54,9 +54,9 @@ class World:
         return self.rank == 0
 
     def share(self, refs: Sequence[Any]) -> list[tuple[int, Any, bool]]:
-        """Micro-batches of a step for this rank: place in the step, reference, and whether it counts.
+        """Return this rank's micro-batches of a step: index in the step, reference, and whether it counts.
 
-        All ranks get equally many. Extra ones repeat earlier ones and do not count.
+        All ranks get the same number. Extra ones repeat earlier ones and do not count.
         """
         if not refs:
             raise ValueError("a step without micro-batches")
@@ -65,13 +65,13 @@ class World:
         return [(index, refs[index % len(refs)], index < len(refs)) for index in indices]
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Add a tensor up over all ranks, in place."""
+        """Sum a tensor over all ranks, in place."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
     def gather(self, value: T) -> list[T]:
-        """Values of all ranks, in rank order."""
+        """Return the values of all ranks in rank order."""
         values: list[Any] = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)
@@ -92,9 +92,9 @@ class World:
 
 
 def world_size() -> int:
-    """The number of processes that torchrun started, 1 without torchrun.
+    """Return the number of processes that torchrun started, or 1 without torchrun.
 
-    Some batch systems set a part of torchrun's variables: then no process would ever find the others.
+    Raises an error if only some of torchrun's variables are set, as by some batch systems: the processes would never find each other.
     """
     text = os.environ.get("WORLD_SIZE", "1")
     needed = ("RANK", "MASTER_ADDR", "MASTER_PORT") if text != "1" else ()
@@ -118,17 +118,17 @@ def join_world(device_name: str) -> tuple[World, torch.device]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():
-        # DDP imports this module, and its default arguments then keep the group alive: threads of the group would outlive
-        # it and abort the interpreter's shutdown. Imported before there is a group, they keep nothing alive.
+        # DDP imports this module, whose default arguments would keep the group alive; its threads would then abort the
+        # interpreter's shutdown. Imported before the group exists, they keep nothing alive.
         importlib.import_module("torch.distributed.nn.functional")
-        # Once per process: a group that is left and joined again finds its old addresses in torchrun's store, and hangs.
+        # Once per process: rejoining a group would find its old addresses in torchrun's store and hang.
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
         atexit.register(dist.destroy_process_group)
     return world, device
 
 
 def abandon_world() -> None:
-    """After a failure: do not wait at exit for ranks that are waiting for this one. torchrun ends them."""
+    """After a failure, exit without waiting for ranks that wait for this one; torchrun ends them."""
     if dist.is_initialized() and dist.get_backend() == "nccl":
         atexit.unregister(dist.destroy_process_group)
 
@@ -142,7 +142,7 @@ def choose_strategy(module: nn.Module, config: TrainConfig, world: World, device
 
 
 class Strategy:
-    """How ranks train a module together. This base is for one process: it trains the caller's module itself."""
+    """How ranks train a module together. The base class is for one process and trains the caller's module itself."""
 
     def __init__(self, module: nn.Module, config: TrainConfig, world: World, device: torch.device) -> None:
         self.full = module
@@ -154,19 +154,19 @@ class Strategy:
         self._device = device
 
     def runner(self, *, static: bool) -> nn.Module:
-        """The module to call in training, compiled where that pays; `static`: all batches have one shape."""
+        """Return the module to call in training, compiled where that pays. `static` means that all batches have one shape."""
         return compiled(self.trained, self._config, self._device, static=static)
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[None]:
-        """Context of a forward and backward pass; ranks exchange gradients in the last one of a step."""
+        """Return the context of a forward and backward pass. Ranks exchange gradients in the last pass of a step."""
         return nullcontext()
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """Run the backward pass; after the last one of a step, gradients are averaged over all ranks."""
+        """Run the backward pass. After the last one of a step, gradients are averaged over all ranks."""
         loss.backward()  # type: ignore[no-untyped-call]
 
     def norm(self, gradients: list[torch.Tensor]) -> torch.Tensor:
-        """Norm of the full gradient, the same on every rank."""
+        """Return the norm of the full gradient, the same on every rank."""
         return get_total_norm(gradients)
 
     def gather(self) -> None:
@@ -176,31 +176,31 @@ class Strategy:
         """Continue from the weights in rank 0's `full`; all ranks take part."""
 
     def gathered(self, state: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """Optimiser state as full tensors, on rank 0; all ranks take part."""
+        """Return the optimiser state as full tensors on rank 0; all ranks take part."""
         return state
 
     def scattered(self, state: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """Full optimiser state as this rank's optimiser keeps it; all ranks take part."""
+        """Return this rank's part of a full optimiser state; all ranks take part."""
         return state
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Inside, rank 0's `full` is up to date and on the device."""
+        """Inside the context, rank 0's `full` is up to date and on the device."""
         yield
 
     def release(self) -> None:
-        """End training: `full` is up to date and on the device on every rank."""
+        """End training, leaving `full` up to date and on the device on every rank."""
 
 
 class Replicated(Strategy):
-    """DDP: a full copy on every rank; gradients are averaged at the end of a step."""
+    """DDP: a full copy on every rank, with gradients averaged at the end of a step."""
 
     _replica: DistributedDataParallel
 
     def runner(self, *, static: bool) -> nn.Module:
         """Wrap the module in DDP, which gives all ranks the weights of rank 0.
 
-        A module whose every pass uses every trainable parameter can set `uses_every_parameter = True`, which saves the search for
+        A module that uses every trainable parameter in every pass can set `uses_every_parameter = True`, which saves the search for
         unused ones. A module with several heads must not.
         """
         self._replica = DistributedDataParallel(
@@ -208,7 +208,7 @@ class Replicated(Strategy):
             device_ids=[self._device.index] if self._device.type == "cuda" else None,
             find_unused_parameters=not getattr(self.trained, "uses_every_parameter", False),
         )
-        # Buffers are constants. Set here, since the name of the argument depends on the torch version.
+        # Buffers are constant. Set as an attribute, because the argument's name depends on the torch version.
         self._replica.broadcast_buffers = False
         return compiled(self._replica, self._config, self._device, static=static)
 
@@ -228,14 +228,14 @@ class Sharded(Strategy):
         mesh = _mesh(device.type, world.size)
         for layer in self._layers:
             fully_shard(layer, mesh=mesh)
-        # Everything outside the layers is needed again as soon as the backward pass begins.
+        # Parameters outside the layers are needed again as soon as the backward pass begins.
         fully_shard(self.trained, mesh=mesh, reshard_after_forward=False)
         self.scatter()
         if world.main:
             log.event("train.sharded", ranks=world.size, layers=len(self._layers))
 
     def runner(self, *, static: bool) -> nn.Module:
-        """Compile layer by layer, since weights are gathered and freed between layers."""
+        """Compile layer by layer, because weights are gathered and freed between layers."""
         if worth_compiling(self._config, self._device, static=static):
             for layer in self._layers:
                 layer.compile()
@@ -246,10 +246,10 @@ class Sharded(Strategy):
         return nullcontext()
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
-        """Run the backward pass, also where ranks used different parameters outside the layers, such as different heads.
+        """Run the backward pass, even if ranks used different parameters outside the layers, such as different heads.
 
         Ranks exchange the gradients of those parameters in one piece, so each rank needs all of them, if only as zeros. Parameters that
-        no rank used have no gradient in the end, as in one process: the optimiser must not move them.
+        no rank used end up without a gradient, as in one process, so the optimiser does not update them.
         """
         if self._every or not last:
             loss.backward()  # type: ignore[no-untyped-call]
@@ -298,7 +298,7 @@ class Sharded(Strategy):
                 self._world.spread([shard])
 
     def gathered(self, state: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """Gather one tensor at a time; only rank 0 keeps them."""
+        """Gather one tensor at a time, and keep them on rank 0 only."""
         found = {}
         for name in sorted(state):
             full = _full(state[name])
@@ -307,7 +307,7 @@ class Sharded(Strategy):
         return found
 
     def scattered(self, state: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        """Shard tensors that have the shape of their parameter like it."""
+        """Shard each tensor like its parameter if the shapes match."""
         parameters = dict(self.trained.named_parameters())
         found = {}
         for key in sorted(state):
@@ -318,7 +318,7 @@ class Sharded(Strategy):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluation may call any part of the module, so rank 0 evaluates alone on the full module."""
+        """Rank 0 evaluates alone on the full module, because evaluation may call any part of it."""
         self.gather()
         if self._world.main:
             self.full.to(self._device)
@@ -331,7 +331,7 @@ class Sharded(Strategy):
 
 
 def layers(module: nn.Module) -> list[nn.Module]:
-    """Modules that are sharded and gathered as one unit: the members of module lists, inner ones first."""
+    """Return the modules to shard and gather as one unit: the members of module lists, inner ones first."""
     parts = list(module.modules())  # outer modules first
     members = {id(layer) for part in parts if isinstance(part, nn.ModuleList) for layer in part}
     return [
@@ -344,7 +344,7 @@ def layers(module: nn.Module) -> list[nn.Module]:
 
 
 def _check(module: nn.Module, units: list[nn.Module]) -> None:
-    """Refuse a module that cannot be sharded, before anything is changed."""
+    """Raise an error for a module that cannot be sharded, before changing anything."""
     fix = "Set train.parallel to 'ddp'"
     if not units:
         raise RecipeError("fsdp shards layer by layer, but this model has no list of layers", fix=fix)
@@ -374,9 +374,9 @@ def _mesh(device_type: str, size: int) -> DeviceMesh:
 
 
 def _release_mesh(mesh: DeviceMesh) -> None:
-    """Drop references to the group: its threads would outlive its destruction and abort the interpreter's shutdown."""
+    """Drop references to the group, whose threads would otherwise outlive it and abort the interpreter's shutdown."""
     getattr(mesh, "_pg_registry", {}).clear()  # torch's caches of sharded operations keep the mesh alive
-    gc.collect()  # shards and what gathers them refer to each other
+    gc.collect()  # shards and the objects that gather them form reference cycles
 
 
 def _full(tensor: torch.Tensor) -> torch.Tensor:
@@ -384,6 +384,6 @@ def _full(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _shard_like(shard: torch.Tensor, full: torch.Tensor) -> torch.Tensor:
-    """This rank's shard of rank 0's tensor."""
+    """Return this rank's shard of rank 0's tensor."""
     full = full.to(shard.device)
     return distribute_tensor(full, shard.device_mesh, shard.placements) if isinstance(shard, DTensor) else full

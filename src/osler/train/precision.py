@@ -1,4 +1,4 @@
-"""Device, precision and compilation, and the peak speed of the device."""
+"""Device, precision, compilation and peak speed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """Device of a process: `auto` is its own GPU if there is one, else the CPU."""
+    """Return the device of a process; `auto` is its own GPU if there is one, else the CPU."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
         raise RecipeError(f"unknown device {name!r}", fix="Set device to 'auto', 'cpu', 'cuda' or 'cuda:N'")
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
@@ -36,13 +36,13 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 
 
 def cpu_computes_bf16() -> bool:
-    """Whether this CPU multiplies bf16 numbers in hardware (AVX512-BF16, AMX or Arm)."""
-    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older releases of torch
+    """Whether this CPU multiplies bf16 in hardware (AVX512-BF16, AMX or Arm)."""
+    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # missing in older torch
     return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def chooses_bf16(precision: Precision, device: torch.device) -> bool:
-    """Whether matrix products are computed in bf16 on a device; refuses a CPU that would emulate it."""
+    """Whether matrix products run in bf16 on a device; raises an error on a CPU that would emulate it."""
     if precision not in get_args(Precision):
         raise RecipeError(f"unknown precision {precision!r}", fix=f"Use {', '.join(get_args(Precision))}")
     on_gpu = device.type == "cuda"
@@ -51,12 +51,12 @@ def chooses_bf16(precision: Precision, device: torch.device) -> bool:
             "precision = 'bf16', but this CPU has no instructions for it and would be many times slower",
             fix="Set precision to 'auto'",
         )
-    # On a CPU `auto` is fp32: a recipe gives the same numbers on every CPU.
+    # On a CPU `auto` is fp32, so a recipe gives the same numbers on every CPU.
     return precision == "bf16" or (precision == "auto" and on_gpu and torch.cuda.is_bf16_supported())
 
 
 class Autocast:
-    """Mixed precision of a run; enter `context()` around every forward pass."""
+    """Mixed precision of a run. Enter `context()` around every forward pass."""
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         self.enabled = chooses_bf16(config.precision, device)
@@ -67,12 +67,12 @@ class Autocast:
 
 
 def worth_compiling(config: TrainConfig, device: torch.device, *, static: bool) -> bool:
-    """Whether to compile: `auto` compiles on a GPU if all batches have one shape, since each new shape compiles again."""
+    """Whether to compile; `auto` compiles on a GPU if all batches have one shape, because each new shape recompiles."""
     return config.compile == "on" or (config.compile != "off" and device.type == "cuda" and static)
 
 
 def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, static: bool) -> nn.Module:
-    """Compile a module where that pays; its parameters are shared with the original."""
+    """Compile a module if that pays; it shares its parameters with the original."""
     if worth_compiling(config, device, static=static):
         keep_out_of_graphs()
         return torch.compile(module)  # type: ignore[return-value]
@@ -80,10 +80,10 @@ def compiled(module: nn.Module, config: TrainConfig, device: torch.device, *, st
 
 
 class CompiledLayers:
-    """Layers that run compiled inside a context, as one piece of code for batches of any length, and as usual outside of it.
+    """Layers that run compiled inside a context, with one graph for all batch lengths, and uncompiled outside of it.
 
-    A compiled layer launches about a third of the kernels, and on a fast GPU the kernels of small batches cost more than their work.
-    Evaluation stays outside: compiling that too takes longer than it saves.
+    A compiled layer launches about a third of the kernels, and on a fast GPU launching the kernels of a small batch costs more than
+    running them. Evaluation stays uncompiled, because compiling it takes longer than it saves.
     """
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
@@ -92,7 +92,7 @@ class CompiledLayers:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Inside, the layers are compiled; one that cannot be compiled on this machine runs as usual."""
+        """Inside the context, the layers are compiled; one that cannot be compiled on this machine runs as usual."""
         from torch._dynamo import config
 
         for layer, forward in self._forwards:
@@ -118,12 +118,12 @@ def cpu_threads(count: int | None) -> Iterator[None]:
 
 
 def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: int | None = None) -> float:
-    """Measure FLOP/s of matrix products, best of several rounds: in bf16 on a GPU that supports it, else fp32."""
+    """Measure FLOP/s of matrix products, best of several rounds, in bf16 on a GPU that supports it, else in fp32."""
     device = torch.device(device)
     cuda = device.type == "cuda"
     size, repeats = (8192, 10) if cuda else (1024, 1)
     dtype = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
-    # Random numbers, since a GPU multiplies zeros faster; from a separate generator, since a run depends on torch's.
+    # Random numbers, because a GPU multiplies zeros faster; from a separate generator, because runs depend on torch's.
     drawn = torch.Generator(device).manual_seed(0)
     left, right = (torch.randn(size, size, generator=drawn, device=device, dtype=dtype) for _ in range(2))
     best = 0.0
@@ -147,7 +147,7 @@ def _finish(device: torch.device) -> None:
 
 
 def device_name(device: torch.device | str) -> str:
-    """Name of the GPU, or the CPU with its number of threads."""
+    """Return the name of the GPU, or of the CPU with its number of threads."""
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -1,13 +1,14 @@
-"""Record a forward and backward pass once and replay it: this keeps a fast GPU busy on the small batches of fine-tuning.
+"""Record a forward and backward pass once and replay it, which keeps a fast GPU busy on the small batches of fine-tuning.
 
 A forward and backward pass of RoBERTa-base launches some 1,500 kernels. On a batch of a few thousand tokens Python takes several
 times as long to launch them as an H200 takes to run them, and compiling the model for every shape would take longer than the
 training. A recorded pass (a CUDA graph) is one launch. It can only be replayed on batches of exactly the recorded shape, so the data
 source pads its batches to a few shapes and marks them `repeatable`; all other batches run as usual. In longer runs the layers of a
-recorded pass are compiled, once for all shapes (`precision.CompiledLayers`): even in a recording, every kernel costs some microseconds.
+recorded pass are compiled, once for all shapes (`precision.CompiledLayers`), because even in a recording every kernel costs some
+microseconds.
 
-A replay runs the same kernels on the same numbers as the pass it replaces. That includes dropout, since the generator is seeded
-before every pass. So which passes are replayed does not change the result.
+A replay runs the same kernels on the same numbers as the pass it replaces, including dropout, because the generator is seeded before
+every pass. The result therefore does not depend on which passes are replayed.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from osler.train.source import LossOutput, move, parts
 log = get_logger("osler.train")
 
 _WARMUP = 1
-"""Plain passes of a shape before it is recorded: a shape seen once is not worth it, and libraries initialise themselves."""
+"""Plain passes before a shape is recorded. They let libraries initialise and avoid recording a shape that occurs once."""
 _MAX_SHAPES = 64
-"""Shapes to record; each takes some tenths of a second, and memory for its inputs."""
+"""Maximum number of shapes to record; each takes some tenths of a second, and memory for its inputs."""
 
 Pass = Callable[[Any, torch.Tensor], LossOutput]
-"""Forward and backward pass of a payload on the device; the loss is multiplied by the second argument."""
+"""Forward and backward pass of a payload on the device, with the loss multiplied by the second argument."""
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A graph, its input and output tensors, and the parameters whose gradients it adds to."""
+    """A CUDA graph, its input and output tensors, and the parameters whose gradients it adds to."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[torch.Tensor]
@@ -45,7 +46,7 @@ class _Recorded:
 
 
 class Replay:
-    """Runs passes and replays those of known shapes. Gradients end up where a plain pass would leave them."""
+    """Runs passes, replaying those of recorded shapes. Gradients end up where a plain pass would leave them."""
 
     def __init__(self, run: Pass, module: nn.Module, device: torch.device) -> None:
         self._run = run
@@ -58,10 +59,10 @@ class Replay:
         self._gradients: dict[nn.Parameter, torch.Tensor] = {}
         self._pool: Any = None
         self.able = True
-        """False once recording has failed: the model reads values on the host during its pass."""
+        """False once recording has failed, because the model reads values on the host during its pass."""
 
     def __call__(self, payload: Any, scale: torch.Tensor | float) -> LossOutput:
-        """Run one pass of a payload, which may be on the host or the device; the loss is multiplied by `scale`."""
+        """Run one pass of a payload on the host or the device, with the loss multiplied by `scale`."""
         self._scale.copy_(scale) if isinstance(scale, torch.Tensor) else self._scale.fill_(scale)
         key = shape_of(payload)
         known = self._recorded.get(key)
@@ -79,7 +80,7 @@ class Replay:
         return known.output
 
     def _plain(self, key: Hashable, payload: Any) -> LossOutput:
-        """Run an ordinary pass; the first of a shape notes which parameters get a gradient."""
+        """Run an ordinary pass; the first of each shape notes which parameters get a gradient."""
         if key in self._touched:
             return self._run(payload, self._scale)
         before = [parameter.grad for parameter in self._parameters]
@@ -93,19 +94,19 @@ class Replay:
         return output
 
     def _record(self, key: Hashable, payload: Any) -> _Recorded | None:
-        """Record the pass of a shape, with the tensors of this payload as inputs. Recording does not run it."""
+        """Record the pass of a shape without running it, with the tensors of this payload as inputs."""
         touched = self._touched[key]
         for parameter in touched:
             if parameter not in self._gradients:
                 self._gradients[parameter] = torch.zeros_like(parameter)
         held = [parameter.grad for parameter in touched]
-        for parameter in touched:  # a recorded pass writes to fixed memory
+        for parameter in touched:  # a recorded pass writes to fixed addresses
             parameter.grad = self._gradients[parameter]
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         seed, graph = torch.cuda.initial_seed(), torch.cuda.CUDAGraph()
         try:
-            # Thread-local: the thread that loads batches may ask for page-locked memory in the meantime.
+            # Thread-local, because the thread that loads batches may allocate page-locked memory in the meantime.
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 output = self._run(payload, self._scale)
         except RuntimeError as error:
@@ -115,15 +116,15 @@ class Replay:
         finally:
             for parameter, gradient in zip(touched, held, strict=True):
                 parameter.grad = gradient
-        # Recordings have their own memory. What plain passes of this size used would lie idle, and several runs may share the GPU.
+        # Recordings have their own memory. Free what plain passes of this size used, because other runs may share the GPU.
         torch.cuda.empty_cache()
         self._recorded[key] = _Recorded(graph, list(tensors(payload)), output, touched)
         return self._recorded[key]
 
     def _give_up(self, seed: int) -> None:
-        """Run everything as usual from now on.
+        """Stop recording and run all further passes as usual.
 
-        A failed recording leaves the generator in capture mode, so it gets a new state. Earlier recordings would not read it.
+        A failed recording leaves the generator in capture mode, so it gets a new state, which earlier recordings would not read.
         """
         self.able = False
         self._recorded.clear()
@@ -133,7 +134,7 @@ class Replay:
         torch.cuda.default_generators[self._device.index or 0].graphsafe_set_state(clean.graphsafe_get_state())
 
     def _attach(self, touched: list[nn.Parameter]) -> None:
-        """Put the recorded gradients in place: zero at the start of a step, else with the sum so far."""
+        """Point `grad` at the recorded gradients: zeroed at the start of a step, else holding the sum so far."""
         fresh = []
         for parameter in touched:
             gradient = self._gradients[parameter]
@@ -147,7 +148,7 @@ class Replay:
 
 
 def shape_of(payload: Any) -> Hashable:
-    """A key that two payloads share if one recording serves both: everything but the values in their tensors."""
+    """Return a key that two payloads share if one recording serves both: everything but the values in their tensors."""
     if isinstance(payload, torch.Tensor):
         return tuple(payload.shape), payload.dtype
     inner = parts(payload)
@@ -158,7 +159,7 @@ def shape_of(payload: Any) -> Hashable:
 
 
 def tensors(payload: Any) -> Iterator[torch.Tensor]:
-    """All tensors of a payload, in a fixed order."""
+    """Yield all tensors of a payload in a fixed order."""
     if isinstance(payload, torch.Tensor):
         yield payload
     else:

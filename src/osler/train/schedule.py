@@ -1,4 +1,4 @@
-"""Learning-rate schedules, and the pace of a run: counted in steps or by the clock."""
+"""Learning-rate schedules, and the pace of a run in steps or by the clock."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from osler.train.config import TrainConfig
 
 _MIN_FACTOR = 0.01
-"""Smallest learning-rate factor of a warm-up by the clock. A warm-up from zero would waste the first steps: no time has passed
-at the first one, and how much of the warm-up a step takes is not known yet."""
+"""Smallest learning-rate factor of a warm-up by the clock. Starting from zero would waste the first steps: no time has passed
+at the first one, and it is not known yet how much of the warm-up a step takes."""
 
 
 def linear(position: float, total: float, warmup: float, decay: float, final: float) -> float:
@@ -24,21 +24,21 @@ def linear(position: float, total: float, warmup: float, decay: float, final: fl
 
 
 def constant(position: float, total: float, warmup: float, decay: float, final: float) -> float:
-    """Rise over `warmup`, then stay."""
+    """Rise over `warmup`, then stay at the peak."""
     return _rise(position, warmup)
 
 
 def wsd(position: float, total: float, warmup: float, decay: float, final: float) -> float:
-    """Rise over `warmup`, stay, and fall linearly to `final` over the last `decay` fraction of the run."""
+    """Rise over `warmup`, stay at the peak, and fall linearly to `final` over the last `decay` fraction of the run."""
     if position < warmup:
         return _rise(position, warmup)
     return _fall(position, start=max(warmup, total * (1 - decay)), end=total, final=final)
 
 
 def root(position: float, total: float, warmup: float, decay: float, final: float) -> float:
-    """Rise over `warmup`, then fall with the square root of what is left of the whole run (`decay` is not used).
+    """Rise over `warmup`, then fall with the square root of the rest of the run (`decay` is not used).
 
-    As BERT is trained with LAMB: the rate drops when the warm-up ends.
+    This is how BERT is trained with LAMB. The rate drops when the warm-up ends.
     """
     if position < warmup:
         return _rise(position, warmup)
@@ -54,12 +54,12 @@ SCHEDULES: dict[str, Callable[[float, float, float, float, float], float]] = {
 
 
 def warmup_steps(warmup: int | float, total: int) -> int:
-    """Warm-up in steps; a float is a fraction of the run."""
+    """Return the warm-up in steps; a float is a fraction of the run."""
     return warmup if isinstance(warmup, int) else round(warmup * total)
 
 
 def _rise(position: float, warmup: float) -> float:
-    # The first step counts as one step of the ramp: from zero it would be wasted.
+    # The first step is already on the ramp; at a rate of zero it would be wasted.
     return min(1.0, (position + 1) / warmup) if warmup else 1.0
 
 
@@ -81,25 +81,25 @@ class Pace(ABC):
 
     @abstractmethod
     def factor(self, index: int) -> float:
-        """Learning rate of step `index` (from 0), relative to the peak."""
+        """Return the learning rate of step `index` (from 0), relative to the peak."""
 
     @abstractmethod
     def fraction(self, step: int) -> float:
-        """Fraction of the run that is complete after `step` steps."""
+        """Return the fraction of the run that is complete after `step` steps."""
 
     def over(self, step: int) -> bool:
         return self.fraction(step) >= 1.0
 
     @abstractmethod
     def seconds_left(self, step: int, step_seconds: float) -> float:
-        """Estimated time until the end."""
+        """Estimate the time until the end."""
 
     def looks_at(self, step: int) -> bool:
         """Whether `observe` must be called after this step even if no log line is due."""
         return False
 
     def observe(self, step: int, step_seconds: float) -> None:  # noqa: B027
-        """Take note that `step` steps are complete now, at `step_seconds` per step."""
+        """Record that `step` steps are complete now, at `step_seconds` per step."""
 
     def state(self, step: int) -> dict[str, Any]:
         return {}
@@ -109,7 +109,7 @@ class Pace(ABC):
 
 
 class StepPace(Pace):
-    """A run of a fixed number of steps; time plays no part."""
+    """Pace of a run with a fixed number of steps."""
 
     def __init__(self, config: TrainConfig, total: int) -> None:
         self.total = self._steps = total
@@ -128,11 +128,11 @@ class StepPace(Pace):
 
 
 class ClockPace(Pace):
-    """A run of a fixed time, whose schedule ends with the time.
+    """Pace of a run with a fixed time, whose schedule ends with the time.
 
     The clock is read at log lines, when the device is known to have finished, and rank 0's reading counts for all ranks. Between two
-    readings every step advances the run at the speed last seen. The first step of a process compiles and takes as long as hundreds of
-    others: it says nothing about the speed, and its time is left out of the schedule, since it would use up the warm-up. Time that
+    readings every step advances the run at the last measured speed. The first step of a process compiles and takes as long as hundreds
+    of others, so it does not count for the speed, and its time is left out of the schedule, where it would use up the warm-up. Time that
     an interrupted run spent up to its last checkpoint stays spent.
     """
 
@@ -146,7 +146,7 @@ class ClockPace(Pace):
         self._began = clock()
         self._before = 0.0  # seconds that earlier processes spent on this run
         self._spent = 0.0  # at the last reading
-        self._lost = 0.0  # part of `_spent`: first steps of this process and of earlier ones
+        self._lost = 0.0  # part of `_spent` on the first steps of this and earlier processes
         self._step = self._first = 0
         self._step_seconds = 0.0
 
@@ -155,7 +155,7 @@ class ClockPace(Pace):
         self._first = step
 
     def looks_at(self, step: int) -> bool:
-        """Often at first, to learn the speed, and before the end, which must not depend on an estimate."""
+        """Read the clock often at first, to learn the speed, and before the end, which must not depend on an estimate."""
         done = step - self._first
         return done & (done - 1) == 0 or self.over(step)
 
@@ -183,7 +183,7 @@ class ClockPace(Pace):
         return max(0.0, self._seconds - self._spent)
 
     def fraction(self, step: int) -> float:
-        """Time spent relative to the budget, without the first steps."""
+        """Return the time spent relative to the budget, without the first step of each process."""
         spent = self._spent - self._lost + (step - self._step) * self._step_seconds
         available = self._seconds - self._lost
         return min(1.0, spent / available) if available > 0 else 1.0

@@ -16,13 +16,13 @@ from osler.core.errors import RecipeError
 from osler.core.seeding import generator
 
 # Examples are sorted by length within groups of this many batches: enough for similar lengths in a batch, few enough that an
-# example meets others in each epoch, even in a small task.
+# example shares batches with different ones in each epoch, even in a small task.
 _GROUP = 10
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch: the argument of the module, its share of the loss denominator, and its number of real tokens."""
+    """A micro-batch: the module's argument, its share of the loss denominator, and its number of real tokens."""
 
     payload: Any
     weight: float
@@ -31,9 +31,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class LossOutput:
-    """Result of a module: a loss SUMMED over what `Batch.weight` counts, and values to log.
+    """Output of a module: a loss SUMMED over what `Batch.weight` counts, and values to log.
 
-    A logged value is averaged over the micro-batches of the log window that report it.
+    Logged values are averaged over the micro-batches in the log window that report them.
     """
 
     loss_sum: torch.Tensor
@@ -44,31 +44,31 @@ class BatchSource(Protocol):
     """A source of micro-batches."""
 
     def __len__(self) -> int:
-        """Optimiser steps in the run."""
+        """Return the number of optimiser steps in the run."""
         ...
 
     def step(self, index: int) -> Sequence[Any]:
-        """References to all micro-batches of optimiser step `index`, over all ranks; a pure function of `index`."""
+        """Return references to all micro-batches of optimiser step `index`, over all ranks; a pure function of `index`."""
         ...
 
     def load(self, ref: Any) -> Batch:
-        """Collate the micro-batch behind one reference; called from a background thread."""
+        """Load the micro-batch of one reference; called from a background thread."""
         ...
 
 
 @runtime_checkable
 class CountedSource(Protocol):
-    """A source that knows the tokens of its steps and can turn a FLOP budget into steps."""
+    """A source that knows its tokens per step and can turn a FLOP budget into steps."""
 
     def steps_for(self, tokens: float) -> int:
-        """Number of steps for about this many tokens, at least one."""
+        """Return the number of steps for about this many tokens, at least one."""
         ...
 
 
 class EpochSource:
-    """A source over epochs: `order(epoch)` lists the micro-batches, `accumulate` of them make an optimiser step.
+    """A source over epochs: `order(epoch)` lists the micro-batches, and `accumulate` of them make an optimiser step.
 
-    A step does not cross the end of an epoch, so the last step of an epoch may hold fewer micro-batches.
+    Steps do not cross epochs, so the last step of an epoch may hold fewer micro-batches.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class EpochSource:
         return self._end(self._epochs - 1)
 
     def step(self, index: int) -> Sequence[Any]:
-        """References of one step; an index past the planned epochs continues into further ones."""
+        """Return the references of one step; an index past the planned epochs continues into further ones."""
         epoch = 0
         while self._end(epoch) <= index:
             epoch += 1
@@ -94,7 +94,7 @@ class EpochSource:
         return self._batches(epoch)[start : start + self._accumulate]
 
     def epoch_ends(self, steps: int) -> list[int]:
-        """The number of steps after each epoch of a run of `steps` steps, which may cut the last epoch short."""
+        """Return the number of steps at the end of each epoch in a run of `steps` steps, which may cut the last epoch short."""
         ends: list[int] = []
         while self._end(len(ends)) < steps:
             ends.append(self._end(len(ends)))
@@ -118,7 +118,7 @@ class EpochSource:
 def packed_batches(
     lengths: Sequence[int], budget: int, seed: int, epoch: int, max_sequences: int | None = None
 ) -> list[list[int]]:
-    """Cut shuffled examples into batches of at most `budget` tokens and `max_sequences` examples."""
+    """Group shuffled examples into batches of at most `budget` tokens and `max_sequences` examples."""
     sizes = _checked(lengths, budget)
     limit = max_sequences if max_sequences is not None else len(sizes)
     batches: list[list[int]] = []
@@ -135,9 +135,9 @@ def packed_batches(
 def padded_batches(
     lengths: Sequence[int], budget: int, seed: int, epoch: int, max_sequences: int | None = None
 ) -> list[list[int]]:
-    """Cut examples into batches of similar length whose padded size, longest times count, is at most `budget` tokens.
+    """Group examples of similar length into batches of at most `budget` tokens with padding (longest times count).
 
-    Batches hold at most `max_sequences` examples and come in shuffled order.
+    Batches hold at most `max_sequences` examples and are shuffled.
     """
     sizes = _checked(lengths, budget)
     if not len(sizes):
@@ -152,9 +152,7 @@ def padded_batches(
         part = shuffled[start : start + group]
         ordered = part[np.argsort(sizes[part], kind="stable")]
         room = 0
-        for index in reversed(
-            ordered.tolist()
-        ):  # from the longest down: the first one of a batch sets its padded length
+        for index in reversed(ordered.tolist()):  # longest first, so the first one of a batch sets its padded length
             if room == 0:
                 batches.append([])
                 room = min(limit, budget // max(1, int(sizes[index])))
@@ -175,7 +173,7 @@ def _checked(lengths: Sequence[int], budget: int) -> np.ndarray:
 
 
 def move(payload: Any, device: torch.device) -> Any:
-    """Put a payload on a device: tensors, dataclasses, mappings, tuples and lists of them, or anything with `.to(device)`."""
+    """Move a payload to a device: tensors, dataclasses, mappings, tuples and lists of them, or anything with `.to(device)`."""
     if isinstance(payload, torch.Tensor):
         return payload.to(device, non_blocking=True)
     if hasattr(payload, "to") and not is_dataclass(payload):
@@ -184,12 +182,12 @@ def move(payload: Any, device: torch.device) -> Any:
 
 
 def pin(payload: Any) -> Any:
-    """Put a payload in page-locked memory; a copy from other memory would make the host wait for the device."""
+    """Copy a payload to page-locked memory, because a transfer from other memory would make the host wait for the device."""
     return payload.pin_memory() if hasattr(payload, "pin_memory") else _each(payload, pin)
 
 
 def parts(payload: Any) -> list[Any] | None:
-    """Values inside a payload, in order; None for a leaf such as a tensor, a name or a number."""
+    """Return the values inside a payload in order, or None for a leaf such as a tensor, a name or a number."""
     if is_dataclass(payload) and not isinstance(payload, type):
         return [getattr(payload, part.name) for part in fields(payload)]
     if isinstance(payload, Mapping):
@@ -200,7 +198,7 @@ def parts(payload: Any) -> list[Any] | None:
 def _each(payload: Any, function: Callable[[Any], Any]) -> Any:
     inner = parts(payload)
     if inner is None:
-        return payload  # a name, a number: the same on every device
+        return payload  # a name or a number needs no move
     made = map(function, inner)
     if isinstance(payload, Mapping):
         return dict(zip(payload, made, strict=True))
@@ -215,7 +213,7 @@ T = TypeVar("T")
 def prefetch(load: Callable[[int], T], indices: Iterable[int], *, depth: int = 2) -> Generator[T]:
     """Yield `load(index)` for every index in order, up to `depth` loads ahead of the consumer.
 
-    An exception in `load` is raised in place of its result. Closing the generator ends the thread.
+    An exception in `load` is raised in place of its result. Closing the generator stops the thread.
     """
     waiting = iter(indices)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="osler-prefetch") as pool:

@@ -21,19 +21,19 @@ from osler.core.files import write_atomic
 from osler.train.checkpoint import module_tensors
 from osler.train.parallel import World
 
-_KNOWN_AFTER = 50  # good steps before the usual gradient norm is known
-_MIN_SHARE = 0.02  # of one step in the usual gradient norm
-_MAX_RATIO = 10.0  # of a norm to the usual one, when it is averaged in
+_KNOWN_AFTER = 50  # good steps until the usual gradient norm counts as known
+_MIN_SHARE = 0.02  # smallest weight of one step in the usual gradient norm
+_MAX_RATIO = 10.0  # a norm is capped at this many times the usual one before averaging
 
 _COPIES = 8
-"""Copies of the weights that must fit in free GPU memory for the best ones to stay there."""
+"""Copies of the weights that must fit in free GPU memory for the best ones to be kept there."""
 
 Number = int | float | None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A log window as numbers: mean loss, logged values and tokens of the window, skipped steps of the run."""
+    """Figures of a log window: its mean loss, logged values and tokens, and the skipped steps of the run."""
 
     loss: float | None
     grad_norm: float
@@ -44,25 +44,25 @@ class Reading:
 
 
 class StepSums:
-    """Sums of a log window, and the count of skipped steps.
+    """Running sums of a log window, and the number of skipped steps.
 
-    Loss, weight and skips are the same on every rank; tokens and logged values differ until they are read.
+    Loss, weight and skips are the same on every rank; tokens and logged values differ by rank until `read`.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # Of the window: loss sum, its weight, gradient norm of the last step.
-        # Of the run: skipped steps, skipped in a row, the usual gradient norm, good steps.
+        # Per window: loss sum, its weight, gradient norm of the last step.
+        # Per run: skipped steps, skipped in a row, the usual gradient norm, good steps.
         self._sums = torch.zeros(7, dtype=torch.float64, device=device)
         self._tokens = 0
         self._logs: dict[str, tuple[torch.Tensor | float, int]] = {}
 
     def add(self, loss: torch.Tensor, weight: torch.Tensor | float, norm: torch.Tensor, bad: torch.Tensor) -> None:
-        """Count one step; a bad one adds nothing to the loss."""
+        """Add one step; a bad one adds nothing to the loss."""
         good = (~bad).to(torch.float64)
         loss_sum, weights, _, skipped, row, usual, count = self._sums.unbind()
         norm = norm.to(torch.float64)
-        # A skipped step still moves the usual norm a little: a lasting change is accepted in the end.
+        # A skipped step still moves the usual norm a little, so that a lasting change is eventually accepted.
         seen = torch.where(torch.isfinite(norm), torch.minimum(norm, _MAX_RATIO * usual.clamp(min=1e-30)), usual)
         seen = torch.where(count > 0, seen, norm.nan_to_num(0.0, 0.0, 0.0))
         share = (1 / (count + 1)).clamp(min=_MIN_SHARE)
@@ -84,7 +84,7 @@ class StepSums:
         return (count >= _KNOWN_AFTER) & (norm > times * usual)
 
     def note(self, logs: Mapping[str, torch.Tensor | float], tokens: int) -> None:
-        """Count one micro-batch of this rank."""
+        """Add one micro-batch of this rank."""
         self._tokens += tokens
         for name, value in logs.items():
             total, count = self._logs.get(name, (0.0, 0))
@@ -99,17 +99,17 @@ class StepSums:
         return Reading(loss / weight if weight else None, norm, state["tokens"], int(skipped), int(row), logs)
 
     def skipped_in_a_row(self) -> int:
-        """Skipped steps since the last good one; waits for the device."""
+        """Return the number of skipped steps since the last good one; synchronises with the device."""
         return int(self._sums[4])
 
     def restart(self) -> None:
-        """Begin a new window; values of the run stay."""
+        """Begin a new window and keep the values of the run."""
         self._sums = torch.cat([torch.zeros_like(self._sums[:3]), self._sums[3:]])
         self._tokens = 0
         self._logs = {}
 
     def state(self, world: World) -> dict[str, Any]:
-        """Everything as plain data, summed over all ranks."""
+        """Return everything as plain data, summed over all ranks."""
         mine = self._tokens, {name: (float(total), count) for name, (total, count) in self._logs.items()}
         tokens = 0
         logs: dict[str, tuple[float, int]] = {}
@@ -121,7 +121,7 @@ class StepSums:
         return {"sums": self._sums.tolist(), "tokens": tokens, "logs": logs}
 
     def load_state(self, state: Mapping[str, Any], world: World) -> None:
-        """Load the result of `state`; only rank 0 takes the sums over all ranks, to count them once."""
+        """Load the result of `state`. Only rank 0 loads the sums over all ranks, so they count once."""
         self._sums = torch.tensor(state["sums"], dtype=torch.float64, device=self._device)
         if world.main:
             self._tokens = state["tokens"]
@@ -153,7 +153,7 @@ class Meter:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Do not count the time inside."""
+        """Exclude the time inside the context."""
         begun = self._clock()
         try:
             yield
@@ -161,7 +161,7 @@ class Meter:
             self._paused += self._clock() - begun
 
     def read(self, step: int, tokens: int) -> Rates:
-        """Speed of the window that ends at `step`, with `tokens` in it; begin the next window."""
+        """Return the speed of the window that ends at `step` and holds `tokens`, and begin the next window."""
         seconds = max(self._clock() - self._since - self._paused, 1e-9)
         each = seconds / max(step - self._step, 1)
         speed = tokens / seconds
@@ -170,7 +170,7 @@ class Meter:
 
 
 class Trackers:
-    """Logs of one run, under `logs/` in its folder; records after `step` are dropped."""
+    """Logs of one run under `logs/` in its folder. Opening them drops records after `step`."""
 
     def __init__(self, folder: Path, step: int) -> None:
         logs = folder / "logs"
@@ -182,7 +182,7 @@ class Trackers:
             self._board = _tensorboard(logs / "tensorboard", step)
 
     def record(self, kind: str, step: int, values: Mapping[str, Number], clock: Mapping[str, float]) -> None:
-        """Write one record of a kind ("train", "eval") at a step."""
+        """Write one record of a kind such as "train" or "eval" at a step."""
         plain = {name: None if value is None or not math.isfinite(value) else value for name, value in values.items()}
         line: dict[str, Any] = {"kind": kind, "step": step, **plain, "clock": dict(clock)}
         with writing(self._path):
@@ -194,7 +194,7 @@ class Trackers:
                     self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def sync(self) -> None:
-        """Flush to disk: a checkpoint must not be ahead of its log."""
+        """Flush to disk, because a checkpoint must not be ahead of its log."""
         with writing(self._path):
             os.fsync(self._file.fileno())
 
@@ -205,7 +205,7 @@ class Trackers:
 
 
 def read_history(folder: Path) -> list[dict[str, Any]]:
-    """Records of a run in order, without wall-clock values."""
+    """Return the records of a run in order, without wall-clock values."""
     path = folder / "logs" / "log.jsonl"
     if not path.exists():
         return []
@@ -214,7 +214,7 @@ def read_history(folder: Path) -> list[dict[str, Any]]:
 
 
 def _truncate(path: Path, step: int) -> None:
-    """Drop records of steps that will be repeated, and a last line that a kill cut short."""
+    """Drop records of steps that will be repeated, and a truncated last line."""
 
     def keeps(line: str) -> bool:
         try:
@@ -240,7 +240,7 @@ def _tensorboard(folder: Path, step: int) -> Any:
 
 @dataclass(frozen=True)
 class BestOf:
-    """Metric that decides which weights are best: those with a high or a low value, or the last ones whatever their value."""
+    """Metric that selects the best weights: by highest or lowest value, or always the last ones."""
 
     metric: str
     mode: Literal["max", "min", "last"] = "max"
@@ -267,7 +267,7 @@ class Selection:
     def judge(
         self, metrics: Mapping[str, float], step: int, weights: Mapping[str, torch.Tensor], *, ties: bool = False
     ) -> bool:
-        """Compare an evaluation with the best one so far; copy its weights if it is better, or with `ties` as good."""
+        """Compare an evaluation with the best so far, and copy its weights if it is better (with `ties`, as good)."""
         if self.rule is None:
             return False
         metric = self.rule.metric
@@ -293,18 +293,18 @@ class Selection:
 
 
 class WeightMean:
-    """The mean of the weights after some steps of a run, in main memory: its rounding is the same wherever a run resumes."""
+    """The mean of the weights after some steps of a run, kept in main memory so that its rounding survives a resume unchanged."""
 
     def __init__(self, steps: Collection[int]) -> None:
         self.steps = frozenset(steps)
         self.count = 0
         self.weights: Mapping[str, torch.Tensor] | None = None
         self.value: float | None = None
-        """Its score, if it was evaluated."""
+        """Score of the mean, if it was evaluated."""
         self.kept = False
 
     def add(self, module: nn.Module) -> None:
-        """Take in the weights after one step. The tensors are new ones, because a checkpoint may still be writing the old."""
+        """Add the weights after one step. Allocates new tensors, because a checkpoint may still be writing the old ones."""
         self.count += 1
         now = {name: tensor.to("cpu", copy=True) for name, tensor in module_tensors(module).items()}
         for name, before in (self.weights or {}).items():
@@ -321,7 +321,7 @@ class WeightMean:
 
 
 def _copied(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copy on the GPU if it has plenty of room, which is free, else to main memory (a fifth of a second for 500 MB)."""
+    """Copy on the GPU if it has plenty of room, which costs no time, else to main memory (a fifth of a second for 500 MB)."""
     size = sum(tensor.nbytes for tensor in tensors.values())
     devices = {tensor.device for tensor in tensors.values() if tensor.is_cuda}
     roomy = bool(devices) and all(torch.cuda.mem_get_info(device)[0] > _COPIES * size for device in devices)

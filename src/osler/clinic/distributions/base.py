@@ -31,7 +31,7 @@ class Distribution:
     options: Mapping[str, Any] = field(default_factory=dict)
     tasks: Sequence[str] = ()
     releases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name: what is different in each release, if there are several. The first is made unless another is asked for."""
+    """What differs in each release, by name, if there are several. The first one is the default."""
 
 
 class DistributionWriter:

@@ -156,8 +156,8 @@ def _unless(allowed: Tensor, gold: Tensor) -> Tensor:
 def _rows(scores: Tensor, gold: Tensor, borders: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
     """Turn tokens laid end to end into one row of words per chain: scores [N, W, L], gold [N, W], and which cells are words [N, W].
 
-    On a GPU no shape depends on the values: reading one would stop the GPU, and the pass could not be recorded and replayed. There a
-    row has a cell for each token of the longest sequence, on a CPU for each word of the longest chain.
+    On a GPU no shape depends on the values: reading one would stall the GPU and rule out CUDA graphs. There a row has a cell for each
+    token of the longest sequence, on a CPU for each word of the longest chain.
     """
     is_word = gold != IGNORED
     counted = torch.nn.functional.pad(is_word.cumsum(0), (1, 0))
@@ -165,7 +165,7 @@ def _rows(scores: Tensor, gold: Tensor, borders: Tensor, longest: int) -> tuple[
     before = counted[borders]
     chains = len(borders) - 1
     width = longest if scores.is_cuda else max(1, int(before.diff().max()))
-    # Tokens that are no words go to a row of their own, which is cut off.
+    # Tokens that are not words go to a row of their own, which is cut off.
     row = torch.where(is_word, chain, chains)
     column = torch.where(is_word, counted[:-1] - before[chain], 0)
     size = (chains + 1, width)

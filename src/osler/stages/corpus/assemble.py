@@ -60,7 +60,7 @@ def write_ledger(remaining: Remaining, writer: CorpusWriter) -> None:
 
 
 def count(remaining: Remaining, before: Sequence[Path], files: Sequence[InputFile], recipe: CorpusRecipe) -> CorpusCard:
-    """The card of the corpus, except for the number of its shards. `before` are the counts of what each part read."""
+    """Return the card of the corpus, except for the number of shards. `before` lists the files with counts of what each part read."""
     tallies = {file.source_name: _Tally() for file in files}
     skipped: list[SkippedRecord] = []
     for path in before:
@@ -109,7 +109,7 @@ def _grouped(rows: Any, name: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Tally:
-    """Counts of one source, while the parts are added up."""
+    """Running counts of one source."""
 
     sums: Counter[str] = field(default_factory=Counter)
     removed: Counter[str] = field(default_factory=Counter)
@@ -119,7 +119,7 @@ class _Tally:
     length: Counter[int] = field(default_factory=Counter)
 
     def by(self, column: str) -> Counter[Any]:
-        """Documents by language, licence or length."""
+        """Return the document counts by language, licence or length."""
         counter: Counter[Any] = getattr(self, column)
         return counter
 
@@ -127,7 +127,7 @@ class _Tally:
         return _Tally(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
     def counts(self) -> dict[str, Any]:
-        """What the card says about it."""
+        """Return the counts as fields of the card."""
         return {
             "read": self.sums["documents"] + self.removed.total(),
             "removed": dict(sorted(self.removed.items())),
@@ -140,7 +140,7 @@ class _Tally:
 
 
 def _most_common(counts: Counter[str]) -> dict[str, int]:
-    """Documents by value, most common first. A corpus of articles may state its licence in thousands of ways."""
+    """Return counts by value, most common first, with the rare ones as `other`: articles may state licences in thousands of ways."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rest = sum(number for _, number in ranked[_MOST_VALUES:])
     return dict(ranked[:_MOST_VALUES]) | ({"other": rest} if rest else {})
@@ -171,7 +171,7 @@ def _write_shard(shard: _Shard) -> None:
 
 
 def _tables(rows: _Rows) -> Iterator[Any]:
-    """The rows, one row group of the part at a time."""
+    """Yield the rows, one row group of the part at a time."""
     stop = rows.start + len(rows.mask)
     with pq.ParquetFile(rows.part) as file:
         first = 0
@@ -187,7 +187,7 @@ def _tables(rows: _Rows) -> Iterator[Any]:
 
 
 def _with_density(table: Any, terms: Path | None) -> Any:
-    """The table with the term density of its documents, or nulls without a list."""
+    """Add the term density of the documents to a table, or nulls without a list."""
     if terms is None:
         return table.append_column(DENSITY, pa.nulls(table.num_rows, DENSITY.type))
     shares = term_list(terms).density(table["text"].to_pylist())

@@ -11,16 +11,16 @@ from osler.report.tables import Cell, Column, Row, Table
 from osler.stages.corpus.originals import Origin, Original, Originals, differing_words, kept_documents, twin_of
 
 SNIPPET = 240
-"""Most characters of a document that are shown."""
+"""Maximum characters shown of a document."""
 _CONTEXT = 8  # words before the first difference
 _DID = {"read": "could not read", "select": "left out, as its options say"}
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedRemoval:
-    """A removed document or passage, with snippets of it and of the document that was kept instead if text was asked for.
+    """A removed document or passage. If text is wanted, it has snippets of itself and of the document kept instead.
 
-    Of a document that was only changed, the snippets are from before and after.
+    For a document that was only changed, the snippets are from before and after.
     """
 
     entry: LedgerEntry
@@ -31,7 +31,7 @@ class AuditedRemoval:
 def audit(
     corpus: Corpus, step: str, count: int, *, source: str | None = None, seed: int = 1, text: bool = False
 ) -> tuple[list[AuditedRemoval], int]:
-    """A sample of a step's removals, and how many there are. With `text`, documents are read again from the raw files."""
+    """Return a sample of a step's removals, and how many there are. With `text`, documents are reread from the raw files."""
     entries, total = Ledger.of(corpus).sample(step, count, source=source, seed=seed)
     audited = [AuditedRemoval(entry) for entry in entries]
     return (_with_snippets(corpus, audited) if text else audited), total
@@ -53,14 +53,14 @@ def _with_snippets(corpus: Corpus, audited: Sequence[AuditedRemoval]) -> list[Au
 
 
 def _origin(entry: LedgerEntry) -> Origin | None:
-    """Where to read a document again. A record that was not read then is not read now."""
+    """Return where to reread a document; None for a record that was not read in the first place."""
     if entry.row is None or entry.step in ("read", "select"):
         return None
     return Origin(entry.source, entry.file, entry.row, entry.id)
 
 
 def _compared(entry: LedgerEntry) -> tuple[str, str] | None:
-    """Source and id of the kept document to compare with: of a pair the other one; for a passage of a later step, its own document."""
+    """Return source and id of the kept document to compare with: the other of a pair, or a passage's own document in a later step."""
     if entry.step == "decontaminate":
         return None  # the other document is one of a task
     if entry.kept_source is not None and entry.kept_id is not None:
@@ -88,7 +88,7 @@ def _snippets(
 
 
 def _from_difference(before: str, after: str) -> tuple[str, str]:
-    """Snippets of two texts that are nearly the same, from where they first differ."""
+    """Return snippets of two nearly identical texts, from where they first differ."""
     changes = differing_words(before, after)
     first = max(0, changes[0].place - _CONTEXT) if changes else 0
     dots = "… " if first else ""
@@ -102,7 +102,7 @@ def _cut(text: str) -> str:
 
 
 def audit_table(audited: Sequence[AuditedRemoval], total: int, step: str) -> Table:
-    """The sample as a table, without text."""
+    """Return the sample as a table, without text."""
     entries = [removal.entry for removal in audited]
     other = "test document" if step == "decontaminate" else "kept instead"
     more: dict[Column | str, list[Cell]] = {
@@ -133,5 +133,5 @@ def _name(source: str | None, key: str | None, own: str) -> str | None:
 
 
 def _one_line(key: str) -> str:
-    """An id may have line breaks."""
+    """Make line breaks in an id visible."""
     return key.replace("\n", "␊")

@@ -1,7 +1,7 @@
 """Remove lines that many documents of a source share: menus, disclaimers, letterheads.
 
-Every line of every document is counted. Each part writes its counts to disk, sorted by the hash of the line, and the counts of all
-parts are added up for one range of hashes at a time, so memory does not grow with the corpus.
+Every line of every document is counted. Each part writes its counts to disk, sorted by line hash, and the counts of all parts are
+added up for one range of hashes at a time, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))
 
 _COUNT = np.dtype([("line", "<u8"), ("source", "<u4"), ("documents", "<u4")])
 ROWS_IN_MEMORY = 4 << 20
-"""Counts that are added up at a time."""
+"""Number of counts to add up at a time."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _Part:
     documents: Path
     keep: Mask
     shortest: Mapping[str, int]
-    """By source: characters that a line must have to be counted."""
+    """By source: minimum characters of a line to be counted."""
     strip: frozenset[str]
     folder: Path
 
@@ -60,7 +60,7 @@ class _Part:
 def remove_boilerplate(
     remaining: Remaining, options: Mapping[str, Boilerplate], strip: frozenset[str], folder: Path, pool: Pool
 ) -> None:
-    """Remove boilerplate from the documents of sources that have `options`. A document that is nothing else is removed."""
+    """Remove boilerplate from the documents of sources that have `options`. A document of nothing else is removed."""
     shortest = {name: rule.min_characters for name, rule in options.items()}
     parts = [
         _Part(number, path, mask, shortest, strip, folder)
@@ -81,7 +81,7 @@ def remove_boilerplate(
 
 
 def _documents_needed(remaining: Remaining, options: Mapping[str, Boilerplate]) -> NDArray[np.int64]:
-    """For each source, in how many of its documents a line must be."""
+    """Return, for each source, how many of its documents must have a line."""
     numbers = remaining.of_sources({name: place + 1 for place, name in enumerate(options)})
     found = sum(
         (
@@ -95,7 +95,7 @@ def _documents_needed(remaining: Remaining, options: Mapping[str, Boilerplate]) 
 
 
 def _count_lines(part: _Part) -> None:
-    """Write in how many documents of each source each line is."""
+    """Write how many documents of each source have each line."""
     if part.counts.exists():
         return
     places = {name: place for place, name in enumerate(part.shortest)}
@@ -111,7 +111,7 @@ def _count_lines(part: _Part) -> None:
 
 
 def line_hash(line: str) -> int:
-    """Hash of a line without the whitespace around it. Two of 10 million lines agree by chance once in 300,000 corpora."""
+    """Hash a line without the whitespace around it. Among 10 million lines, two collide once in 300,000 corpora."""
     return int.from_bytes(blake2b(line.strip().encode(), digest_size=8).digest(), "little")
 
 
@@ -138,7 +138,7 @@ def _shared_lines(files: Sequence[Path], needed: NDArray[np.int64]) -> NDArray[A
 
 
 def _remove_lines(part: _Part) -> None:
-    """Write the documents of a part without boilerplate, and the lines that were removed to its rows of the ledger."""
+    """Write the documents of a part without boilerplate, and the ledger rows of the removed lines."""
     if part.kept.exists():
         return
     lines = _shared_line_sets(_lines_file(part.folder), tuple(part.shortest))
@@ -155,7 +155,7 @@ def _remove_lines(part: _Part) -> None:
 
 
 def _trim(row: dict[str, Any], shared: frozenset[int], *, strip: bool) -> Iterator[tuple[str, str, int]]:
-    """Take boilerplate out of a document, in place; yield reason, unit and size of what was removed."""
+    """Remove boilerplate from a document, in place; yield reason, unit and size of each change."""
     rest = []
     for line in row["text"].split("\n"):
         if line.strip() and line_hash(line) in shared:

@@ -1,7 +1,7 @@
 """Clean one part of the input: read its documents, repair and rewrite their text, filter them.
 
-Parts are the unit of parallel work and of resuming. Each part writes three Parquet files: kept documents, rows of the ledger, and
-the revisions it has read.
+Parts are the unit of parallel work and of resuming. Each part writes three Parquet files: kept documents, ledger rows and the
+revisions it has read.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Part:
 
     @property
     def before(self) -> Path:
-        """Counts of the text that was read, by source."""
+        """File with the counts of the text that was read, by source."""
         return self.kept.with_suffix(".before.json")
 
 
@@ -97,7 +97,7 @@ def _cut(file: InputFile, recipe: CorpusRecipe) -> list[FileRange]:
 
 
 def clean_part(part: Part) -> None:
-    """Write the kept documents of a part and its rows of the ledger, unless an earlier run did."""
+    """Write the kept documents, ledger rows and revisions of a part, unless an earlier run did."""
     if part.kept.exists():
         return
     before: dict[str, TextCounts] = {}
@@ -137,7 +137,7 @@ def clean_part(part: Part) -> None:
 def _add_document(
     position: int, file: InputFile, raw: RawDocument, cleaner: Cleaner, kept: RowWriter, removed: RowWriter
 ) -> TextCounts:
-    """Write a document or the reason of its removal; return the counts of the text that was read."""
+    """Write a document or the reason for its removal; return the counts of the text that was read."""
     document, effects = cleaner.clean(raw)
     # Whitespace around a text changes neither its words nor its sentences.
     same = document.text.strip() == raw.text.strip()
@@ -153,7 +153,7 @@ def _add_document(
     except InputError as error:
         removed.add(_bad_row(position, file, BadRecord(raw.row, None, error.problem, error.fix)), ROW_BYTES)
         return before
-    # Whitespace around a document does not make it another one.
+    # Surrounding whitespace does not make a document distinct.
     compared = data if cleaner.cleaning.strip else document.text.strip().encode()
     digest = blake2b(compared, digest_size=DIGEST_BYTES).digest()
     facts = cleaner.facts(raw)
@@ -166,7 +166,7 @@ def _add_document(
 
 
 def document_id(file: InputFile, raw: RawDocument) -> str:
-    """The id of a document in the corpus and its ledger."""
+    """Return the id of a document in the corpus and its ledger."""
     return _storable(raw.id or f"{file.name}:{raw.row}")
 
 
@@ -183,7 +183,7 @@ def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any,
 
 
 class StepEffect(NamedTuple):
-    """What one step did to a document; the middle of a row of the ledger."""
+    """What one step did to a document: the middle columns of a ledger row."""
 
     step: str
     reason: str
@@ -199,7 +199,7 @@ class Cleaner:
         self.cleaning = recipe.cleaning(self.source.clean)
         names = [source.name for source in recipe.sources]
         self.group = file.source if self.source.name is None else names.index(self.source.name)
-        """Number of the source; sources of one name share it, so that baseline and updates may be listed apart."""
+        """Number of the source. Sources with the same name share it, so that baseline and updates can be listed separately."""
         self._file = file
         self._strict = recipe.strict
         self._ids = [re.compile(fnmatch.translate(pattern)) for pattern in self.source.ids]
@@ -208,7 +208,7 @@ class Cleaner:
         self._repair = repairer(unicode.html_entities) if unicode.repair else str
 
     def records(self, file_range: FileRange) -> Iterator[Reading]:
-        """Read a range. What makes the rest of it unreadable is its last record; with `strict` it is an error."""
+        """Read a range. An error that makes the rest unreadable becomes the last record, or is raised with `strict`."""
         try:
             for record in READERS.get(self._file.reader).read(file_range, self.source):
                 if self._strict and isinstance(record, BadRecord):
@@ -223,7 +223,7 @@ class Cleaner:
             yield BadRecord(int(line) if line.isdigit() else None, None, error.problem, error.fix)
 
     def clean(self, raw: RawDocument) -> tuple[RepairedDocument, list[StepEffect]]:
-        """Return the document and what the steps did to it. It is removed if the last of them has the unit `document`."""
+        """Return the document and what the steps did to it. It is removed if the last effect has the unit `document`."""
         language = raw.facts.get("language") or self.source.language
         if self._licences and (refused := self._refused_licence(raw)):
             return RepairedDocument(raw.text, 0, language), [StepEffect("licence", refused, "document", len(raw.text))]
@@ -245,7 +245,7 @@ class Cleaner:
         return document, effects
 
     def facts(self, raw: RawDocument) -> list[str | None]:
-        """The columns of a document that may be null."""
+        """Return the nullable columns of a document."""
         known = {**raw.facts, "licence": raw.facts.get("licence") or self.source.licence}
         return [_storable(value) if (value := known.get(name)) else None for name in FACT_COLUMNS]
 
@@ -264,7 +264,7 @@ class Cleaner:
 
 
 def bad_record_error(path: Path, row: int | None, byte: int | None, reason: str, fix: str | None) -> InputError:
-    """The error for a record that cannot be read."""
+    """Return the error for a record that cannot be read."""
     place = f"{path}:{row}" if row is not None else path if byte is None else f"{path}, byte {byte:,}"
     return InputError(reason, where=place, fix=fix)
 
@@ -280,12 +280,12 @@ def _removal_reason(document: RepairedDocument, filters: Mapping[str, Filter]) -
 
 
 def _storable(key: str) -> str:
-    """An id without NUL characters and lone surrogates, which Parquet cannot store."""
+    """Remove NUL characters and replace lone surrogates, which Parquet cannot store."""
     return key if key.isascii() and "\0" not in key else key.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def encode(text: str) -> bytes:
-    """Encode as UTF-8. Reject characters that must not reach a model; they are there only if repair is off."""
+    """Encode as UTF-8. Rejects characters that must not reach a model, which occur only if repair is off."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:

@@ -21,7 +21,7 @@ from osler.text.terms import terms_digest
 
 
 def _resolver(section: str, registry: Registry) -> Callable[[Any], Any]:
-    """A function that turns options by name into objects of a registry."""
+    """Return a function that turns a mapping of names to options into registered objects."""
 
     def resolve(value: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -42,7 +42,7 @@ _resolve_rewriters = _resolver("rewrite", REWRITERS)
 
 
 _LATER = ("rewrite", "deidentify", "boilerplate", "near_duplicates", "decontaminate")
-"""Settings of a cleaning that earlier versions did not have."""
+"""Cleaning settings that earlier versions did not have."""
 
 
 class Unicode(Recipe):
@@ -55,64 +55,64 @@ class Unicode(Recipe):
 
 
 class Deidentify(Recipe):
-    """Which bundle finds the entities that are replaced by their labels in brackets, such as [NAME]."""
+    """Which entities are replaced by their labels in brackets, such as [NAME], and by which bundle."""
 
     bundle: Path = runtime()
     """A bundle with a head for de-identification, made by `osler finetune`."""
     heads: tuple[str, ...] = ()
-    """Heads whose entities are replaced, in every document. By default those trained on a de-identification task, each in documents
-    of its language."""
+    """Heads whose entities are replaced, in every document. By default, those trained on a de-identification task, each in
+    documents of its language."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
 
 
 class Boilerplate(Recipe):
-    """Which lines are boilerplate: those in at least so many documents of a source, and in at least such a share of them."""
+    """Which lines are boilerplate: those shared by a minimum number and share of a source's documents."""
 
     min_documents: int = Field(10, ge=2)
-    """Documents of the source that must have the line."""
+    """Minimum number of the source's documents with the line."""
     min_share: float = Field(0.05, gt=0.0, le=1.0)
-    """Share of the source's documents that must have the line."""
+    """Minimum share of the source's documents with the line."""
     min_characters: int = Field(1, ge=1)
-    """Shorter lines stay. Menus of the web are short; in notes, so are headings, "negative" and "no known allergies"."""
+    """Shorter lines stay. Web menus are short, but in notes so are headings, "negative" and "no known allergies"."""
 
 
 class NearDuplicates(Recipe):
     """Which documents count as near-duplicates.
 
-    Words are compared in lower case, without punctuation. With the defaults, of copies with 1, 5 and 20 % of their words
-    replaced, about 100, 82 and 0 % are found. A pair exactly at the threshold is found with a probability of 99 %.
+    Words are compared in lower case, without punctuation. The defaults find about 100, 82 and 0 % of the copies with 1, 5
+    and 20 % of their words replaced, and a pair exactly at the threshold with a probability of 99 %.
     """
 
     threshold: float = Field(0.7, gt=0.0, le=1.0)
-    """Jaccard similarity of the two sets of shingles from which a document is removed."""
+    """Minimum Jaccard similarity of the shingle sets of two documents for one to be removed."""
     words: int = Field(3, ge=1, le=32)
-    """Words of a shingle. Shorter documents are left to the search for exact duplicates."""
+    """Words per shingle. Shorter documents are only checked for exact duplicates."""
     bands: int = Field(25, ge=1, le=1024)
-    """Bands of the MinHash; documents that agree in one are compared. More bands find more pairs and take longer."""
+    """MinHash bands; documents that match in one are compared. More bands find more pairs but take longer."""
     rows: int = Field(5, ge=1, le=64)
-    """Minima of a band that must agree. Use more for a higher threshold: the search is then faster and as complete."""
+    """Hashes per band that must match. Use more with a higher threshold, for a faster and equally complete search."""
 
     def recall(self, jaccard: float) -> float:
-        """Probability that a pair of this similarity is compared."""
+        """Return the probability that a pair of this similarity is compared."""
         return float(1.0 - (1.0 - jaccard**self.rows) ** self.bands)
 
 
 class Decontaminate(Recipe):
-    """Which held-out documents must not be in a corpus, and how much of one is too much."""
+    """Which held-out documents to keep out of a corpus, and how much overlap is too much."""
 
     tasks: tuple[str, ...] = runtime(min_length=1)
     """Prepared tasks (`osler tasks prepare`): their folders, folders that hold them, or glob patterns."""
     splits: tuple[str, ...] = Field(("test",), min_length=1)
-    """Splits of the tasks whose documents are looked for: `["dev", "test"]` also protects model selection. Of a task without
-    any of them, dev is taken: it is scored there."""
+    """Splits of the tasks to look for; `["dev", "test"]` also protects model selection. For a task without any of them, dev is
+    used, as such a task is scored on it."""
     words: int = Field(9, ge=3)
-    """Length of the runs of words that are compared."""
+    """Words per run; texts are compared by their runs of words."""
     min_shared: int = Field(4, ge=1)
-    """Fewer shared runs are chance."""
+    """Minimum number of shared runs; fewer are put down to chance."""
     min_share: float = Field(0.3, gt=0.0, le=1.0)
-    """Share of the runs of the shorter text, document or held-out text, from which on the document is removed."""
+    """Minimum share of the shorter text's runs, document or held-out text, for the document to be removed."""
     max_shared: int = Field(32, ge=1)
-    """From this number of shared runs on, the document is removed whatever their share."""
+    """Number of shared runs at which the document is removed, whatever their share."""
 
     @field_validator("tasks", "splits", mode="before")
     @classmethod
@@ -124,7 +124,7 @@ Preset = Literal["carrino2022", "clinical", "none"]
 
 
 def _expand_preset(cls: type[Recipe], values: Any) -> Any:
-    """Put the settings of a preset below those that are given."""
+    """Fill in the settings of a preset; given settings override them."""
     if not isinstance(values, Mapping) or not isinstance(values.get("preset"), str) or values["preset"] not in PRESETS:
         return values
     settings = PRESETS[values["preset"]]
@@ -134,12 +134,12 @@ def _expand_preset(cls: type[Recipe], values: Any) -> Any:
 
 
 class SourceCleaning(Recipe):
-    """How the documents of one source are cleaned. A setting that is left out is that of the corpus."""
+    """How the documents of one source are cleaned. Settings left out default to those of the corpus."""
 
     later: ClassVar = _LATER
 
     preset: Preset | None = runtime(None)
-    """A cleaning by name: carrino2022, clinical, or none for documents exactly as they are. Other settings change single values."""
+    """Named cleaning: carrino2022, clinical, or none to leave documents exactly as they are. Other settings override its values."""
     unicode: Unicode | None = None
     """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] | None = None
@@ -147,17 +147,17 @@ class SourceCleaning(Recipe):
     filters: Mapping[str, SerializeAsAny[Filter]] | None = None
     """Filters by name, applied in this order, instead of the corpus's."""
     exact_duplicates: Literal["remove", "keep"] | None = None
-    """keep: no document of this source is removed as a copy. Copies of them in sources that remove theirs still are."""
+    """keep: do not remove documents of this source as copies. Their copies in sources with `remove` are still removed."""
     strip: bool | None = None
     """Remove whitespace before and after each document."""
     deidentify: bool | None = None
-    """Whether entities in documents of this source are replaced by their labels. No preset changes it."""
+    """Replace entities in documents of this source by their labels. Presets do not change it."""
     boilerplate: Boilerplate | Literal[False] | None = None
-    """Which lines that many documents of this source share are removed; false: none."""
+    """Remove lines that many documents of this source share; false removes none."""
     near_duplicates: bool | None = None
-    """Whether documents of this source that nearly repeat another are removed. Near-duplicates of them in other sources still are."""
+    """Remove near-duplicates from this source. If false, near-duplicates of its documents in other sources are still removed."""
     decontaminate: bool | None = None
-    """Whether documents of this source that share text with held-out documents of tasks are removed."""
+    """Remove documents of this source that share text with held-out documents of tasks."""
 
     _preset = model_validator(mode="before")(_expand_preset)
     _rewrite = field_validator("rewrite", mode="before")(_resolve_rewriters)
@@ -177,9 +177,9 @@ class CorpusSource(Recipe):
     reader: str | None = None
     """Name of a reader; by default chosen by file ending."""
     options: SerializeAsAny[Recipe] | None = None
-    """Settings that only this reader has; `reader` must be given too."""
+    """Settings specific to the reader; `reader` must be given too."""
     unit: Literal["file", "line", "block"] = "file"
-    """One document of plain text: a file, a line, or a block between blank lines."""
+    """What one document of plain text is: a file, a line, or a block between blank lines."""
     text_field: str = "text"
     """Field or column with the text, in JSON Lines, tables and Parquet."""
     text_fields: tuple[str, ...] = ()
@@ -189,24 +189,24 @@ class CorpusSource(Recipe):
     ids: tuple[str, ...] = ()
     """Keep only documents whose id matches one of these patterns, such as `codiesp-*`; by default, all."""
     facts: Mapping[str, str] = {}
-    """Fields or columns with facts about each document, by fact: title, section, date, licence, patient, language."""
+    """Fields or columns with facts about each document, keyed by fact: title, section, date, licence, patient, language."""
     encoding: str = "utf-8"
     """Encoding of plain text, JSON Lines and tables."""
     language: str | None = Field(None, pattern=r"^[a-z]{2,3}$")
-    """Language of the documents that state none themselves, if known."""
+    """Language of documents that state none, if known."""
     licence: str | None = None
-    """Licence of the documents that state none themselves."""
+    """Licence of documents that state none."""
     weight: float = Field(1.0, gt=0.0)
     """How often pretraining reads a document per epoch, on average; stored on the card."""
     clean: SourceCleaning | None = None
-    """How to clean its documents: the name of a preset (`none` or false keeps them exactly as they are), or a table with settings."""
+    """How to clean this source's documents: a preset name (`none` or false leaves them exactly as they are) or a table of settings."""
 
     def texts(self) -> tuple[str, ...]:
-        """Names of the fields with text."""
+        """Return the names of the fields with text."""
         return self.text_fields or (self.text_field,)
 
     def read_by(self, reader: str) -> CorpusSource:
-        """The source with the default options of a reader where it gives none itself."""
+        """Return the source, with the reader's default options if it has none."""
         kind = getattr(READERS.get(reader), "options", None)
         if kind is None or self.options is not None:
             return self
@@ -265,7 +265,7 @@ class CorpusSource(Recipe):
 
 @dataclass(frozen=True)
 class Cleaning:
-    """How the documents of a source are cleaned, with nothing left open."""
+    """How the documents of a source are cleaned, with all defaults resolved."""
 
     unicode: Unicode
     rewrite: Mapping[str, Rewriter]
@@ -291,11 +291,11 @@ class CorpusRecipe(Recipe):
     later: ClassVar = (*_LATER, "licences", "priority", "strip")
 
     sources: tuple[CorpusSource, ...] = Field(min_length=1)
-    """Files, folders and glob patterns, or sources with settings of their own. Of several copies of a document, the first is kept."""
+    """Files, folders and glob patterns, or sources with their own settings. Of several copies of a document, the first is kept."""
     without: tuple[str, ...] = runtime(())
     """Names of sources to leave out."""
     preset: Preset | None = runtime(None)
-    """A cleaning by name: carrino2022, clinical, or none for documents exactly as they are. Other settings change single values."""
+    """Named cleaning: carrino2022, clinical, or none to leave documents exactly as they are. Other settings override its values."""
     unicode: Unicode = Unicode()
     """Repair of the text."""
     rewrite: Mapping[str, SerializeAsAny[Rewriter]] = {}
@@ -307,27 +307,27 @@ class CorpusRecipe(Recipe):
     strip: bool = True
     """Remove whitespace before and after each document."""
     deidentify: Deidentify | Literal[False] = False
-    """Replace names, dates and other entities that a bundle finds, before duplicates are searched."""
+    """Replace names, dates and other entities that a bundle finds, before looking for duplicates."""
     boilerplate: Boilerplate | Literal[False] = False
     """Remove lines that many documents of a source share, such as menus and disclaimers."""
     near_duplicates: NearDuplicates | Literal[False] = False
-    """Remove documents that nearly repeat another one, within a source and over the whole corpus."""
+    """Remove documents that nearly repeat another one, within and across sources."""
     decontaminate: Decontaminate | Literal[False] = False
     """Remove documents that share text with held-out documents of prepared tasks."""
     licences: tuple[str, ...] = ()
-    """Keep only documents with one of these licences; `*` stands for any characters, and case does not count. By default, all."""
+    """Keep only documents with one of these licences (`*` is a wildcard, case is ignored); all by default."""
     priority: tuple[str, ...] = ()
-    """Names of sources: of several copies, the one from the source named first is kept. The others follow in their own order."""
+    """Sources in order of preference: of several copies, the one from the first is kept. Other sources follow in recipe order."""
     density_terms: Path | None = runtime(None)
-    """A text file with one term per line: the share of its words in these terms is stored with every document (column `density`)."""
+    """Text file with one term per line. Every document is stored with the share of its words in these terms (column `density`)."""
     shard_megabytes: int = Field(128, ge=1)
-    """Text per shard, before compression."""
+    """Megabytes of text per shard, before compression."""
     engine: Literal["local", "ray"] = runtime("local")
-    """Where the work is done: local, on this machine, or ray, on the cluster at RAY_ADDRESS. The corpus is the same."""
+    """Where to run: local (this machine) or ray (the cluster at RAY_ADDRESS). The corpus is the same either way."""
     workers: int = runtime(0, ge=0)
-    """Worker processes, or tasks on the cluster at the same time; 0 means one per core."""
+    """Worker processes, or concurrent tasks on the cluster; 0 means one per core."""
     strict: bool = runtime(False)
-    """Stop at the first record that cannot be read, and where a source gives no documents, instead of leaving it out."""
+    """Stop at an unreadable record or a source without documents, instead of leaving it out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -357,11 +357,11 @@ class CorpusRecipe(Recipe):
     _filters = field_validator("filters", mode="before")(_resolve_filters)
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which corpora of earlier versions are recognised; with the terms themselves, wherever the file is."""
+        """Return an identity that matches corpora of earlier versions. Terms count by content, not by file path."""
         values = super().identity()
         if self.density_terms is not None:
             values["density_terms"] = terms_digest(self.density_terms)
-        # A source that turns off what the corpus does not do is cleaned as ever.
+        # Turning off a step that the corpus does not have changes nothing.
         off = [name for name in _LATER if name not in values]
         for source, own in zip(values["sources"], self.sources, strict=True):
             if "clean" in source:
@@ -370,7 +370,7 @@ class CorpusRecipe(Recipe):
         return values
 
     def cleaning(self, own: SourceCleaning | None = None) -> Cleaning:
-        """Return a source's own settings, and those of the corpus where it has none."""
+        """Return a source's own settings, with those of the corpus as defaults."""
         own = own or SourceCleaning()
         return Cleaning(
             unicode=own.unicode or self.unicode,

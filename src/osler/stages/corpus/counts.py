@@ -1,7 +1,7 @@
 """Count sentences, tokens and characters of documents.
 
-Workers count while they clean: `clean_part` calls `counts_of` on the text that was read and, if more than the whitespace around it
-was changed, on the text that is kept. What is counted in a worker is only summed up at the end.
+Workers count while they clean: `clean_part` calls `counts_of` on the text that was read and, if more than its surrounding whitespace
+changed, on the text that is kept. The counts of the workers are only summed up at the end.
 """
 
 from __future__ import annotations

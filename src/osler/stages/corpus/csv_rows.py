@@ -1,7 +1,7 @@
 """Rows of CSV and TSV files.
 
-Quoted cells may hold line breaks, so a large file is cut only where a row begins: an even number of quotes precedes it, and the rows
-after it read well. After a row that cannot be read, reading goes on at the next line that looks like a row.
+Quoted cells may hold line breaks, so a large file is cut only where a row begins: an even number of quotes precedes it, and the next
+rows can be read. After a row that cannot be read, reading resumes at the next line that looks like a row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DELIMITERS = ",;\t|"
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 20
 _LONGEST_ROW = 16 << 20
-"""A row longer than this has a quote that nothing closes."""
+"""Maximum bytes of a row; a longer one has an unclosed quote."""
 _ROWS_TO_TRY, _LINES_TO_TRY = 3, 10_000
 _NAMING = "Give the names in the source: text_field, id_field, facts; options.columns if the file has no row of names"
 _QUOTING = "Double the quotes inside quoted cells, or set options.quote or options.escape"
@@ -36,28 +36,28 @@ _DECODING = "Convert the file to UTF-8, or give the source's encoding: often lat
 
 
 class TableOptions(Recipe):
-    """How a table is written."""
+    """The format of a table."""
 
     delimiter: str | None = Field(None, pattern="^.$")
-    """Character between cells; by default the one of comma, semicolon, tab and bar that the first line has most of."""
+    """Character between cells; by default the most frequent of comma, semicolon, tab and bar in the first line."""
     quote: str = Field('"', max_length=1)
     """Character around cells that hold delimiters or line breaks, doubled inside them; empty if cells are never quoted."""
     escape: str | None = Field(None, pattern="^.$")
-    """Character before a quote inside a cell, such as a backslash, where quotes are not doubled."""
+    """Character that escapes a quote inside a cell, such as a backslash, if quotes are not doubled."""
     columns: tuple[str, ...] = ()
-    """Names of the columns, for files without a row of names."""
+    """Names of the columns, for files without a header row."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row, and the line and byte where it begins. Bytes that the encoding does not allow are surrogates in its cells."""
+    """A row, and the line and byte where it begins. Undecodable bytes are surrogates in its cells."""
 
     line: int
     byte: int | None
     cells: list[str]
 
     def undecodable(self, columns: Sequence[int]) -> BadRecord | None:
-        """The record to report if one of these cells has bytes that the encoding does not allow."""
+        """Return the record to report if one of these cells has undecodable bytes."""
         if all(map(_is_text, [self.cells[column] for column in columns])):
             return None
         return BadRecord(self.line, self.byte, "a cell is not valid in the encoding of the source", _DECODING)
@@ -68,7 +68,7 @@ class TableFile:
 
     def __init__(self, file: InputFile, encoding: str, options: TableOptions) -> None:
         self._file, self._encoding = file, encoding
-        # Line breaks and quotes of UTF-16 cannot be found in its bytes, so its lines are read as UTF-8.
+        # Line breaks and quotes cannot be found in the bytes of UTF-16, so its lines are converted to UTF-8.
         self._bytewise = '"\n'.encode(encoding) == b'"\n'
         self._codec = encoding if self._bytewise else "utf-8"
         self._quote = options.quote.encode(self._codec, "replace")
@@ -92,14 +92,14 @@ class TableFile:
         self.columns: Sequence[str] = options.columns or self._read_names()
 
     def position(self, name: str) -> int:
-        """Index of a column that the file must have."""
+        """Return the index of a required column."""
         if name not in self.columns:
             problem = f"none of its {len(self.columns)} columns is called {name!r}"
             raise InputError(problem, where=self._file.path, fix=_NAMING)
         return self.columns.index(name)
 
     def ranges(self, lines: list[FileRange]) -> list[FileRange]:
-        """Move the starts of ranges of lines to where rows begin. The file stays one range where that cannot be told."""
+        """Move the starts of line ranges to where rows begin. The file stays one range if row starts cannot be found."""
         file = self._file
         if not self._can_cut:
             return [FileRange(file, 0, file.size)]
@@ -119,11 +119,11 @@ class TableFile:
                         break
                     quotes += handle.readline().count(self._quote)
                 else:
-                    break  # a quote stands alone somewhere before: the rest of the file is one range
+                    break  # an earlier quote has no partner: the rest of the file is one range
         return ranges_from(file, starts)
 
     def rows(self, file_range: FileRange) -> Iterator[TableRow | BadRecord]:
-        """Yield the rows that begin in a range, without blank lines and the names of columns."""
+        """Yield the rows that begin in a range, without blank lines and the header row."""
         line, byte = file_range.first_row, file_range.start or self._start
         # A compressed file is one range, and its size says nothing about the text in it.
         stop = file_range.stop if file_range.stop < self._file.size else None
@@ -158,7 +158,7 @@ class TableFile:
             yield lost
 
     def _looks_like_a_row(self, cells: list[str], used: list[bytes], start_of_rows: bytes) -> bool:
-        """Whether reading can go on here: a line of a broken cell may hold the right number of delimiters by chance."""
+        """Whether reading can resume here. A line of a broken cell may have the right number of delimiters by chance."""
         paired = not self._quote or sum(line.count(self._quote) for line in used) % 2 == 0
         return paired and len(cells) == len(self.columns) and start_of_rows in (b"", _start(used))
 
@@ -177,7 +177,7 @@ class TableFile:
 
     @contextmanager
     def _lines(self, start: int) -> Iterator[Iterator[bytes]]:
-        """The lines from a byte on; in UTF-8 if their own encoding is not bytewise."""
+        """Open the lines from a byte on, converted to UTF-8 if their own encoding is not bytewise."""
         with reading(self._file.path), open_bytes(self._file.path) as handle:
             if self._bytewise:
                 if start > len(_BOM):
@@ -194,7 +194,7 @@ class TableFile:
 
 
 class _RowParser:
-    """Parses lines into rows, and keeps the lines of the present row in case it cannot be read."""
+    """Parses lines into rows, keeping the lines of the current row in case it cannot be read."""
 
     def __init__(self, lines: Iterator[bytes], codec: str, style: dict[str, Any]) -> None:
         # The csv module's own limit, 128 KiB, is shorter than a long discharge summary.
@@ -213,7 +213,7 @@ class _RowParser:
             return None
 
     def back_to_second_line(self) -> None:
-        """Give up the first line of the present row, and read on at its second."""
+        """Skip the first line of the current row and resume at its second."""
         self._again.extendleft(reversed(self.used[1:]))
         del self.used[1:]
         self._rows = self._start()
@@ -243,6 +243,6 @@ def _is_text(cell: str) -> bool:
 
 
 def _start(lines: list[bytes]) -> bytes:
-    """What a row begins with: a digit, or its first character."""
+    """Return the first byte of a row, with all digits as 0."""
     first = lines[0][:1]
     return b"0" if first.isdigit() else first

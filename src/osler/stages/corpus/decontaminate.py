@@ -45,21 +45,21 @@ _MATCH = np.dtype([("row", "<i8"), ("text", "<i8"), ("shared", "<i8"), ("share",
 
 
 def task_folders(options: Decontaminate) -> list[TaskFolder]:
-    """The tasks, in an order that does not depend on where they are."""
+    """Return the tasks, in an order that does not depend on their paths."""
     found = {path.resolve(): None for given in options.tasks for path in _task_paths(given)}
     folders = [TaskFolder.open(path) for path in found]
     return sorted(folders, key=lambda folder: (folder.card.name, folder.artifact.manifest.digest))
 
 
 def tasks_digest(options: Decontaminate) -> str:
-    """Hash of the tasks, which a corpus records among its parents."""
+    """Return the hash of the tasks that a corpus records among its parents."""
     digests = [folder.artifact.manifest.digest for folder in task_folders(options)]
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Contaminated:
-    """A document, and the held-out record of which it has the largest share."""
+    """A contaminated document, and the held-out record with the largest overlap."""
 
     document: int
     """Row of the document, counted over all files."""
@@ -67,7 +67,7 @@ class Contaminated:
     split: str
     record: str
     shared: int
-    """Runs of words that both have."""
+    """Number of shared runs of words."""
     share: float
     """Their share of the runs of the shorter text."""
 
@@ -77,7 +77,7 @@ def contaminated(
 ) -> list[Contaminated]:
     """Find the contaminated documents among those that `keep` marks in each Parquet file, in order.
 
-    What has been found is in `folder`, so that an interrupted search goes on where it stopped.
+    `folder` holds the results so far, from which an interrupted search resumes.
     """
     index = HeldOutIndex(folder / "held_out")
     index.write(options)
@@ -93,7 +93,7 @@ def contaminated(
     for scan in scans:
         matches = np.load(scan.out)
         reached.update(matches["text"].tolist())
-        # Best match of a document first, of equal ones that of the first task.
+        # Best match of a document first; ties go to the first task.
         order = np.lexsort((matches["text"], -matches["shared"], -matches["share"], matches["row"]))
         _, first = np.unique(matches["row"][order], return_index=True)
         for row, text, shared, share in matches[order[first]].tolist():
@@ -109,7 +109,7 @@ def contaminated(
 
 @dataclass(frozen=True)
 class HeldOutIndex:
-    """The runs of words of all held-out texts: sorted hashes on disk, each with the texts it is in."""
+    """The runs of words of all held-out texts: sorted hashes on disk, each with the texts it occurs in."""
 
     folder: Path
 
@@ -151,7 +151,7 @@ class HeldOutIndex:
             writer.write_table(pa.Table.from_arrays([pa.array(values) for values in columns], schema=_TEXTS_SCHEMA))
 
     def texts(self) -> list[tuple[str, str, str]]:
-        """Task, split and record id of every text."""
+        """Return the task, split and record id of every text."""
         table = pq.read_table(self._texts, columns=["task", "split", "record"], use_threads=False)
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
@@ -184,9 +184,9 @@ class _Lookup:
     def shared(
         self, hashes: Hashes, document: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Documents and texts that share runs, and how many different ones."""
+        """Return pairs of documents and texts that share runs, and how many distinct runs they share."""
         found, places = self._table.find(hashes)
-        # A run counts once for a document.
+        # Count a run once per document.
         rows, places = _distinct_pairs(document[found], places)[:2]
         first, count = self._first[places], self._first[places + 1] - self._first[places]
         owners = self._owners[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())]
@@ -196,7 +196,7 @@ class _Lookup:
 def _distinct_pairs(
     first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Distinct pairs of numbers, sorted, and how often each occurs."""
+    """Return the distinct pairs of numbers, sorted, and how often each occurs."""
     size = int(second.max(initial=0)) + 1
     pairs, counts = np.unique(first * size + second, return_counts=True)
     return pairs // size, pairs % size, counts
@@ -227,7 +227,7 @@ def _scan(scan: _Scan) -> None:
 
 
 def _documents(scan: _Scan) -> Iterator[tuple[int, str]]:
-    """Row and text of each document to search."""
+    """Yield row and text of each document to search."""
     row = 0
     with pq.ParquetFile(scan.file) as file:
         for batch in file.iter_batches(_BATCH, columns=["text"], use_threads=False):
@@ -238,7 +238,7 @@ def _documents(scan: _Scan) -> Iterator[tuple[int, str]]:
 
 
 def _matches(rows: Sequence[int], texts: Sequence[str], lookup: _Lookup, options: Decontaminate) -> NDArray[Any]:
-    """Pairs of a document and a held-out text that share too much."""
+    """Return the pairs of a document and a held-out text that share too much."""
     hashes, runs = ngrams(texts, options.words)
     number, held_out, shared = lookup.shared(hashes, np.repeat(np.arange(len(texts)), runs))
     share = shared / np.minimum(runs[number], lookup.runs[held_out])
@@ -251,7 +251,7 @@ def _matches(rows: Sequence[int], texts: Sequence[str], lookup: _Lookup, options
 
 
 def _held_out_texts(options: Decontaminate) -> Iterator[tuple[list[tuple[str, str, str]], list[str]]]:
-    """Held-out texts, some at a time, with task, split and record id of each."""
+    """Yield batches of held-out texts, with task, split and record id of each."""
     for folder in task_folders(options):
         for split in _held_out_splits(folder, options):
             names: list[tuple[str, str, str]] = []
@@ -267,19 +267,19 @@ def _held_out_texts(options: Decontaminate) -> Iterator[tuple[list[tuple[str, st
 
 
 def _held_out_splits(folder: TaskFolder, options: Decontaminate) -> list[str]:
-    """The wanted splits that a task has. One without any of them is scored on dev, as CodiEsp is."""
+    """Return the wanted splits that a task has, or dev if it has none: such a task is scored there, as CodiEsp is."""
     return [split for split in folder.splits if split in options.splits] or [
         split for split in folder.splits if split == "dev"
     ]
 
 
 def _texts(record: Record) -> list[str]:
-    """The text of a document, or both of a pair: each alone would give the pair away."""
+    """Return the text of a document, or both of a pair: either alone would leak the pair."""
     return [record.text] if isinstance(record, Document) else [record.first, record.second]
 
 
 def _task_paths(given: str) -> list[Path]:
-    """Folders of prepared tasks at, below or matched by a path."""
+    """List the folders of prepared tasks at, below or matched by a path."""
     path = Path(given).expanduser()
     roots = (
         [path]

@@ -1,10 +1,10 @@
-"""De-identify documents: write the label of an entity in brackets, such as [NAME], wherever a bundle finds one.
+"""De-identify documents: replace every entity that a bundle finds by its label in brackets, such as [NAME].
 
-First the entities of each slice of documents are found and their places written to disk, so that an interrupted search goes on where
-it stopped. Then every part is written again without them. A document that cannot be processed is removed, never kept as it was.
+Entities are first found slice by slice and their positions written to disk, so that an interrupted run resumes. Then every part is
+rewritten without them. A document that cannot be processed is removed, never kept unchanged.
 
-The result does not depend on the number of workers: which documents are annotated together follows from the documents alone, and on a
-CPU each worker computes with one thread.
+The result does not depend on the number of workers: documents are batched independently of it, and on a CPU each worker uses one
+thread.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from osler.text.document import Document, Span
 pq = require("pyarrow.parquet", "corpus")
 
 SLICE_BYTES = 1 << 20
-"""Text that is annotated before its result is written: minutes of work on a CPU."""
+"""Bytes of text annotated per result file: minutes of work on a CPU."""
 _BATCH = 64
 _FAILED, _LANGUAGE = "deidentify.failed", "deidentify.language"
-_PROBE = "Probe."  # any text that cannot be at fault
+_PROBE = "Probe."  # harmless, so a failure is not the text's fault
 
 Mention = tuple[int, int, str]
-"""Start and end of a replaced passage, and the label that is written in its place."""
+"""Start and end of a replaced passage, and the label written in its place."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Deidentifier:
 
     @classmethod
     def open(cls, options: Deidentify) -> Self:
-        """Find the heads, or raise what a run would raise later."""
+        """Find the heads, or raise the error that a run would raise later."""
         require("torch", "train")
         digest = Artifact.open(options.bundle, kind="bundle").manifest.digest
         spec = BundleSpec.load(options.bundle)
@@ -79,13 +79,13 @@ class Deidentifier:
         return cls(options.bundle, digest, languages, bool(options.heads), options.device)
 
     def heads(self, language: str | None) -> tuple[str, ...]:
-        """The heads that read documents of a language, or all if it is not known; there may be none."""
+        """Return the heads that read documents of a language (possibly none), or all if it is not known."""
         if self.named or language is None:
             return tuple(self.languages)
         return tuple(name for name, own in self.languages.items() if reads(own, language))
 
     def check(self, languages: Mapping[str, str | None]) -> None:
-        """Refuse a source in a language that no head reads, given the languages of sources."""
+        """Reject a source whose language no head reads. `languages` is keyed by source."""
         for source, language in languages.items():
             if not self.heads(language):
                 heads = ", ".join(f"{name} ({own})" for name, own in self.languages.items())
@@ -118,7 +118,7 @@ class _Part:
     number: int
     documents: Path
     slices: tuple[tuple[int, Path], ...]
-    """For each slice the number of its first document, and the file with what was found."""
+    """For each slice, the number of its first document and the file with its results."""
     folder: Path
 
     @property
@@ -131,7 +131,7 @@ class _Part:
 
     @cached_property
     def found(self) -> dict[int, list[Mention] | str]:
-        """By number of the document: what is replaced in it, or the reason to remove it."""
+        """By document number: the mentions to replace, or the reason to remove the document."""
         return {
             first + row: result if isinstance(result, str) else [(start, end, label) for start, end, label in result]
             for first, path in self.slices
@@ -140,7 +140,7 @@ class _Part:
 
 
 def deidentify(remaining: Remaining, by: Deidentifier, sources: Sequence[str], folder: Path, pool: Pool) -> None:
-    """Replace entities in the documents of some sources; remove the documents for which that is not possible."""
+    """Replace entities in the documents of some sources; remove documents that cannot be processed."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = remaining.of_sources(dict.fromkeys(sources, 1))
     parts, slices = [], []
@@ -158,7 +158,7 @@ def deidentify(remaining: Remaining, by: Deidentifier, sources: Sequence[str], f
 
 
 def _cut(path: Path, keep: Mask, by: Deidentifier, found: Path) -> Iterator[tuple[int, _Slice]]:
-    """Slices of about SLICE_BYTES, each with the number of its first document in the part. Rows that are not wanted weigh nothing."""
+    """Yield slices of about SLICE_BYTES of wanted text, each with the number of its first document in the part."""
     for group, (rows, first) in enumerate(row_groups(path, "bytes")):
         wanted = keep[first : first + rows.num_rows]
         sizes = np.where(wanted, rows["bytes"].to_numpy(), 0)
@@ -170,7 +170,7 @@ def _cut(path: Path, keep: Mask, by: Deidentifier, found: Path) -> Iterator[tupl
 
 
 def _find(piece: _Slice) -> None:
-    """Write the entities of a slice, unless an earlier run did: for each document its row and their places, or why there are none."""
+    """Write the mentions in each document of a slice, or the reason to remove it, unless an earlier run did."""
     if piece.found.exists():
         return
     with pq.ParquetFile(piece.documents) as file:
@@ -191,12 +191,12 @@ def _find(piece: _Slice) -> None:
 
 
 def _mentions(bundle: Bundle, texts: Sequence[str], heads: Sequence[str]) -> Sequence[list[Mention] | str]:
-    """What is to be replaced in each text, or that it cannot be processed."""
+    """Find the mentions to replace in each text, or the reason to remove it."""
     documents = [Document(str(number), text) for number, text in enumerate(texts)]
     try:
         return [_distinct(document.spans) for document in bundle.annotate(documents, heads)]
     except Exception:
-        pass  # outside of this block, so that no later error is chained to one that may quote the text
+        pass  # handled below, so that no later error is chained to one that may quote the text
     if len(texts) > 1:
         return [result for text in texts for result in _mentions(bundle, [text], heads)]
     # If the machine or the bundle is at fault and not the text, this fails too and ends the run.
@@ -205,7 +205,7 @@ def _mentions(bundle: Bundle, texts: Sequence[str], heads: Sequence[str]) -> Seq
 
 
 def _distinct(spans: Sequence[Span]) -> list[Mention]:
-    """Mentions in text order. Of those that overlap, all characters are replaced by the label of the first, and longest."""
+    """Return mentions in text order. Overlapping ones are merged under the label of the first, the longest on ties."""
     mentions: list[Mention] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end, span.label)):
         if mentions and span.start < mentions[-1][1]:
@@ -217,7 +217,7 @@ def _distinct(spans: Sequence[Span]) -> list[Mention]:
 
 
 def _replace(part: _Part) -> None:
-    """Write the documents of a part without their entities, and what was replaced to its rows of the ledger."""
+    """Write the documents of a part with entities replaced, and the ledger rows of the replacements."""
     if part.kept.exists():
         return
     with part_writer(part.kept, KEPT_SCHEMA) as kept, part_writer(part.removed, LOSS_SCHEMA) as removed:
@@ -231,7 +231,7 @@ def _replace(part: _Part) -> None:
 
 
 def _change(row: dict[str, Any], found: list[Mention] | str) -> Iterator[tuple[str, str, int]]:
-    """Replace entities in a document, or take all its text, in place; yield reason, unit and size of what was done."""
+    """Replace entities in a document, or clear its text, in place; yield reason, unit and size of each change."""
     text = row["text"]
     if isinstance(found, str):
         yield found, "document", len(text)
@@ -253,7 +253,7 @@ def _change(row: dict[str, Any], found: list[Mention] | str) -> Iterator[tuple[s
 
 @lru_cache(maxsize=1)
 def _bundle(folder: Path, digest: str, device: str) -> Bundle:
-    """The bundle, loaded once in a process."""
+    """Load the bundle once per process."""
     return Bundle.load(folder, device)
 
 
@@ -265,7 +265,7 @@ def _on_gpu(device: str) -> bool:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute with one thread: sums in another order would have other last digits, and the workers share the cores anyway."""
+    """Compute with one thread: the order of summation changes the last digits, and the workers share the cores anyway."""
     import torch
 
     before = torch.get_num_threads()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FACTS = ("title", "section", "date", "licence", "patient", "language")
-"""What a reader may know about a document besides its text and id. Each is a column of the corpus."""
+"""Facts that a reader may give about a document besides its text and id. Each is a column of the corpus."""
 _CREATIVE_COMMONS = re.compile(
     r"creativecommons\.org/(?:licenses|publicdomain)/(by(?:-nc)?(?:-nd|-sa)?|zero|mark)(?:/(\d\.\d))?", re.IGNORECASE
 )
@@ -29,7 +29,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A stretch of a file, `start` to `stop` in the reader's own unit; `first_row` is the number of its first row."""
+    """A range of a file, from `start` to `stop` in the reader's own unit; `first_row` is the number of its first row."""
 
     file: InputFile
     start: int
@@ -39,7 +39,7 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Which record of its source a document is, and how recent: of one record, the highest number is kept, and of equal ones the last.
+    """Which record of its source a document is, and how recent: the highest number of a record is kept, the last one on ties.
 
     Documents with the same row of a file are parts of one revision.
     """
@@ -62,19 +62,19 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A revision without a document: the source deleted the record, or no longer has the wanted text in it."""
+    """A revision without a document: the source deleted the record, or it no longer has the wanted text."""
 
     row: int
     revision: Revision
 
 
 def known(**facts: str | None) -> dict[str, str]:
-    """Facts of a document without those that nothing is known about."""
+    """Return the facts that have a value."""
     return {name: fact for name, fact in facts.items() if fact}
 
 
 def creative_commons(text: str) -> str | None:
-    """The licence that the first link to Creative Commons in a text stands for, such as CC BY-NC 4.0."""
+    """Return the licence of the first Creative Commons link in a text, such as CC BY-NC 4.0."""
     found = _CREATIVE_COMMONS.search(text)
     if not found:
         return None
@@ -84,7 +84,7 @@ def creative_commons(text: str) -> str | None:
 
 
 def named_facts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, str]:
-    """Facts in fields of a record, by the names that a source gives them. Empty values and tables are left out."""
+    """Read facts from the fields of a record that a source names. Empty and nested values are left out."""
     found = {fact: record.get(field) for fact, field in fields.items()}
     return {
         fact: str(value)
@@ -94,7 +94,7 @@ def named_facts(record: Mapping[str, Any], fields: Mapping[str, str]) -> dict[st
 
 
 def joined(texts: Iterable[str | None]) -> str:
-    """One text from several fields, with blank lines between them. A single text is kept exactly as it is."""
+    """Join the texts of several fields with blank lines. A single text is kept exactly as it is."""
     return "\n\n".join(text for text in texts if text)
 
 
@@ -102,7 +102,7 @@ def joined(texts: Iterable[str | None]) -> str:
 class BadRecord:
     """A record that cannot be read, in place of its document. Reason and fix never quote the text.
 
-    `row` is the row or line where it begins and `byte` its first byte in the (decompressed) file, as far as they are known.
+    `row` is the row or line where it begins and `byte` its first byte in the (decompressed) file, if known.
     """
 
     row: int | None
@@ -113,7 +113,7 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A record that the options of its reader leave out, in place of its document. Nothing is wrong with it; the ledger lists it."""
+    """A valid record that the options of its reader leave out, in place of its document. The ledger lists it."""
 
     row: int
     reason: str

@@ -1,4 +1,4 @@
-"""What happened to a document: kept or removed, by which step, and which setting would have kept it."""
+"""Explain what happened to a document: kept or removed, by which step, and which setting would have kept it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Explanation:
 
     @property
     def origin(self) -> Origin | None:
-        """Where to read it again; None if its row is not known."""
+        """Where to reread it; None if its row is not known."""
         return Origin(self.source, self.file, self.row, self.id) if self.file and self.row is not None else None
 
 
 def explain(corpus: Corpus, key: str, source: str | None = None) -> list[Explanation]:
-    """Everything that happened to the documents with this id."""
+    """Return everything that happened to the documents with this id."""
     recipe = Originals(corpus).recipe
     places: dict[tuple[str, str | None, int | None], list[LedgerEntry]] = {}
     for entry in Ledger.of(corpus).find(key, source):
@@ -60,8 +60,8 @@ def explain(corpus: Corpus, key: str, source: str | None = None) -> list[Explana
 
 
 def keeping(entry: LedgerEntry, recipe: CorpusRecipe) -> str:
-    """Which setting would have kept a removed document, in words."""
-    # A source without a name is called after its files, and files named on one command line are cleaned alike.
+    """Describe which setting would have kept a removed document."""
+    # A source without a name is named after its files, and all files of one command line are cleaned alike.
     sources = sorted(
         (source for source in recipe.sources if source.name in (entry.source, None)),
         key=lambda source: source.name is None,
@@ -112,7 +112,7 @@ def _filter_option(entry: LedgerEntry, cleaning: Cleaning, of: str) -> str:
 
 
 def kept_twin(corpus: Corpus, entry: LedgerEntry, text: str) -> KeptDocument | None:
-    """The document that was kept instead of a removed duplicate with this text."""
+    """Return the document that was kept instead of a removed duplicate with this text."""
     if entry.kept_source is None or entry.kept_id is None:
         return None
     pair = (entry.kept_source, entry.kept_id)
@@ -120,7 +120,7 @@ def kept_twin(corpus: Corpus, entry: LedgerEntry, text: str) -> KeptDocument | N
 
 
 def original_of(corpus: Corpus, explanation: Explanation) -> Original:
-    """The document again, from its raw file."""
+    """Reread the document from its raw file."""
     origin = explanation.origin
     if origin is None:
         raise InputError(

@@ -22,14 +22,14 @@ from osler.stages.corpus.opening import in_zip, is_packed, open_bytes, reading, 
 from osler.stages.corpus.readers import READERS
 
 LONGEST = 64 << 20
-"""Bytes of the longest line, or file of plain text, that is read as a document. What is longer is damaged, or not one document."""
+"""Maximum bytes of a line, or a file of plain text, read as a document. Anything longer is damaged, or not one document."""
 _BLOCK = 1 << 22
 _BOM = b"\xef\xbb\xbf"
 _LINE_READERS = ("jsonl", "moses", "patents")
 
 
 def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
-    """List the files of all sources in input order; it decides which copy of a document comes first."""
+    """List the files of all sources in input order, which decides which copy of a document comes first."""
     endings = {ending: name for name in READERS.names() for ending in READERS.get(name).endings}
     roots = {root: name for name in READERS.names() for root in getattr(READERS.get(name), "roots", ())}
     files: list[InputFile] = []
@@ -65,7 +65,7 @@ def find_inputs(sources: Sequence[CorpusSource]) -> list[InputFile]:
 
 
 def on_disk(files: Sequence[InputFile]) -> list[Path]:
-    """The files that can be opened to read the input, in input order; a zip archive counts once."""
+    """List the readable files on disk in input order; a zip archive counts once."""
     paths = dict.fromkeys(inside[0] if (inside := in_zip(file.path)) else file.path for file in files)
     return [path for path in paths if os.access(path, os.R_OK)]
 
@@ -77,7 +77,7 @@ def names_digest(files: Sequence[InputFile]) -> str:
 
 
 def _expand(given: str) -> Iterator[tuple[Path, str, bool]]:
-    """Yield path and name of each file that a path, folder or pattern stands for, and whether it must be readable.
+    """Yield path and name of each file that a path, folder or pattern stands for, and whether it must have a reader.
 
     The members of a zip archive are files below it: `notes.zip` stands for all of them, `notes.zip/*.txt` for some.
     """
@@ -136,11 +136,11 @@ def _source_name(source: CorpusSource, path: Path, reader: str) -> str:
 
 
 def _reader(path: Path, endings: Mapping[str, str], roots: Mapping[str, str]) -> str | None:
-    """The reader of a file by its ending; of XML by its root element, as many formats share the ending."""
+    """Choose a reader by file ending; for XML by root element, as many formats share the ending."""
     plain = path.with_suffix("") if path.suffix.lower() in OPENERS else path
     ending = plain.suffix.lower()
     if ending == ".zip" and in_zip(path) is None:
-        return "text"  # a damaged archive; any reader finds that out
+        return "text"  # a damaged archive; any reader reports it
     if ending != ".xml":
         return endings.get(ending)
     try:
@@ -149,11 +149,11 @@ def _reader(path: Path, endings: Mapping[str, str], roots: Mapping[str, str]) ->
             root = root_tag(stream.read1(1 << 16))[0]
     except InputError:
         root = ""
-    return roots.get(root) if root else min(roots.values())  # without a root, any reader of XML says what is wrong
+    return roots.get(root) if root else min(roots.values())  # without a root, any XML reader reports what is wrong
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a complete file, without its byte order mark; of a file that is too long for a document, a little more than LONGEST."""
+    """Read a file without its byte order mark. A file too long for a document is cut off a little beyond LONGEST."""
     with reading(path), open_bytes(path) as handle:
         return handle.read(LONGEST + len(_BOM) + 1).removeprefix(_BOM)
 
@@ -185,13 +185,13 @@ def cut_lines(file: InputFile, size: int) -> list[FileRange]:
 
 
 def ranges_from(file: InputFile, starts: Sequence[tuple[int, int]]) -> list[FileRange]:
-    """Ranges that begin at these bytes and rows, and end where the next one begins or the file ends."""
+    """Return ranges that begin at these bytes and rows, and end where the next one begins or the file ends."""
     stops = [*(start for start, _ in starts[1:]), file.size]
     return [FileRange(file, start, stop, row) for (start, row), stop in zip(starts, stops, strict=True)]
 
 
 def lines(file_range: FileRange) -> Iterator[tuple[int, bytes]]:
-    """Yield row number and bytes of every line, without line ends; of a line that is too long, a little more than LONGEST bytes."""
+    """Yield row number and bytes of every line, without line ends. A line that is too long is cut off a little beyond LONGEST."""
     path = file_range.file.path
     row = file_range.first_row
     with damaged_after(path, lambda: row), open_bytes(path) as handle:
@@ -250,7 +250,7 @@ def decode(data: bytes, encoding: str, *, path: Path, row: int) -> str:
 
 
 def encoding_fix(data: bytes) -> str:
-    """What to do about bytes that are not in the encoding of their source."""
+    """Suggest a fix for bytes that are not in the encoding of their source."""
     if b"\0" in data[:1000]:
         return "It looks like UTF-16: convert the file to UTF-8. Plain text and tables can also be read with --encoding utf-16"
     return "Convert the file to UTF-8, or give its encoding, often --encoding latin-1 or cp1252 (in a recipe: the source's encoding)"

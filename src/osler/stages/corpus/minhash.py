@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 BLOCK = 1 << 17
-"""Bytes of text to hash together: what is made from them fits into the cache of a core."""
+"""Bytes of text to hash together, so that intermediate arrays fit into the cache of a core."""
 
 # What a byte counts as in a word: ASCII letters in lower case and digits; all bytes of other characters; 0 elsewhere.
 _LETTERS = np.array(
@@ -28,9 +28,9 @@ _MIX = (
 
 
 def shingle_hashes(text: NDArray[np.uint8], bounds: Integers, words: int) -> tuple[Hashes, Integers]:
-    """Hash every run of so many words, in order and with repetitions; also return their number in each document.
+    """Hash every run of `words` words, in order and with repetitions; also return their number in each document.
 
-    `text` is the UTF-8 of documents one after the other, `bounds` where each begins and where the last ends. Words are
+    `text` is the concatenated UTF-8 of the documents, `bounds` where each begins and where the last ends. Words are
     compared in lower case (A to Z), without punctuation.
     """
     hashes, starts = _word_hashes(text, bounds)
@@ -44,13 +44,13 @@ def shingle_hashes(text: NDArray[np.uint8], bounds: Integers, words: int) -> tup
         shingles *= _FACTOR
         shingles += hashes[offset : offset + length]
     _mix(shingles)
-    # Leave out those that run from one document into the next.
+    # Drop shingles that run from one document into the next.
     shifts = np.repeat(firsts[:-1] - (np.cumsum(counts) - counts), counts)
     return shingles[shifts + np.arange(len(shifts))], counts
 
 
 def band_hashes(shingles: Hashes, counts: Integers, bands: int, rows: int) -> Hashes:
-    """MinHash of documents with so many shingles each, one hash per band: an array (bands, documents)."""
+    """Return the MinHash of documents with `counts` shingles each, one hash per band: an array (bands, documents)."""
     values = (shingles >> np.uint64(32)).astype(np.uint32)
     starts = np.cumsum(counts) - counts
     permuted = np.empty((rows, len(values)), dtype=np.uint32)
@@ -75,14 +75,14 @@ def _mix(hashes: Hashes) -> None:
 
 @cache
 def _factors(count: int) -> NDArray[np.uint32]:
-    """Odd numbers; multiplying by one of them modulo 2**32 is a permutation."""
+    """Return odd numbers; multiplying by one of them modulo 2**32 is a permutation."""
     numbers = np.arange(1, count + 1, dtype=np.uint64)
     _mix(numbers)
     return numbers.astype(np.uint32) | np.uint32(1)
 
 
 def _word_hashes(text: NDArray[np.uint8], bounds: Integers) -> tuple[Hashes, Integers]:
-    """Hash and first byte of every word of some documents."""
+    """Return hash and first byte of every word of some documents."""
     hashes, starts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     low = 0
     while low < len(text):
@@ -96,10 +96,10 @@ def _word_hashes(text: NDArray[np.uint8], bounds: Integers) -> tuple[Hashes, Int
 
 
 def _block_end(text: NDArray[np.uint8], bounds: Integers, low: int) -> int:
-    """Where to cut so that at most BLOCK bytes are hashed together.
+    """Return where to cut so that at most BLOCK bytes are hashed together.
 
-    That is between two documents, or between two words of a long one, or in a word that is longer still. A document is
-    cut in the same places whatever stands beside it.
+    The cut is between two documents, between two words of a long one, or inside an even longer word. A document is cut in
+    the same places whatever its neighbours are.
     """
     limit = low + BLOCK
     if limit >= len(text):
@@ -112,7 +112,7 @@ def _block_end(text: NDArray[np.uint8], bounds: Integers, low: int) -> int:
 
 
 def _hash_words(text: NDArray[np.uint8], inner: Integers) -> tuple[Hashes, Integers]:
-    """Hash and first byte of every word of a block; at `inner` one document ends and another begins."""
+    """Return hash and first byte of every word of a block. `inner` holds the document boundaries inside it."""
     letters = np.zeros(len(text) + 2, dtype=np.uint8)  # with a gap before the first and after the last
     np.take(_LETTERS, text, out=letters[1:-1], mode="clip")
     inside = letters != 0
@@ -135,7 +135,7 @@ def _hash_words(text: NDArray[np.uint8], inner: Integers) -> tuple[Hashes, Integ
 
 @cache
 def _powers() -> tuple[Hashes, Hashes]:
-    """Powers of an odd number and their inverses, modulo 2**64."""
+    """Return powers of an odd number and their inverses, modulo 2**64."""
     inverse = np.uint64(pow(int(_FACTOR), -1, 1 << 64))
     powers, inverses = (np.full(BLOCK, number, dtype=np.uint64) for number in (_FACTOR, inverse))
     powers[0] = inverses[0] = 1

@@ -1,14 +1,14 @@
 """Find near-duplicates: documents whose sets of word shingles overlap by at least a threshold (Jaccard).
 
 MinHash and banding propose pairs, and the exact Jaccard of each pair decides. Text, sketches and shingles stay on disk;
-memory holds a few bytes per document. Every step writes files that a later run finds finished, and what they contain
-depends neither on the number of workers nor on which of them did what.
+memory holds a few bytes per document. Every step writes files that a later run reuses. Their content does not depend on
+the number of workers or on how work is divided among them.
 
 1. Per part: MinHash of every document; for each band, its hashes with their documents, sorted.
 2. Per band and range of hashes: merge the parts; documents that share a hash are candidate pairs.
 3. Per part: the shingle sets of the candidates, so that no text is read twice for a pair.
 4. Per part: the exact Jaccard of the pairs of its documents.
-5. Document by document, in order of priority: removed if it is a near-duplicate of one that is kept.
+5. In order of priority: remove each document that is a near-duplicate of one that is kept.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SIMILAR = np.dtype([("later", "<i8"), ("earlier", "<i8"), ("jaccard", "<f8")])
 
 _ROW_BITS = 40  # the priority of a document is its source's place << 40 | its row
 _PARTNERS = 8
-"""Of the documents that share a band, each is compared with so many of the highest priority: work stays linear. On 21,000
-abstracts and templated answers, 4 and 1,000 gave the same result."""
+"""Each document is compared with this many of the highest priority that share a band with it, which keeps work linear. On
+21,000 abstracts and templated answers, 4 and 1,000 gave the same result."""
 _FEW = 5000
 _PART_ROWS = 1 << 16
 _PART_BYTES = 64 << 20
@@ -78,10 +78,10 @@ def find_near_duplicates(
 ) -> NDArray[Any]:
     """Return the near-duplicates among the rows of Parquet files where `keep` is true, in order of the removed row.
 
-    Of two near-duplicates, the one from the source of lower rank is kept, then the one whose source comes first in `rank`,
-    then the first. Documents of `untouched` sources come before all others and are never removed. A document is removed
-    only if it is itself a near-duplicate of one that is kept; if there are several, one of its own source is named
-    rather than one of another. `folder` holds the working files, by which an interrupted search resumes.
+    Of two near-duplicates, the one whose source has the lower rank is kept; ties go to the source that is first in `rank`,
+    then to the first row. Documents of `untouched` sources come before all others and are never removed. A document is
+    removed only if it is itself a near-duplicate of one that is kept; of several, one from its own source is preferred as
+    the one named. `folder` holds the working files, from which an interrupted search resumes.
     """
     sources = tuple(sorted(rank, key=lambda name: (name not in untouched, rank[name])))
     parts: list[_Part] = []
@@ -94,7 +94,7 @@ def find_near_duplicates(
             row += count
         first += len(mask)
     if first < _FEW:
-        pool = LocalPool(1)  # it would take longer to start processes
+        pool = LocalPool(1)  # starting processes would take longer
     label = "corpus: near-duplicates, {}"
     pool.run_all(_write_bands, parts, label=label.format("hash"))
     documents = sum(_load(_bands_file(folder, part.number)).shape[2] for part in parts)
@@ -119,7 +119,7 @@ def find_near_duplicates(
 
 
 def _cut_file(path: Path) -> Iterator[tuple[range, int]]:
-    """Cut a file between row groups; also yield the number of rows. A compressed input of any size is one file."""
+    """Yield ranges of row groups and their numbers of rows. A compressed input of any size is one file."""
     metadata = pq.read_metadata(path)
     begin = rows = size = 0
     for index in range(metadata.num_row_groups):
@@ -186,7 +186,7 @@ def _write_bands(part: _Part) -> None:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some documents of a part: their keys, their texts one after the other, and where each begins and ends."""
+    """Some documents of a part: their keys, concatenated texts and the bounds of each text."""
 
     keys: Integers
     text: NDArray[np.uint8]
@@ -194,7 +194,7 @@ class _Block:
 
 
 def _blocks(part: _Part, chosen: Mask) -> Iterator[_Block]:
-    """The chosen documents of a part, in order, about BLOCK bytes at a time."""
+    """Yield the chosen documents of a part, in order, about BLOCK bytes at a time."""
     first = 0
     with pq.ParquetFile(part.path) as file:
         for index in part.groups:
@@ -241,7 +241,7 @@ class _BandSlice:
 
 
 def _write_pairs(task: _BandSlice) -> None:
-    """Write an array (3, pairs): rows and keys of documents, sorted by row, and keys of those that come before them."""
+    """Write an array (3, pairs): row and key of the later document, sorted by row, and key of the earlier one."""
     if task.file.exists():
         return
     low, high = ((number << 64) // task.slices for number in (task.number, task.number + 1))
@@ -252,7 +252,7 @@ def _write_pairs(task: _BandSlice) -> None:
         end = np.searchsorted(run[0], np.uint64(high - 1), side="right")
         runs.append(np.array(run[:, begin:end]))
     hashes, keys = np.concatenate(runs, axis=1)
-    order = np.argsort(hashes, kind="stable")  # fast, because it finds that the parts are sorted
+    order = np.argsort(hashes, kind="stable")  # fast, because each part is already sorted
     ordered = hashes[order]
     same = ordered[1:] == ordered[:-1]
     shared = np.zeros(len(order), dtype=np.bool_)
@@ -268,7 +268,7 @@ def _write_pairs(task: _BandSlice) -> None:
 
 
 def _pairs(hashes: Hashes, keys: Integers) -> tuple[Integers, Integers]:
-    """Pair each document with the first _PARTNERS of those that have the same hash and come before it."""
+    """Pair each document with the first _PARTNERS documents that precede it and have the same hash."""
     order = np.lexsort((keys, hashes))
     hashes, keys = hashes[order], keys[order]
     positions = np.arange(len(keys))
@@ -286,7 +286,7 @@ def _pairs(hashes: Hashes, keys: Integers) -> tuple[Integers, Integers]:
 
 
 def _write_sets(task: tuple[_Part, Mask]) -> None:
-    """Write the shingle sets of the candidates of a part, each sorted, and an index: their rows and where each set ends."""
+    """Write the sorted shingle sets of a part's candidates, and an index of their rows and where each set ends."""
     part, chosen = task
     index = _index_file(part.folder, part.number)
     if index.exists():
@@ -302,7 +302,7 @@ def _write_sets(task: tuple[_Part, Mask]) -> None:
 
 
 def _unique(shingles: Hashes, counts: Integers) -> tuple[Hashes, Integers]:
-    """Sort the shingles of each document and drop repetitions. Every document has some."""
+    """Sort the shingles of each document and drop repetitions. No document may be empty."""
     ends = np.cumsum(counts)
     starts = ends - counts
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -317,11 +317,11 @@ class _Sets:
 
     def __init__(self, folder: Path, part: int) -> None:
         self._rows, self._ends = _load(_index_file(folder, part))
-        # As a plain array: cutting a set out of a memory map takes longer than comparing it.
+        # A plain array, because slicing a memory map takes longer than comparing the sets.
         self.shingles: Hashes = np.asarray(_load(_sets_file(folder, part)))
 
     def bounds(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Where the sets of these documents begin and end."""
+        """Return where the sets of these documents begin and end."""
         index = np.searchsorted(self._rows, rows)
         return np.append(0, self._ends)[index], self._ends[index]
 
@@ -358,7 +358,7 @@ def _write_similar(task: _Comparison) -> None:
 
 
 def _own_pairs(task: _Comparison) -> tuple[Integers, Integers]:
-    """The different pairs of a part, from all bands."""
+    """Return the distinct pairs of a part, over all bands."""
     part = task.part
     found = [np.empty((2, 0), np.int64)]
     for band in range(task.bands):
@@ -374,7 +374,7 @@ def _own_pairs(task: _Comparison) -> tuple[Integers, Integers]:
 
 
 def _jaccard(own: _Sets, rows: Integers, theirs: _Sets, their_rows: Integers, threshold: float) -> NDArray[np.float64]:
-    """Exact Jaccard of pairs of shingle sets; 0 where their sizes alone rule out the threshold."""
+    """Return the exact Jaccard of pairs of shingle sets; 0 where their sizes alone rule out the threshold."""
     bounds = (*own.bounds(rows), *theirs.bounds(their_rows))
     sizes = np.stack((bounds[1] - bounds[0], bounds[3] - bounds[2]))
     possible = np.flatnonzero(sizes.min(axis=0) / sizes.max(axis=0) >= threshold)

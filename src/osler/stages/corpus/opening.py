@@ -24,7 +24,7 @@ _DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZi
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn a file that cannot be read, or is damaged, into an InputError."""
+    """Turn the errors of an unreadable or damaged file into an InputError."""
     try:
         yield
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, or a member of a zip archive, for reading; decompress it by its ending."""
     inside = in_zip(path)
     if inside is None and path.suffix.lower() == ".zip":
-        zip_members(path)  # only a damaged archive is read as one file: say so
+        zip_members(path)  # raises: only a damaged archive is read as one file
     with _open_member(*inside) if inside else open(path, "rb") as stream:
         opener = OPENERS.get(path.suffix.lower())
         if opener is None:
@@ -68,12 +68,12 @@ def _open_member(archive: Path, name: str) -> IO[bytes]:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file has to be read from its beginning, because it is compressed or in an archive."""
+    """Whether a file is compressed or in an archive, so that it must be read from its beginning."""
     return path.suffix.lower() in OPENERS or in_zip(path) is not None
 
 
 def in_zip(path: Path) -> tuple[Path, str] | None:
-    """The zip archive that a path leads into, and the member it names."""
+    """Return the zip archive that a path leads into and the member it names; None for other paths."""
     if ".zip" not in str(path).lower():
         return None
     archives = [parent for parent in path.parents if parent.suffix.lower() == ".zip" and parent.is_file()]
@@ -81,7 +81,7 @@ def in_zip(path: Path) -> tuple[Path, str] | None:
 
 
 def stored_size(path: Path) -> int:
-    """Bytes that a file, or a member of a zip archive, takes on disk; 0 if it cannot be opened, which is recorded when it is read."""
+    """Return the bytes that a file or zip member takes on disk; 0 if it cannot be opened, which is recorded when it is read."""
     inside = in_zip(path)
     try:
         with reading(path):
@@ -91,7 +91,7 @@ def stored_size(path: Path) -> int:
 
 
 def check_unchanged(path: Path, size: int) -> None:
-    """Raise an error if a file is not as it was found: it has changed since, or this node of a cluster does not see it."""
+    """Raise if a file has changed since it was found, or is not visible on this node of a cluster."""
     if stored_size(path) != size:
         raise InputError(
             f"the file is missing or has changed since the run began (seen on {socket.gethostname()})",
@@ -108,7 +108,7 @@ def _zip(path: Path) -> zipfile.ZipFile:
 
 @lru_cache(maxsize=8)
 def zip_members(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """The files in a zip archive by name, sorted; hidden ones are left out."""
+    """Return the files in a zip archive by name, sorted; hidden ones are left out."""
     infos = (info for info in _zip(path).infolist() if not info.is_dir())
     named = {name: info for info in infos if (name := member_name(info.filename, str(path)))}
     return dict(sorted(named.items()))

@@ -1,4 +1,4 @@
-"""Read documents again from the raw files of a corpus, by file and row, and compare them with those that were kept instead."""
+"""Reread documents from the raw files of a corpus, by file and row, and compare them with those kept instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ELSEWHERE = "Run this in the folder in which the corpus was built, with its raw
 
 
 class Origin(NamedTuple):
-    """Where a document was read: its source, file, row and id."""
+    """Where a document was read from: its source, file, row and id."""
 
     source: str
     file: str
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The text of a document as it was read, and as the repair and the rewriters left it."""
+    """The text of a document as it was read, and after repair and rewriters."""
 
     text: str
     cleaned: str
@@ -46,7 +46,7 @@ class Originals:
         self.recipe = validate(CorpusRecipe, corpus.manifest.recipe, where=str(corpus.path))
 
     def read(self, origins: Iterable[Origin]) -> dict[Origin, Original]:
-        """Read documents again. Each file is read once, up to the last document that is wanted from it."""
+        """Reread documents. Each file is read once, up to its last wanted document."""
         wanted: dict[tuple[str, str], set[Origin]] = {}
         for origin in origins:
             wanted.setdefault((origin.source, origin.file), set()).add(origin)
@@ -57,7 +57,7 @@ class Originals:
         return found
 
     def _file(self, source_name: str, name: str) -> tuple[InputFile, CorpusRecipe]:
-        """A raw file, and the recipe with only its source."""
+        """Find a raw file; also return the recipe with only its source."""
         missing: InputError | None = None
         for source in self.recipe.sources:
             if source.name not in (None, source_name):
@@ -96,7 +96,7 @@ class Originals:
 
     @staticmethod
     def _ranges(file: InputFile, recipe: CorpusRecipe, rows: set[int]) -> Iterator[FileRange]:
-        """The stretches of a file that can hold these rows."""
+        """Yield the ranges of a file that can hold these rows."""
         source = recipe.sources[file.source].read_by(file.reader)
         ranges: list[FileRange] = READERS.get(file.reader).cut(file, source, PART_BYTES)
         ends = [after.first_row for after in ranges[1:]]
@@ -118,7 +118,7 @@ class WordChange:
 
 
 def differing_words(removed: str, kept: str) -> list[WordChange]:
-    """Where two texts differ, word by word."""
+    """List where two texts differ, word by word."""
     ours, theirs = removed.split(), kept.split()
     matcher = SequenceMatcher(None, ours, theirs)
     return [
@@ -129,7 +129,7 @@ def differing_words(removed: str, kept: str) -> list[WordChange]:
 
 
 def kept_documents(corpus: Corpus, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[KeptDocument]]:
-    """Documents of the corpus by source and id, as far as they are there."""
+    """Find documents of the corpus by source and id; missing ones are left out."""
     wanted = set(pairs)
     found: dict[tuple[str, str], list[KeptDocument]] = {}
     for document in corpus.find(key for _, key in wanted) if wanted else ():
@@ -139,7 +139,7 @@ def kept_documents(corpus: Corpus, pairs: Iterable[tuple[str, str]]) -> dict[tup
 
 
 def twin_of(entry: LedgerEntry, text: str, kept: Sequence[KeptDocument]) -> KeptDocument | None:
-    """Which of the kept documents with one id an entry is about: the document itself, or else the one with most words of `text`."""
+    """Return the kept document that an entry is about: the document itself, or else the one sharing most words with `text`."""
     for document in kept:
         if (document.file, document.row) == (entry.file, entry.row):
             return document

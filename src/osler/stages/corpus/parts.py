@@ -1,4 +1,4 @@
-"""The working files of a part: its kept documents, its rows of the ledger, and the revisions it has read."""
+"""The working files of a part: its kept documents, ledger rows and the revisions it has read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW_BYTES = 64
 
 _POSITION = pa.field("position", pa.int64())  # of the document among all documents of the part
 LOSS_SCHEMA = pa.schema([_POSITION, *LEDGER_SCHEMA, ("fix", pa.string())])
-"""Rows of the ledger, with the position of the document and what could be done about a record that cannot be read."""
+"""Ledger rows, with the position of the document and the fix for a record that cannot be read."""
 ORIGIN = ("position", "source", "file", "row", "id")
 KEPT_SCHEMA = pa.schema(
     [
@@ -35,11 +35,12 @@ KEPT_SCHEMA = pa.schema(
     ]
 )
 REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record", "number", "sequence", "position")])
-"""Revisions of the records of a source, in input order. Documents with one `sequence` are of one revision; a withdrawn one has -1."""
+"""Revisions of the records of a source, in input order. Documents with the same `sequence` belong to one revision; a withdrawn
+one has position -1."""
 
 
 class RowWriter:
-    """Collects rows and writes them as a row group each time they are large enough."""
+    """Buffers rows and writes them as row groups."""
 
     def __init__(self, writer: Any, schema: Any) -> None:
         self._writer = writer
@@ -72,7 +73,7 @@ def part_writer(path: Path, schema: Any) -> Iterator[RowWriter]:
 
 
 def row_groups(path: Path, *columns: str) -> Iterator[tuple[Any, int]]:
-    """The row groups of a file, each with the number of its first row."""
+    """Yield the row groups of a file, each with the number of its first row."""
     with pq.ParquetFile(path) as file:
         start = 0
         for index in range(file.num_row_groups):

@@ -1,4 +1,4 @@
-"""Cleanings by name, for the recipe of a corpus or one of its sources."""
+"""Named cleanings, for the recipe of a corpus or one of its sources."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         },
         "exact_duplicates": "remove",
     },
-    # Notes: laboratory lines, tables, abbreviations, capitals and short lines stay. Only whitespace that says nothing goes. Lines
+    # Notes: laboratory lines, tables, abbreviations, capitals and short lines stay. Only meaningless whitespace goes. Lines
     # that many notes share are headings and findings ("Antecedentes:", "No known allergies"), so no line is boilerplate.
     "clinical": {
         "unicode": {"repair": True, "html_entities": True},
@@ -62,4 +62,4 @@ CORPUS_PRESETS: Mapping[str, Mapping[str, Any]] = {
     # ONION removes a document if half of its runs of five words were seen before; here it and one kept document share half of theirs.
     "carrino2022": {"near_duplicates": {"threshold": 0.5, "words": 5, "rows": 3, "bands": 32}},
 }
-"""What a preset also sets for a whole corpus: steps that compare documents of all sources."""
+"""Settings of a preset that apply only to a whole corpus: steps that compare documents of all sources."""

@@ -1,7 +1,7 @@
-"""Which of the cleaned documents remain once documents are compared with each other, and why the others do not.
+"""Track which cleaned documents remain after documents are compared with each other, and why the others do not.
 
-A document is known by its number among the kept documents of all parts. A step that compares documents reports numbers; the ledger
-gets their names.
+A document is identified by its number among the kept documents of all parts. Steps that compare documents report numbers; the
+ledger gets ids.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Numbers = NDArray[np.int64]
 class _Removals:
     """Documents that one step removed, in increasing order.
 
-    `kept` is the document that each of them resembles, or -1; `names` are id and source of one that is not in the corpus.
+    `kept` is the document that each of them resembles, or -1; `names` are id and source of one outside the corpus.
     """
 
     step: str
@@ -43,17 +43,17 @@ class _Removals:
 
 @dataclass
 class Remaining:
-    """The kept documents of all parts. `files` are their files: a step that changes text puts its own in their place."""
+    """The kept documents of all parts. Steps that change text replace the `files` by their own."""
 
     files: list[Path]
     keep: list[Mask]
     losses: list[list[Path]]
-    """For each part, files with rows of the ledger."""
+    """For each part, files with ledger rows."""
     _removals: list[_Removals] = field(default_factory=list)
 
     @classmethod
     def of(cls, kept: Sequence[Path], removed: Sequence[Path]) -> Remaining:
-        """All documents of parts, given the two files of each."""
+        """Start with all documents of the parts, given the two files of each."""
         keep = [np.ones(pq.read_metadata(path).num_rows, dtype=np.bool_) for path in kept]
         return cls(list(kept), keep, [[path] for path in removed])
 
@@ -63,11 +63,11 @@ class Remaining:
         return np.cumsum([0, *map(len, self.keep)], dtype=np.int64)
 
     def column(self, number: int, *names: str) -> Any:
-        """Columns of a part's kept documents."""
+        """Read columns of a part's kept documents."""
         return read_columns(self.files[number], *names)
 
     def of_sources(self, values: Mapping[str, int]) -> list[NDArray[np.int32]]:
-        """For each part, the value of each document's source; 0 if it has none."""
+        """Return, for each part, the value of each document's source; 0 if it has none."""
         names, numbers = pa.array(list(values), pa.string()), np.array([*values.values(), 0], dtype=np.int32)
         found = (pc.index_in(self.column(part, "source")["source"], names) for part in range(len(self.files)))
         return [numbers[pc.fill_null(index, len(values)).to_numpy()] for index in found]
@@ -90,9 +90,9 @@ class Remaining:
             mask[documents[low:high] - start] = False
 
     def replace_text(self, part: int, kept: Path, removed: Path) -> None:
-        """Put the files that a step made of a part in the place of its own: its documents, and what was removed from them.
+        """Replace the documents of a part by those that a step rewrote, and add the step's ledger rows.
 
-        A document without words is gone.
+        Documents left without words are removed.
         """
         self.files[part] = kept
         self.losses[part].append(removed)
@@ -100,7 +100,7 @@ class Remaining:
 
     @cached_property
     def _names(self) -> dict[int, tuple[str, str]]:
-        """Id and source of every document that another one was removed for. Read it when all steps are done."""
+        """Id and source of every document that was kept in place of another. Valid only once all steps are done."""
         wanted = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(step.kept for step in self._removals)]))
         names: dict[int, tuple[str, str]] = {}
         for part, (start, stop) in enumerate(pairwise(self.starts.tolist())):
@@ -112,7 +112,7 @@ class Remaining:
         return names
 
     def ledger(self, part: int) -> Any:
-        """Rows of the ledger for one part, in input order: what was removed from it or changed in it."""
+        """Return the ledger rows of one part, in input order: what was removed from it or changed in it."""
         tables = [read_columns(path, *LOSS_SCHEMA.names) for path in self.losses[part]]
         for removals in self._removals:
             low, high = np.searchsorted(removals.documents, self.starts[part : part + 2])
@@ -148,12 +148,12 @@ class Remaining:
 
 
 def read_columns(path: Path, *columns: str) -> Any:
-    """Columns of a Parquet file, without threads of Arrow beside the worker processes."""
+    """Read columns of a Parquet file, without adding Arrow threads to the worker processes."""
     return pq.read_table(path, columns=list(columns), use_threads=False)
 
 
 def remove_exact_duplicates(remaining: Remaining, keeping: Sequence[str], ranks: Mapping[str, int]) -> None:
-    """Remove later copies of the same text, except from the sources `keeping`. A lower rank of a source goes before input order."""
+    """Remove later copies of the same text, except from the sources `keeping`. Source rank takes precedence over input order."""
     tables = [remaining.column(part, "digest") for part in range(len(remaining.files))]
     digests = np.concatenate([np.empty((0, 2), dtype="<u8"), *map(_digests, tables)])
     kept = np.concatenate(
@@ -167,10 +167,10 @@ def remove_exact_duplicates(remaining: Remaining, keeping: Sequence[str], ranks:
 
 
 def originals_of(digests: NDArray[np.uint64], kept: Mask, rank: NDArray[np.int32]) -> Numbers:
-    """For each row of an (n, 2) array of 128-bit digests the row it is a copy of; a row that remains is its own original.
+    """Return the row that each row of an (n, 2) array of 128-bit digests copies; a row that remains is its own original.
 
-    All `kept` rows remain, and of other equal rows the first by rank, then by position. A kept row counts as the first of its
-    value wherever it stands, so that no other copy of it remains.
+    All `kept` rows remain, and of other equal rows the first by rank, then by position. A kept row takes precedence over all equal
+    rows, so no other copy of it remains.
     """
     numbers = np.arange(len(digests))
     if not len(digests):

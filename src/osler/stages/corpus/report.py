@@ -27,16 +27,16 @@ _COLOURS = (
     "select",
     "deidentify",
 )
-"""Steps in the order of their colours: those that remove most are told apart best."""
-_SOURCES = 24  # most rows of a plot; the smallest sources share the last one
-_LINES = 4  # most lines of a histogram
-_PAIRS = 12  # most sources of the matrix of near-duplicates
+"""Steps in colour order: those that remove most get the most distinct colours."""
+_SOURCES = 24  # maximum rows of a plot; the smallest sources share the last one
+_LINES = 4  # maximum lines of a histogram
+_PAIRS = 12  # maximum sources in the matrix of near-duplicates
 
 
 def report_page(card: CorpusCard, ledger: Ledger, preparation: Sequence[str]) -> Page:
-    """The page about a corpus. It shows no text of any document."""
+    """Build the page about a corpus. It shows no document text."""
     totals = ledger.totals()
-    # Records that a reader is not asked for, such as those in other languages, are no loss.
+    # Records that a reader is told to skip, such as those in other languages, do not count as removed.
     left_out = sum(total.entries for total in totals if (total.step, total.unit) == ("select", "document"))
     read, removed = card.read - left_out, sum(card.removed.values()) - left_out
     page = Page("Corpus", f"{len(card.sources):,} source{'' if len(card.sources) == 1 else 's'}, cleaned by osler")
@@ -133,7 +133,7 @@ def _near_duplicates(page: Page, ledger: Ledger) -> None:
 
 
 def _largest(pairs: Counter[tuple[str, str]], side: int) -> list[str]:
-    """Sources with most removed (0) or kept (1) documents of near-duplicate pairs."""
+    """Return the sources with most removed (0) or kept (1) documents of near-duplicate pairs."""
     counts: Counter[str] = Counter()
     for pair, count in pairs.items():
         counts[pair[side]] += count
@@ -167,7 +167,7 @@ def _lengths(page: Page, card: CorpusCard) -> None:
 
 
 def _grouped(card: CorpusCard) -> dict[str, CorpusCounts]:
-    """Sources in the order of the recipe; if there are too many, the smaller ones together."""
+    """Return the sources in recipe order, with the smaller ones merged if there are too many."""
     largest = sorted(card.sources, key=lambda name: (-card.sources[name].read, name))
     shown = set(largest) if len(largest) <= _SOURCES else set(largest[: _SOURCES - 1])
     groups: dict[str, CorpusCounts] = {name: source for name, source in card.sources.items() if name in shown}
@@ -181,7 +181,7 @@ def _grouped(card: CorpusCard) -> dict[str, CorpusCounts]:
 def _segments(
     groups: Mapping[str, CorpusCounts], totals: Sequence[LedgerTotal], what: str
 ) -> dict[str, dict[str, float]]:
-    """For each source, the share that each step removed, in percent."""
+    """Return the percentage that each step removed from each source."""
     lost: dict[str, Counter[str]] = {name: Counter() for name in groups}
     for total in totals:
         lost[total.source if total.source in groups else _REST][total.step] += getattr(total, what)

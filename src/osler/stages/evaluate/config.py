@@ -21,25 +21,25 @@ class EvaluateRecipe(Recipe):
     task: Path = runtime()
     """A task folder."""
     head: str | None = None
-    """The head to use; by default the one trained on the task."""
+    """Head to use; by default the one trained on the task."""
     split: str = "test"
-    """The split to score; test by default."""
+    """Split to score; test by default."""
     protocol: str | None = None
-    """The protocol to score under; by default the one the head was trained under."""
+    """Protocol to score under; by default the one the head was trained under."""
     label_map: Annotated[dict[str, str], BeforeValidator(assignments)] = Field(default_factory=dict)
-    """The task's label by label of the head, for a head of another corpus: HEAD=TASK. Repeat for several labels."""
+    """Map from head labels to task labels, for a head of another corpus: HEAD=TASK. Repeat for several labels."""
     seen: bool = False
-    """Also score mentions by whether their form, whatever its case, is annotated in a training split."""
+    """Also score mentions by whether their form is annotated in a training split, ignoring case."""
     seen_in: tuple[Path, ...] = runtime(())
-    """Tasks whose training splits count as seen; by default the task itself. Give the head's own task if it is another."""
+    """Tasks whose training splits count as seen; by default the task itself. For a head of another task, give that task."""
     errors: bool = False
-    """Also write the errors: a page with document text, and a list and counts without."""
+    """Also write the errors: a page with document text, plus a list and counts without text."""
     error_documents: int = Field(200, ge=1)
     """Maximum number of documents on the error page."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
 
     def identity(self) -> dict[str, Any]:
-        """Identity without the error settings if no errors are written."""
+        """Return the identity, without the error settings if no errors are written."""
         values = super().identity()
         if not self.errors:
             del values["errors"], values["error_documents"]

@@ -1,4 +1,4 @@
-"""The error page: errors counted, grouped, and linked to the documents where they are marked."""
+"""The error page: errors counted, grouped, and linked to their marked documents."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _MATCHING = (
 _MAX_RESIDUALS = 100
 _MIN_SCORES = 10
 _TYPE = "type"
-"""Attribute with the type of a marked mention, whose label is the outcome."""
+"""Attribute that holds the type of a marked mention, whose label is its outcome."""
 
 
 def write_error_page(errors: Errors, scores: EvaluationMetrics, path: Path, *, documents: int) -> None:
-    """Write the page with at most `documents` documents: those with the most, most confident or largest errors."""
+    """Write the page with at most `documents` documents, those with the most, most confident or largest errors."""
     page = Page(f"Errors: {errors.card.name}", errors.card.title)
     page.text(_WARNING)
     if errors.card.kind is Kind.REGRESSION:
@@ -191,7 +191,7 @@ def _fifths(residuals: Sequence[Residual]) -> list[Row]:
 
 
 def _confidence(page: Page, errors: Errors) -> None:
-    """Accuracy by confidence, if enough predictions have a score."""
+    """Add accuracy by confidence, if enough predictions have a score."""
     scores, right = confidences(errors.findings)
     if len(scores) < _MIN_SCORES:
         return
@@ -229,7 +229,7 @@ class MarkedRecord:
 
 
 def _marked(errors: Errors, number: int, findings: Sequence[Finding], place: int) -> MarkedRecord:
-    """Mark the findings of a record, which is number `place` (from 1) on the page."""
+    """Mark the findings of a record, number `place` (from 1) on the page."""
     name, record = f"n{place}", errors.gold[number]
     caption = f"{place} · {record.id}"
     if errors.card.kind in {Kind.TAGGING, Kind.RELATION, Kind.ATTRIBUTES} and isinstance(record, Document):

@@ -1,4 +1,4 @@
-"""Tables of the error page, and errors.csv and errors.json, which hold no text."""
+"""Tables of the error page, and errors.csv and errors.json, which contain no document text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from osler.tasks.card import Kind
 from osler.text.document import Document
 
 Anchors = Mapping[Finding, tuple[str, str]]
-"""Place of a finding on the page: the number of its document, and its anchor."""
+"""Position of each finding on the page: document number and anchor."""
 _MAX_GROUPS = 25
 _MAX_LINKS = 12
 _MAX_MATRIX = 12
@@ -38,12 +38,12 @@ _TYPES = {MatchOutcome.TYPE, MatchOutcome.BOUNDARY_TYPE}
 
 
 def in_words(kind: Kind, outcome: MatchOutcome) -> str:
-    """Name of an outcome for a kind of task."""
+    """Return the name of an outcome for a kind of task."""
     return "another class" if kind is Kind.CLASSIFICATION and outcome is MatchOutcome.TYPE else outcome.words
 
 
 def outcome_table(errors: Errors, side: Side) -> Table:
-    """Outcomes by type, of gold annotations or of predictions."""
+    """Table of outcomes by type, of gold annotations or of predictions."""
     gold = side == "gold"
     counts = label_outcomes(errors.findings, side)
     kinds = [o for o in MatchOutcome if o is MatchOutcome.CORRECT or o in {outcome for _, outcome in counts}]
@@ -60,7 +60,7 @@ def outcome_table(errors: Errors, side: Side) -> Table:
 
 
 def confusion_table(errors: Errors) -> Table | None:
-    """Gold labels in rows, predicted labels in columns; with many labels, a list of the confused pairs."""
+    """Table of gold labels (rows) by predicted labels (columns); with many labels, a list of confused pairs."""
     labels = labels_in(errors.findings, errors.card.labels)
     if len(labels) < 2:
         return None
@@ -84,7 +84,7 @@ def confusion_table(errors: Errors) -> Table | None:
 
 
 def form_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table:
-    """Errors of one kind, grouped by their text (of both arguments, for relations) and type."""
+    """Table of errors of one kind, grouped by text (of both arguments, for relations) and type."""
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in errors.findings:
         if finding.outcome is outcome:
@@ -94,10 +94,10 @@ def form_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table
     else:
         columns = ["gold", "predicted"] if outcome in _BOUNDARIES else ["text"]
     texts = len(columns)
-    if len(errors.card.labels) > 1:  # a single type needs no column
+    if len(errors.card.labels) > 1:  # no column for a single type
         columns += ["gold type", "predicted type"] if outcome in _TYPES else ["type"]
     columns.append("times")
-    # How often the same text and type is correct, or in gold, elsewhere: is it the word or its context?
+    # Show how often the same text and type is correct, or in gold, elsewhere, to tell the word from its context.
     elsewhere: Counter[tuple[str, ...]] | None = None
     if outcome is MatchOutcome.MISSED:
         columns.append("correct elsewhere")
@@ -120,7 +120,7 @@ def form_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table
 
 
 def _forms(errors: Errors, finding: Finding) -> tuple[str, ...]:
-    """Texts and types that a finding is grouped by."""
+    """Return the texts and types that a finding is grouped by."""
     document = errors.gold[finding.record]
     assert isinstance(document, Document)
     extents = list(finding.answer.extents)
@@ -132,7 +132,7 @@ def _forms(errors: Errors, finding: Finding) -> tuple[str, ...]:
 
 
 def label_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Table:
-    """Records with a missed or invented label, by label, most confident first."""
+    """Table of records with a missed or invented label, by label, most confident first."""
     groups: dict[str, list[Finding]] = defaultdict(list)
     for finding in errors.findings:
         if finding.outcome is outcome:
@@ -146,7 +146,7 @@ def label_table(errors: Errors, outcome: MatchOutcome, anchors: Anchors) -> Tabl
 
 
 def class_table(errors: Errors, anchors: Anchors) -> Table:
-    """Records with a wrong class, grouped by gold and predicted class, most confident first."""
+    """Table of records with a wrong class, grouped by gold and predicted class, most confident first."""
     groups: dict[tuple[str | None, str | None], list[Finding]] = defaultdict(list)
     for finding in sorted(errors.wrong, key=by_confidence):
         if finding in anchors:
@@ -162,7 +162,7 @@ def class_table(errors: Errors, anchors: Anchors) -> Table:
 
 
 def _links(findings: Sequence[Finding], anchors: Anchors) -> Links:
-    """Links to the first findings, and the number of others."""
+    """Return links to the first findings, and the number of others."""
     shown = [anchors[finding] for finding in findings if finding in anchors]
     left = len(findings) - min(len(shown), _MAX_LINKS)
     more = "" if not left else f"+ {left:,}" if shown else "not on this page"
@@ -220,7 +220,7 @@ def _rows(errors: Errors) -> Iterator[list[object]]:
 
 
 def _offsets(extent: Extent) -> str:
-    """Offsets as in brat files: `3 9`, with semicolons between fragments. (A spreadsheet reads 3-9 as a date.)"""
+    """Format offsets as in brat files: `3 9`, with semicolons between fragments. (A spreadsheet reads 3-9 as a date.)"""
     return ";".join(f"{start} {end}" for start, end in extent)
 
 

@@ -1,4 +1,4 @@
-"""Match gold and predictions the way the task is scored, and classify the errors."""
+"""Match gold annotations and predictions as the scorer does, and classify the errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Side = Literal["gold", "predicted"]
 
 
 class MatchOutcome(StrEnum):
-    """Correct, or the kind of error."""
+    """Outcome of a match: correct, or the kind of error."""
 
     CORRECT = "correct"
     BOUNDARY = "boundary"
@@ -32,7 +32,7 @@ class MatchOutcome(StrEnum):
 
 
 WRONG = tuple(outcome for outcome in MatchOutcome if outcome is not MatchOutcome.CORRECT)
-# How gold and predicted mentions are matched, round by round: (types are equal, characters must be equal).
+# Rounds of matching gold and predicted mentions: (types are equal, characters must be equal).
 _ROUNDS = {
     MatchOutcome.CORRECT: (True, True),
     MatchOutcome.BOUNDARY: (True, False),
@@ -43,7 +43,7 @@ _ROUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A gold or predicted label, with the characters of its mention or of its two arguments if it has any."""
+    """A gold or predicted label, with the extents of its mention or two arguments, if any."""
 
     label: str
     extents: tuple[Extent, ...] = ()
@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A gold answer, a predicted one or a matched pair, and its outcome."""
+    """A gold answer, a predicted one, or a matched pair, with its outcome."""
 
     record: int
     outcome: MatchOutcome
@@ -111,7 +111,7 @@ class Errors:
 
 
 def find_errors(card: TaskCard, protocol: Protocol, gold: Sequence[Record], predicted: Sequence[Record]) -> Errors:
-    """Compare the records that the protocol scores. Labels that are not in the card do not count."""
+    """Compare the records that the protocol scores, ignoring labels that are not in the card."""
     card, relabelled = card.under(protocol), protocol.relabelled
     pairs = list(zip(gold, predicted, strict=True))
     if protocol.records == "labelled":
@@ -143,7 +143,7 @@ def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record
 
 
 def _matched(record: int, gold: Sequence[Answer], predicted: Sequence[Answer]) -> list[Finding]:
-    """Match the mentions of one document one to one, in rounds; mentions must share a character."""
+    """Match the mentions of one document one to one, in rounds. Matched mentions share a character."""
     golds, guesses = (sorted(side, key=lambda answer: (answer.extents, answer.label)) for side in (gold, predicted))
     touching = [
         (i, j)
@@ -175,7 +175,7 @@ def _matched(record: int, gold: Sequence[Answer], predicted: Sequence[Answer]) -
 
 
 def _most_pairs(edges: Iterable[tuple[int, int, int]]) -> dict[int, int]:
-    """Make as many one-to-one pairs as possible from (cost, gold, guess), cheapest first."""
+    """Make as many one-to-one pairs as possible from edges (cost, gold, guess), cheapest first."""
     near: dict[int, list[int]] = {}
     guess_of: dict[int, int] = {}
     gold_of: dict[int, int] = {}
@@ -183,14 +183,14 @@ def _most_pairs(edges: Iterable[tuple[int, int, int]]) -> dict[int, int]:
         near.setdefault(i, []).append(j)
         if i not in guess_of and j not in gold_of:
             guess_of[i], gold_of[j] = j, i
-    # The cheapest pair may block two others; augmenting paths make room for them.
+    # The cheapest pair may block two others; augmenting paths recover them.
     for root in sorted(near.keys() - guess_of.keys()):
         augment(root, near, guess_of, gold_of)
     return guess_of
 
 
 def _shared(one: Extent, other: Extent) -> int:
-    """Number of characters that two mentions share."""
+    """Return the number of characters that two mentions share."""
     return sum(max(0, min(b, d) - max(a, c)) for a, b in one for c, d in other)
 
 
@@ -260,7 +260,7 @@ def _labels(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record])
 
 
 def _distinct(answers: Iterable[Answer]) -> list[Answer]:
-    """Keep the best-scored of equal answers, as the scorer counts them once."""
+    """Keep the best-scored of equal answers, which the scorer counts once."""
     best: dict[Answer, Answer] = {}
     for answer in answers:
         key = replace(answer, score=None)
@@ -275,18 +275,18 @@ def _documents(records: Sequence[Record]) -> list[Document]:
 
 
 def outcomes(findings: Iterable[Finding]) -> Counter[MatchOutcome]:
-    """Number of findings by outcome; a matched pair counts once."""
+    """Count findings by outcome; a matched pair counts once."""
     return Counter(finding.outcome for finding in findings)
 
 
 def label_outcomes(findings: Iterable[Finding], side: Side) -> Counter[tuple[str, MatchOutcome]]:
-    """Outcomes of the gold answers or of the predictions, by label."""
+    """Count outcomes of the gold answers or of the predictions by label."""
     answers = ((finding.gold if side == "gold" else finding.predicted, finding.outcome) for finding in findings)
     return Counter((answer.label, outcome) for answer, outcome in answers if answer)
 
 
 def confusions(findings: Iterable[Finding]) -> Counter[tuple[str | None, str | None]]:
-    """Number of findings by gold and predicted label; None means no counterpart."""
+    """Count findings by gold and predicted label; None means no counterpart."""
     return Counter(
         (finding.gold.label if finding.gold else None, finding.predicted.label if finding.predicted else None)
         for finding in findings
@@ -294,12 +294,12 @@ def confusions(findings: Iterable[Finding]) -> Counter[tuple[str | None, str | N
 
 
 def labels_in(findings: Iterable[Finding], known: Sequence[str]) -> list[str]:
-    """Labels that occur: those of the card in its order, then others."""
+    """Return the labels that occur: those in `known` in its order, then others."""
     seen = {label for finding in findings for label in finding.labels}
     return [label for label in known if label in seen] + sorted(seen - set(known))
 
 
 def confidences(findings: Iterable[Finding]) -> tuple[list[float], list[bool]]:
-    """Score of each prediction that has one, and whether it is correct."""
+    """Return the score of each prediction that has one, and whether it is correct."""
     scored = [(f.score, f.outcome is MatchOutcome.CORRECT) for f in findings if f.score is not None]
     return [score for score, _ in scored], [right for _, right in scored]

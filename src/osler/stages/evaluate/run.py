@@ -25,11 +25,11 @@ from osler.text.document import Document, Record
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What a recipe names, opened and checked against each other. Weights and records are not read yet."""
+    """The inputs named in a recipe, opened and checked against each other, but without reading weights or records."""
 
     task: TaskFolder
     spec: BundleSpec
-    """With the head set to the protocol."""
+    """The bundle's spec with the head set to the protocol."""
     head: str
     protocol: Protocol
     protocol_id: str
@@ -45,7 +45,7 @@ class _Inputs:
         head = _head_of(spec, task.card, recipe)
         spec, protocol_name = _with_protocol(spec, head, task.card, recipe.protocol)
         protocol = task.card.protocol_named(protocol_name)
-        # A head that is not decoded as the protocol says gives another number, so its name says so.
+        # Decoding other than the protocol's changes the score, so it becomes part of the protocol id.
         tagging = task.card.kind is Kind.TAGGING
         decoding = spec.heads[head].options.other_decoding(protocol.decoding) if tagging else ""
         if recipe.split not in task.splits:
@@ -53,7 +53,7 @@ class _Inputs:
                 f"no split {recipe.split!r}", where=recipe.task, fix=f"Use one of: {', '.join(task.splits)}"
             )
         Bundle.check_device(recipe.bundle, recipe.device)
-        if recipe.errors:  # fail before minutes of work, not after
+        if recipe.errors:  # fail early, not after minutes of work
             require("jinja2", "report")
             require("matplotlib", "report")
         protocol_id = task.card.protocol_id(protocol_name, decoding)
@@ -66,7 +66,7 @@ class _Inputs:
 
 
 def plan(recipe: EvaluateRecipe, out: Path, *, dry_run: bool = False, force: bool = False) -> list[str]:
-    """Describe what `run` will do, with its errors if the inputs do not fit. A dry run also checks `out`."""
+    """Describe what `run` will do, and raise the same errors if the inputs do not fit. A dry run also checks `out`."""
     inputs = _Inputs.open(recipe)
     size = inputs.task.artifact.counts.get(recipe.split)
     records = f" ({size:,} {inputs.task.card.record}s)" if size else ""
@@ -86,12 +86,12 @@ def plan(recipe: EvaluateRecipe, out: Path, *, dry_run: bool = False, force: boo
 
 
 def run(recipe: EvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make the evaluation artifact. If only errors are new, existing predictions are used."""
+    """Make the evaluation artifact, reusing existing predictions if only errors are to be added."""
     inputs = _Inputs.open(recipe)
     task, head, protocol = inputs.task, inputs.head, inputs.protocol
     existing = None if force else _existing(out, recipe, inputs.parents)
     if existing is not None and existing.errors and not recipe.errors:
-        return replace(Artifact.open(out.absolute()), reused=True)  # it has everything asked for, and more
+        return replace(Artifact.open(out.absolute()), reused=True)  # it already has everything asked for
     add_errors = existing is not None and recipe.errors and not existing.errors
 
     def build(work: Workspace) -> None:
@@ -176,7 +176,7 @@ def _with_protocol(spec: BundleSpec, name: str, card: TaskCard, protocol: str | 
 
 
 def _check_labels(spec: BundleSpec, head: str, card: TaskCard, recipe: EvaluateRecipe) -> None:
-    """Refuse a map of labels that do not exist, and a head that shares no label with the task."""
+    """Raise an error if the map has unknown labels, or the head shares no label with the task."""
     if card.kind is not Kind.TAGGING:
         for name, given in {"--label": recipe.label_map, "--seen": recipe.seen}.items():
             if given:
@@ -202,7 +202,7 @@ def _check_labels(spec: BundleSpec, head: str, card: TaskCard, recipe: EvaluateR
 
 
 def _renamed(record: Record, label_map: Mapping[str, str], labels: Sequence[str]) -> Record:
-    """A prediction with the labels of another corpus; what neither the map nor the corpus names is left out."""
+    """Rename a prediction's labels for another corpus, dropping those that neither the map nor the corpus has."""
     if not isinstance(record, Document):
         return record
     spans = tuple(replace(span, label=label_map.get(span.label, span.label)) for span in record.spans)
@@ -224,7 +224,7 @@ def _seen_in(task: TaskFolder, recipe: EvaluateRecipe) -> list[TaskFolder]:
 
 
 def _with_seen(scored: Scored, inputs: _Inputs, gold: Sequence[Record], predicted: Sequence[Record]) -> Scored:
-    """Add the scores of mentions with a form that training had, and of the others."""
+    """Add the scores of mentions with seen and unseen forms."""
     known = mention_forms(record for task in inputs.seen_in for record in task.read("train"))
     found = score_by_form(inputs.task.card, inputs.protocol, gold, predicted, known)
     forms = {"known": len(known), **{name: side.as_dict() for name, side in found.items()}}
@@ -232,7 +232,7 @@ def _with_seen(scored: Scored, inputs: _Inputs, gold: Sequence[Record], predicte
 
 
 def _existing(out: Path, recipe: EvaluateRecipe, parents: dict[str, str | Artifact]) -> EvaluateRecipe | None:
-    """Return the recipe of the evaluation at `out` if it differs from this one only in its errors."""
+    """Return the recipe of the evaluation at `out` if it differs from this one at most in its error settings."""
     if not (out / MANIFEST).is_file():
         return None
     manifest = Artifact.open(out).manifest

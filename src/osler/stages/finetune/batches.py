@@ -24,28 +24,28 @@ from osler.train.source import Batch, EpochSource, packed_batches, padded_batche
 
 
 class TaskStream(ABC):
-    """The batches of one task in every epoch, a pure function of seed and epoch."""
+    """The batches of one task for each epoch, determined by seed and epoch alone."""
 
     loss_weight: float = 1.0
     turns_fixed: bool = False
-    """Whether the recipe fixes the number of batches per epoch; mixing then does not change it."""
+    """Whether the recipe fixes the number of batches per epoch, so mixing leaves it alone."""
 
     @abstractmethod
     def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
-        """Batches of an epoch, as item numbers."""
+        """Return the batches of an epoch as item indices."""
 
     @abstractmethod
     def labels(self, items: tuple[int, ...]) -> float:
-        """Number of labels in a batch."""
+        """Return the number of labels in a batch."""
 
     @abstractmethod
     def load(self, items: tuple[int, ...], scale: float) -> tuple[Any, int]:
-        """Return the model input, whose loss is multiplied by `scale`, and its number of tokens."""
+        """Return the model input and its number of tokens; its loss is multiplied by `scale`."""
 
 
 @dataclass(frozen=True)
 class _MicroBatch:
-    """A task, its item numbers, and the factor of its loss within the optimiser step."""
+    """A task, its item indices, and its loss factor within the optimiser step."""
 
     task: str
     indices: tuple[int, ...]
@@ -59,14 +59,14 @@ class TaskBatches:
         self.recipe = recipe
         self.streams = streams
         self.counts: dict[int, dict[str, int]] = {}
-        """Batches of each task, by epoch; filled as epochs are read."""
+        """Number of batches of each task by epoch, filled as epochs are read."""
 
     def source(self) -> EpochSource:
-        """Batches for the training loop."""
+        """Return the batch source for the training loop."""
         return EpochSource(self.order, self.load, epochs=self.recipe.epochs, accumulate=self.recipe.accumulate)
 
     def order(self, epoch: int) -> Sequence[_MicroBatch]:
-        """Micro-batches of an epoch, in order."""
+        """Return the micro-batches of an epoch in order."""
         batches = {name: stream.cut(epoch) for name, stream in self.streams.items()}
         fixed = [name for name, stream in self.streams.items() if stream.turns_fixed]
         turns = mix(
@@ -93,8 +93,8 @@ class TaskBatches:
     def _scaled(self, step: Sequence[_MicroBatch]) -> list[_MicroBatch]:
         """Set the loss factors of one optimiser step.
 
-        The loop divides the summed loss by the labels of the step. The factor undoes this and divides the loss of each task by
-        that task's labels.
+        The loop divides the summed loss by the number of labels in the step. The factor undoes this and divides each task's loss
+        by that task's own number of labels.
         """
         labels = [self.streams[ref.task].labels(ref.indices) for ref in step]
         own: dict[str, float] = defaultdict(float)
@@ -111,7 +111,7 @@ class TaskBatches:
 
 
 def _spread(order: Sequence[Turn], more: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Merge two lists evenly, each in its own order."""
+    """Interleave two lists evenly, keeping the order of each."""
     places = [(place + 0.5) / len(items) for items in (order, more) for place in range(len(items))]
     both = [*order, *more]
     return tuple(both[number] for number in sorted(range(len(both)), key=places.__getitem__))
@@ -127,17 +127,17 @@ class TaskInstances:
     """Gold annotations that the instances cannot express."""
     head: str
     partial: Partial | None = None
-    """Entity types that the task annotates, for a joint head."""
+    """Entity types that the task annotates, if its head is joint."""
     class_weights: ClassWeights | None = None
     soft: list[np.ndarray] | None = None
     """Teacher outputs, one per instance."""
     annotations: int = 0
     """Gold mentions or relations of the training documents."""
     excerpts: int = 0
-    """How many of the instances, the last ones, are excerpts. Every epoch draws some of them."""
+    """Number of excerpts, which come last in `instances`. Each epoch draws some of them."""
 
     def excerpts_drawn(self, share: float) -> int:
-        """Excerpts that an epoch draws, given their number for each other instance."""
+        """Return the number of excerpts to draw per epoch, where `share` is the number for each other instance."""
         return min(self.excerpts, round(share * (len(self.instances) - self.excerpts)))
 
 
@@ -151,19 +151,19 @@ class TaskBatch:
     soft: Tensor | None = None
     """Teacher outputs."""
     task: str = ""
-    """Name of the task, if it is not the head's."""
+    """Name of the task if it differs from the head's."""
     partial: Partial | None = None
-    """Entity types that the task annotates, for a joint head; targets then index the task's own tags."""
+    """Entity types that the task annotates, if the head is joint; targets then index the task's own tags."""
     scale: Tensor | None = None
     """Factor of the summed loss; 1 if missing."""
     weights: Tensor | None = None
     """Weight of each target; 1 if missing."""
     repeatable: bool = False
-    """Whether the batch has one of few shapes, for which a recorded pass can be replayed."""
+    """Whether the batch is padded to one of a few shapes, so a recorded pass can be replayed."""
 
 
 class InstanceStream(TaskStream):
-    """Batches of a task with labels; every instance once per epoch, but only some of the excerpts."""
+    """Batches of a labelled task: every instance once per epoch, and a sample of the excerpts."""
 
     def __init__(self, name: str, task: TaskInstances, recipe: FinetuneRecipe, model: MultiHeadModel) -> None:
         self.name = name
@@ -184,7 +184,7 @@ class InstanceStream(TaskStream):
         return [tuple(chosen[place] for place in batch) for batch in batches]
 
     def _chosen(self, epoch: int) -> Sequence[int]:
-        """The instances of an epoch: all but the excerpts, and some excerpts drawn for it."""
+        """Return the instances of an epoch: all full ones, and the excerpts drawn for it."""
         windows = len(self._lengths) - self.task.excerpts
         if not self.task.excerpts:
             return range(windows)
@@ -224,13 +224,13 @@ class InstanceStream(TaskStream):
         return payload, tokens
 
     def _recordable(self) -> bool:
-        """Whether a pass can be recorded: on a GPU and packed, without a teacher, whose outputs are not padded."""
+        """Whether a pass can be recorded: packed, on a GPU, and without a teacher, since teacher outputs are not padded."""
         on_gpu = next(self.model.parameters()).is_cuda
         return on_gpu and self.model.encoder.mode == "packed" and self.task.soft is None
 
 
 def _targets(instances: Sequence[Instance]) -> Tensor:
-    """Concatenated token targets, or one target per sequence."""
+    """Return concatenated token targets, or one target per sequence."""
     first = instances[0].target
     if isinstance(first, np.ndarray):
         rows = [instance.target for instance in instances]
@@ -241,10 +241,10 @@ def _targets(instances: Sequence[Instance]) -> Tensor:
 
 
 def full_shape(tokens: int, *, sequences: int, longest: int) -> dict[str, int]:
-    """Shape that a batch is padded to: multiples of an eighth of its size, and of at least 512 tokens.
+    """Return the shape to pad a batch to: a multiple of about an eighth of its size, and of at least 512 tokens.
 
-    A small batch costs a GPU the same full or not, and a large one grows by a sixteenth on average. The batches of a task then have
-    about six shapes, which matters because recording one costs as much as padding hundreds of batches.
+    A small batch takes a GPU as long padded as not, and a large one grows by a sixteenth on average. This leaves about six shapes per
+    task, which matters because recording one costs as much as padding hundreds of batches.
     """
     step = max(512, 1 << max(0, tokens.bit_length() - 4))
     total = -(-tokens // step) * step
@@ -252,13 +252,13 @@ def full_shape(tokens: int, *, sequences: int, longest: int) -> dict[str, int]:
 
 
 class ClassWeights:
-    """Weight of each class [L], or of absence and presence of each label [L, 2] in multi-label tasks."""
+    """Weights per class [L], or in multi-label tasks per absence and presence of each label [L, 2]."""
 
     def __init__(self, weights: np.ndarray) -> None:
         self.weights = torch.from_numpy(weights.astype(np.float32))
 
     def of(self, targets: Tensor) -> Tensor:
-        """Weight of every target in a batch: [T] or [N] for one class each, [N, L] for multi-label."""
+        """Return the weight of every target in a batch: [T] or [N] for single-label, [N, L] for multi-label."""
         if self.weights.ndim == 1:
             return self.weights[targets.clamp(min=0)]
         present = torch.nan_to_num(targets)
@@ -266,7 +266,7 @@ class ClassWeights:
 
 
 def balanced(instances: Sequence[Instance], outputs: int) -> ClassWeights | None:
-    """Weights inverse to class frequency; None for regression."""
+    """Return weights inversely proportional to class frequency, or None for regression."""
     first = instances[0].target
     if isinstance(first, float):
         return None
@@ -280,16 +280,16 @@ def balanced(instances: Sequence[Instance], outputs: int) -> ClassWeights | None
 
 
 def _inverse(counts: np.ndarray) -> np.ndarray:
-    """N / (K n) for each count n; 1 for a class that does not occur."""
+    """Return N / (K n) for each count n, and 1 for a class that does not occur."""
     present = counts > 0
     balanced = counts.sum() / (max(1, present.sum()) * np.maximum(counts, 1))
     return np.asarray(np.where(present, balanced, 1.0))
 
 
 def share(records: Sequence[Record], fraction: float, seed: int) -> list[Record]:
-    """Draw a fraction of the records, at least one, in their order.
+    """Sample a fraction of the records, at least one, keeping their order.
 
-    They are drawn by a hash of seed and id, so tasks over the same documents draw the same ones.
+    Records are sampled by a hash of seed and id, so tasks over the same documents sample the same ones.
     """
     if fraction >= 1.0:
         return list(records)

@@ -1,6 +1,6 @@
-"""Fit the scores of a bundle on its dev splits, and measure what thresholds and biases give there.
+"""Calibrate a bundle's scores on its dev splits, and measure precision and recall there by threshold and bias.
 
-Every number is rounded, so that the file has the same bytes wherever the outputs of the heads agree.
+All numbers are rounded, so equal head outputs give a byte-identical file.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from osler.tasks.scoring import in_text_order
 from osler.text.document import Document, Record
 
 _KINDS = (Kind.TAGGING, Kind.RELATION, Kind.CLASSIFICATION, Kind.MULTILABEL)
-"""Heads whose predictions are right or wrong; a number is neither."""
+"""Kinds of tasks whose predictions are right or wrong, unlike a regression value."""
 _FOLDS = 5
 _SCORES = (*(number / 20 for number in range(20)), 0.98, 0.99)
 _BIASES = (*(number / 2 for number in range(20)), 10.0, 11.0, 12.0, 14.0, 16.0)
 _LABELS = 60
-"""Labels of a head that get curves of their own."""
+"""Maximum number of labels for curves by label."""
 _CHARACTERS = 400_000
-"""Text on which the curve over biases is measured; a larger dev split is thinned out."""
+"""Maximum number of characters for the curve over biases; a larger dev split is subsampled."""
 _ENOUGH, _USELESS = 0.9995, 0.01
-"""Recall and precision at which no larger bias is tried."""
+"""Stop raising the bias once recall reaches the first or precision falls below the second."""
 _LEAST_SLOPE = 0.05
 
 
@@ -57,7 +57,7 @@ class DevSet:
 
 
 class _Predicted(NamedTuple):
-    """Predictions on dev: how sure the head was, whether it was right, and the record and label of each."""
+    """Predictions on dev: the score of each, whether it is right, its record and its label."""
 
     scores: np.ndarray
     right: np.ndarray
@@ -66,7 +66,7 @@ class _Predicted(NamedTuple):
 
 
 def calibrate(bundle: Bundle, dev: Mapping[str, DevSet]) -> BundleCalibration:
-    """Calibrate every head that has a dev split; a joint head on those of all its tasks together."""
+    """Calibrate every head that has a dev split; a joint head on the dev splits of all its tasks."""
     heads: dict[str, list[_Answers]] = {}
     for data in dev.values():
         if data.card.kind in _KINDS and data.instances:
@@ -99,7 +99,7 @@ def _calibrate(answers: Sequence[_Answers]) -> HeadCalibration:
 
 @dataclass(frozen=True)
 class _Answers:
-    """The outputs of a head for one dev set, which can be decoded in several ways."""
+    """Outputs of a head on one dev set, kept undecoded to decode them in several ways."""
 
     bundle: Bundle
     data: DevSet
@@ -110,7 +110,7 @@ class _Answers:
         return cls(bundle, data, bundle.runner.outputs(data.instances, [data.head])[data.head])
 
     def decoded(self, confidence: Confidence) -> list[Record]:
-        """Predictions as the task is scored: its own labels, as its protocol writes them."""
+        """Decode the predictions for scoring: only the task's own labels, under its protocol."""
         data, builder = self.data, self.bundle.builders[self.data.head]
         transitions = self.bundle.runner.transitions(data.head)
         found = builder.decode(data.records, data.instances, self.outputs, transitions, confidence)
@@ -123,7 +123,7 @@ class _Answers:
         return [self.data.protocol.relabelled(record) for record in self.data.records]
 
     def thinned(self) -> _Answers:
-        """Every nth record, so that dev is not larger than the curves need."""
+        """Keep every nth record if dev is larger than the curves need."""
         records = self.data.records
         size = sum(len(r.text) if isinstance(r, Document) else len(r.first) + len(r.second) for r in records)
         step = max(1, -(-size // _CHARACTERS))
@@ -136,7 +136,7 @@ class _Answers:
 
 
 def _items(card: TaskCard, record: Record) -> dict[tuple[str, Hashable], float]:
-    """What a record says, each with its score: mentions, relations or labels."""
+    """Return the mentions, relations or labels of a record with their scores."""
     if isinstance(record, Document) and card.kind is Kind.TAGGING:
         return {(span.label, touching_joined(span.fragments)): span.score or 0.0 for span in record.spans}
     if isinstance(record, Document) and card.kind is Kind.RELATION:
@@ -146,7 +146,7 @@ def _items(card: TaskCard, record: Record) -> dict[tuple[str, Hashable], float]:
 
 
 def _predictions(answers: Sequence[_Answers], confidence: Confidence) -> _Predicted:
-    """Every prediction of a head with its score. Records are numbered through all of its dev sets."""
+    """Collect all predictions of a head. Record numbers run through all of its dev sets."""
     rows: list[tuple[float, bool, int, str]] = []
     first = 0
     for item in answers:
@@ -161,7 +161,7 @@ def _predictions(answers: Sequence[_Answers], confidence: Confidence) -> _Predic
 
 
 def _fit_mentions(found: _Predicted) -> tuple[Confidence, np.ndarray]:
-    """The map from a mention's mean word probability to the probability that it is right, and scores fitted crosswise."""
+    """Fit the map from a mention's mean word probability to the probability that it is right; also cross-fit the scores."""
 
     def fit(rows: np.ndarray) -> Confidence:
         return Confidence(1.0, *_logistic(_log_odds(found.scores[rows]), found.right[rows]))
@@ -173,7 +173,7 @@ def _fit_mentions(found: _Predicted) -> tuple[Confidence, np.ndarray]:
 
 
 def _fit_temperature(answers: _Answers) -> tuple[Confidence, _Predicted, np.ndarray]:
-    """The temperature with the least loss on dev, the predictions before it, and their scores fitted crosswise."""
+    """Fit the temperature; return it, the predictions before scaling, and their cross-fitted scores."""
     data = answers.data
     evidence = answers.bundle.builders[data.head].evidence(data.records, data.instances, answers.outputs)
     if evidence is None:
@@ -195,7 +195,7 @@ def _fit_temperature(answers: _Answers) -> tuple[Confidence, _Predicted, np.ndar
         return np.asarray(likely[np.arange(len(tempered)), places[chosen]])
 
     def fit(predicted: np.ndarray) -> Confidence:
-        # What is left out of the predictions of a fold is left out of its evidence too.
+        # Records held out of a fold's predictions are held out of its evidence too.
         kept = np.isin(evidence.records, np.unique(records[predicted])) if len(predicted) < len(rows) else slice(None)
         return Confidence(_temperature(evidence.outputs[kept], evidence.targets[kept]))
 
@@ -208,7 +208,7 @@ def _fit_temperature(answers: _Answers) -> tuple[Confidence, _Predicted, np.ndar
 def _crosswise(
     records: np.ndarray, fit: Callable[[np.ndarray], Confidence], apply: Callable[[Confidence, np.ndarray], np.ndarray]
 ) -> tuple[Confidence, np.ndarray]:
-    """What all predictions give, and scores of each fifth of the records by what the others give."""
+    """Return the fit on all predictions, and for each fifth of the records the scores by a fit on the other four."""
     everything = np.arange(len(records))
     scores = np.zeros(len(records))
     for fold in range(_FOLDS):
@@ -219,9 +219,9 @@ def _crosswise(
 
 
 def _temperature(outputs: np.ndarray, targets: np.ndarray) -> float:
-    """The temperature with the least negative log-likelihood.
+    """Return the temperature that minimises the negative log-likelihood.
 
-    A normal prior on its logarithm keeps it near 1 where dev is too small, or too easy, to say.
+    A normal prior on its logarithm keeps it near 1 where dev is too small or too easy to determine it.
     """
     logits = outputs.astype(np.float64)
 
@@ -237,14 +237,14 @@ def _temperature(outputs: np.ndarray, targets: np.ndarray) -> float:
 
     low, high = math.log(0.05), math.log(20.0)
     golden = (math.sqrt(5.0) - 1.0) / 2.0
-    while high - low > 1e-5:  # the loss has one minimum
+    while high - low > 1e-5:  # the loss has a single minimum
         left, right = high - golden * (high - low), low + golden * (high - low)
         low, high = (low, right) if loss(left) <= loss(right) else (left, high)
     return round(math.exp((low + high) / 2), 3)
 
 
 def _logistic(log_odds: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Slope and offset of a logistic regression, with a normal prior around no change; the slope stays above 0."""
+    """Fit slope and offset of a logistic regression, with a normal prior around the identity and a positive slope."""
     inputs = np.stack([log_odds, np.ones(len(log_odds))], axis=1)
     prior = np.array([1.0, 0.0])
 
@@ -253,7 +253,7 @@ def _logistic(log_odds: np.ndarray, right: np.ndarray) -> tuple[float, float]:
         return float((np.logaddexp(0.0, values) - right * values).sum() + 0.5 * ((weights - prior) ** 2).sum())
 
     weights = prior
-    for _ in range(50):  # Newton's method; it takes about five steps
+    for _ in range(50):  # Newton's method, which takes about five steps
         likely = _sigmoid(inputs @ weights)
         gradient = inputs.T @ (likely - right) + (weights - prior)
         curvature = (inputs * (likely * (1.0 - likely))[:, None]).T @ inputs + np.eye(2)
@@ -267,7 +267,7 @@ def _logistic(log_odds: np.ndarray, right: np.ndarray) -> tuple[float, float]:
 
 
 def _threshold_curves(answers: Sequence[_Answers], found: _Predicted) -> Curves:
-    """Precision and recall of the predictions with at least a score, for all labels and for each."""
+    """Return precision and recall at each score threshold, overall and by label."""
     wanted: Counter[str] = Counter()
     for item in answers:
         for record in item.gold():
@@ -289,7 +289,7 @@ def _threshold_curves(answers: Sequence[_Answers], found: _Predicted) -> Curves:
 
 
 def _recall_curves(answers: Sequence[_Answers], *, phi: bool) -> Curves:
-    """Precision and recall at each bias, until nearly everything is found or nearly nothing found is right."""
+    """Return precision and recall at each bias, until nearly everything is found or nearly everything found is wrong."""
     points: dict[str, list[OperatingPoint]] = {}
     golds = [item.gold() for item in answers]
     for bias in _BIASES:
@@ -309,7 +309,7 @@ def _recall_curves(answers: Sequence[_Answers], *, phi: bool) -> Curves:
 
 
 class _Counts(NamedTuple):
-    """Of `gold`, `reached` are found; of `found`, `right` are right."""
+    """Counts for recall (`reached` of `gold`) and precision (`right` of `found`)."""
 
     reached: int
     gold: int
@@ -320,14 +320,14 @@ class _Counts(NamedTuple):
         return _Counts(*(one + more for one, more in zip(self, other, strict=True)))
 
     def at(self, setting: float) -> OperatingPoint:
-        # Finding nothing is no mistake.
+        # Precision is 1 if nothing is found.
         precision = self.right / self.found if self.found else 1.0
         recall = self.reached / self.gold if self.gold else 1.0
         return OperatingPoint(setting, round(precision, 4), round(recall, 4))
 
 
 def _matched(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> dict[str, _Counts]:
-    """Relations and labels that are found, and mentions of which a part is found with the right label, by label."""
+    """Count matches by label; a mention matches if any part of it is found with the right label."""
     counts: dict[str, _Counts] = {}
     for want, have in zip(gold, predicted, strict=True):
         golds, guesses = _by_label(card, want), _by_label(card, have)
@@ -354,7 +354,7 @@ def _shared(items: Sequence[Any], others: Sequence[Any]) -> int:
 
 
 def _touching(items: Sequence[Any], others: Sequence[Any]) -> int:
-    """How many mentions share a character with one of the others."""
+    """Count the mentions that share a character with one of the others."""
     if not others:
         return 0
     fragments = sorted(fragment for extent in others for fragment in extent)
@@ -369,9 +369,9 @@ def _touching(items: Sequence[Any], others: Sequence[Any]) -> int:
 
 
 def _masked(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> dict[str, _Counts]:
-    """Characters of protected health information that are covered, whatever the label they are covered with.
+    """Count the characters of protected health information that are masked, under any label.
 
-    Recall counts its letters and digits, precision every covered character that is not a blank.
+    Recall counts letters and digits, precision every masked character that is not whitespace.
     """
     assert card.phi is not None
     wanted, found = ([record for record in side if isinstance(record, Document)] for side in (gold, predicted))

@@ -17,18 +17,18 @@ MLM = "mlm"
 """Name of the raw-text task in the mix and in the log."""
 
 LEARNING_RATES = {
-    # Measured up to 640 (docs/log/compact.md). Larger ones come from elsewhere, trained for long, and need less.
+    # Measured up to 640 (docs/log/compact.md). Larger encoders are others' long-trained ones and need a lower rate.
     "modernbert": {256: 1e-3, 384: 5e-4, 640: 5e-4, 768: 1e-4, 1024: 5e-5},
     # BERT and RoBERTa, as published: Turc et al. 2019 for the small ones, then Devlin et al. 2019 and Liu et al. 2019.
     "other": {256: 3e-4, 384: 1e-4, 512: 1e-4, 768: 5e-5, 1024: 2e-5},
 }
-"""Default peak learning rate by architecture and hidden size. A small encoder hardly moves at the rate of a large one."""
+"""Default peak learning rate by architecture and hidden size. A small encoder barely learns at the rate of a large one."""
 HEADS_LEARNING_RATE = 1e-3
-"""Default peak learning rate if the encoder's own weights are not trained."""
+"""Default peak learning rate if the encoder's own weights are frozen."""
 
 
 def learning_rate_for(encoder: Any) -> float:
-    """Interpolate LEARNING_RATES for a Hugging Face configuration, both axes logarithmic, to two digits."""
+    """Interpolate LEARNING_RATES for a Hugging Face configuration, log-log and rounded to two digits."""
     table = LEARNING_RATES.get(encoder.model_type, LEARNING_RATES["other"])
     sizes, rates = np.log(list(table)), np.log(list(table.values()))
     return float(f"{math.exp(np.interp(math.log(encoder.hidden_size), sizes, rates)):.1e}")
@@ -38,7 +38,7 @@ class Mixing(Recipe):
     """How the batches of several tasks are mixed."""
 
     order: Literal["round-robin", "proportional", "temperature", "annealed"] = "round-robin"
-    """How tasks take turns: round-robin, proportional, temperature or annealed."""
+    """Order in which tasks take turns: round-robin, proportional, temperature or annealed."""
     temperature: float = Field(2.0, ge=1.0)
     """For order = "temperature": 1 mixes tasks by size, higher values mix them more equally."""
     loss_weights: dict[str, Annotated[float, Field(gt=0.0)]] = Field(default_factory=dict)
@@ -59,22 +59,22 @@ class LanguageModelTask(Recipe):
     """Masked language modelling on raw text as an additional task."""
 
     corpus: Path = runtime()
-    """A corpus whose raw text is one more task (masked language modelling)."""
+    """A corpus whose raw text becomes an additional masked language modelling task."""
     weight: float = Field(1.0, gt=0.0)
     """Loss weight."""
     rate: float = Field(0.15, gt=0.0, lt=1.0, description="fraction of the sub-words to predict")
     """Fraction of tokens to mask."""
     batches: int | None = Field(None, ge=1)
-    """Batches per epoch, spread evenly. By default raw text is mixed like a task with as many batches as the largest."""
+    """Batches per epoch, spread evenly. By default raw text is mixed as a task as large as the largest one."""
 
 
 class TaskTeacher(Recipe):
     """A fine-tuned bundle whose outputs the student is trained on, with or without gold labels."""
 
     bundle: Path = runtime()
-    """A bundle with a head of the same name for every task."""
+    """A bundle that has a head of the same name for every task."""
     weight: float = Field(0.5, gt=0.0, le=1.0)
-    """Weight of the soft labels in the loss; gold labels have the rest."""
+    """Weight of the soft labels in the loss; gold labels get the rest."""
     temperature: float = Field(2.0, gt=0.0)
     """Softmax temperature of the soft labels; no effect on regression."""
 
@@ -84,7 +84,7 @@ class FinetuneTraining(TrainConfig):
 
     evaluates_each_epoch: ClassVar[bool] = True
 
-    # Other stages always have a rate; here `FinetuneRecipe.with_learning_rate` sets it once the encoder is known.
+    # Optional only here: `FinetuneRecipe.with_learning_rate` sets it once the encoder is known.
     lr: float | None = Field(  # type: ignore[assignment]
         None, gt=0, description="peak learning rate; chosen by the encoder's architecture and hidden size when left out"
     )
@@ -112,9 +112,9 @@ class FinetuneRecipe(Recipe):
     tasks: tuple[Path, ...] = runtime(min_length=1)
     """Task artifacts (osler tasks prepare)."""
     keep_out: tuple[Path, ...] = runtime(())
-    """Other tasks whose dev and test documents must not be trained on, because the bundle is tested on them later."""
+    """Other tasks whose dev and test documents are kept out of training, because the bundle is tested on them later."""
     leaks: Literal["remove", "keep"] = "remove"
-    """What to do with training documents that are also in dev or test of a task. With keep, scores there are too high."""
+    """What to do with training documents that are also in a dev or test split. With keep, scores there are inflated."""
     protocols: dict[str, str] = Field(default_factory=dict)
     """Protocol by task, where it is not the task's default."""
     reinitialise: bool = False
@@ -122,16 +122,16 @@ class FinetuneRecipe(Recipe):
     max_length: int = Field(512, ge=16, description="tokens per window")
     overlap: int = Field(64, ge=0, description="tokens that neighbouring windows share")
     unit: Unit = "document"
-    """What a tagger reads at once: a document, in windows where it is long, or one sentence, as in most papers."""
+    """Input unit of a tagger: a document, split into windows if it is long, or one sentence, as in most papers."""
     max_words: int | None = Field(
         None, ge=2, description="longest sentence in words; longer ones are cut (unit = sentence)"
     )
     excerpts: float = Field(0.0, ge=0.0)
-    """Excerpts of one to three sentences to add to every epoch: 1.0 adds as many as there are windows. A head trained on whole
-    documents alone finds too much in a single sentence. Only for taggers and attributes."""
+    """Excerpts of one to three sentences to add per epoch; 1.0 adds as many as there are windows. A head trained only on whole
+    documents over-predicts on single sentences. Only for taggers and attributes."""
     forms: Path | None = runtime(None)
-    """A task whose documents begin with a form, such as a patient's details (meddocan). Taggers of its language are trained on every
-    second document with such a form around it as well: a head that has never seen one may find nothing beside it."""
+    """A task whose documents begin with a form, such as patient details (meddocan). Taggers in its language also train on about half of
+    their documents wrapped in such a form, because a head that never saw one may find nothing next to it."""
     epochs: int = Field(10, ge=1, description="passes over the largest task")
     batch_size: int = Field(32, ge=1)
     """Maximum number of sequences per batch."""
@@ -139,41 +139,41 @@ class FinetuneRecipe(Recipe):
     """Maximum number of tokens per batch, with padding where the encoder needs it."""
     accumulate: int = Field(1, ge=1, description="batches per step")
     keep: Literal["best", "last"] = "best"
-    """Keep the weights with the best mean dev score, or the last ones; dev is scored either way."""
+    """Keep the weights with the best mean dev score, or the last ones. Dev is scored either way."""
     average_epochs: int = Field(0, ge=0)
-    """Average the weights after this many last epochs, and keep the mean if it is at least as good on dev; 0: no averaging."""
+    """Average the weights of the last N epochs, and keep the mean if it is at least as good on dev; 0 turns it off."""
     dropout: float | None = Field(None, ge=0.0, lt=1.0)
     """Dropout of the heads. Default: 0.1, and for tagging the encoder's own value (0 for ModernBERT)."""
     fraction: float = Field(1.0, gt=0.0, le=1.0)
-    """Fraction of the training documents to use; a smaller fraction is a subset of a larger one (learning curves)."""
+    """Fraction of the training documents to use, for learning curves; smaller fractions are subsets of larger ones."""
     tagger: Tagger = "linear"
     """Label each word independently (linear) or as a sequence (crf)."""
     decoding: Decoding = "protocol"
-    """For a linear tagger: the best tag of each word (greedy), the best legal sequence (constrained), or as the protocol says."""
+    """Decoding of a linear tagger: the best tag of each word (greedy), the best legal sequence (constrained), or as in the protocol."""
     subwords: LabelledTokens = "protocol"
-    """Tokens that a linear tagger learns to label: those that the protocol says, or every one, line breaks included, for a head that
-    stock Hugging Face pipelines shall run (osler export): they read every token. A prediction of osler reads the same tokens either way."""
+    """Tokens that a linear tagger is trained on: those of the protocol, or every token, line breaks included, for a head to run in stock
+    Hugging Face pipelines (osler export), which read every token. Predictions in osler read the same tokens either way."""
     relations: Relations = "tagged"
-    """Read a relation from the first token (tagged) or from the markers around its arguments (markers)."""
+    """Classify a relation from the first token (tagged) or from the markers around its arguments (markers)."""
     head: Layers = "mlp"
-    """Layers of heads for texts, pairs and relations: dense + tanh + linear (mlp), linear, or the encoder's own pooler + linear."""
+    """Layers of text, pair and relation heads: dense + tanh + linear (mlp), linear, or the encoder's own pooler + linear."""
     train_heads: bool = True
-    """Train the heads; if not, only the encoder learns and the heads keep their random weights, as in the code of mulyar2020."""
+    """Train the heads. If false, only the encoder learns and the heads keep their random weights, as in the code of mulyar2020."""
     calibrate: bool = runtime(True)
-    """Fit the scores on dev when training is done, and measure what thresholds cost there. Weights and predictions stay the
-    same with or without it."""
+    """Calibrate the scores on dev after training, and measure precision and recall by threshold. Does not change weights or
+    predictions."""
     class_weights: Literal["none", "balanced"] = "none"
-    """balanced: weight classes by inverse frequency (classification, multilabel, tagging)."""
+    """Class weights in the loss; balanced weights by inverse frequency (classification, multilabel, tagging)."""
     freeze: Literal["nothing", "embeddings", "encoder"] | Annotated[int, Field(strict=True, ge=0)] = "nothing"
-    """Part of the encoder to freeze; a number freezes the embeddings and that many first layers."""
+    """Part of the encoder to freeze; a number N freezes the embeddings and the first N layers."""
     lora: Lora | None = None
     joint: dict[str, Annotated[tuple[str, ...], Field(min_length=2)]] = Field(default_factory=dict)
-    """Joint tagging heads: name, and tasks that each annotate only some of the entity types."""
+    """Joint tagging heads by name: the tasks of each, which may annotate different entity types."""
     mlm: LanguageModelTask | None = None
     add_to: Path | None = runtime(None)
-    """A bundle to add the tasks to, instead of `model`. Without `rehearse` its encoder and heads do not change."""
+    """A bundle to add the tasks to, instead of `model`. Its encoder and heads stay unchanged unless `rehearse` is set."""
     rehearse: tuple[Path, ...] = runtime(())
-    """Tasks the bundle was trained on before, to train on again together with the new ones."""
+    """Tasks that the bundle was trained on, to train on again together with the new ones."""
     mixing: Mixing = Mixing()
     teacher: TaskTeacher | None = None
     train: FinetuneTraining = FinetuneTraining()
@@ -190,7 +190,7 @@ class FinetuneRecipe(Recipe):
     @field_validator("freeze", mode="before")
     @classmethod
     def _freezable(cls, value: Any) -> Any:
-        # One message for both types; pydantic would give one for each.
+        # One message for both types; pydantic would report each separately.
         number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         if not number and value not in ("nothing", "embeddings", "encoder"):
             raise ValueError("must be 'nothing', 'embeddings', 'encoder' or a number of first layers")
@@ -218,21 +218,21 @@ class FinetuneRecipe(Recipe):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """Identity in which bundles of earlier versions are recognised: greedy decoding is `free`."""
+        """Return the identity, with greedy decoding as `free` to recognise bundles of earlier versions."""
         values = super().identity()
         return values | {"decoding": "free"} if self.decoding == "greedy" else values
 
     @property
     def trains_encoder(self) -> bool:
-        """Whether the encoder's own weights are trained, not only heads or adapters."""
+        """Whether the encoder's own weights are trained, rather than only heads or adapters."""
         return not (self.lora or self.freeze == "encoder" or (self.add_to and not self.rehearse))
 
     def default_learning_rate(self, encoder: Any) -> float:
-        """Peak learning rate for an encoder with this configuration if the recipe does not set one."""
+        """Return the default peak learning rate for an encoder with this configuration."""
         return learning_rate_for(encoder) if self.trains_encoder else HEADS_LEARNING_RATE
 
     def with_learning_rate(self, encoder: Any) -> Self:
-        """Set the learning rate if it is left out. The result, not the gap, is the recipe's identity."""
+        """Return the recipe with its learning rate filled in, so that the identity includes the rate used."""
         if self.train.lr is not None:
             return self
         return self.changed(train=self.train.changed(lr=self.default_learning_rate(encoder)))

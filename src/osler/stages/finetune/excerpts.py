@@ -1,6 +1,6 @@
-"""Short texts to train on beside whole documents.
+"""Short excerpts to train on in addition to whole documents.
 
-A head trained on whole documents alone sees mentions in a single sentence where there are none. Users type sentences.
+A head trained only on whole documents finds false mentions in single sentences, and single sentences are what users type.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _LONGEST = 3
 
 
 def excerpts(card: TaskCard, records: Sequence[Record], seed: int) -> list[Record]:
-    """Cut documents into runs of one to three sentences, each a text of its own with its mentions.
+    """Cut documents into excerpts of one to three sentences, each a document of its own with its mentions.
 
-    A run that cuts a mention is left out, and so is one that is the whole document.
+    Excerpts that would split a mention or span the whole document are dropped.
     """
     return [part for record in records if isinstance(record, Document) for part in _runs(card, record, seed)]
 

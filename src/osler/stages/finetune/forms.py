@@ -1,7 +1,7 @@
-"""Documents with a form around them, to train on beside plain ones.
+"""Documents wrapped in a form, to train on in addition to plain ones.
 
-Notes begin with the patient's details and end with a signature; the texts of most corpora do not. A head that meets forms in the
-documents of another task alone learns that it finds nothing there: PharmaCoNER's head found one drug in four in notes with a form.
+Clinical notes begin with patient details and end with a signature; the texts of most corpora do not. A head that sees forms only in
+another task's documents learns to find nothing near them: PharmaCoNER's head found one drug in four in notes with a form.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from osler.tasks.card import Kind, TaskCard
 from osler.text.document import Document, Record, has_tokens
 
 _LONGEST_LINE = 120
-"""Characters of a line that may be part of a form; a longer one is text."""
+"""Maximum length of a form line in characters; a longer line is running text."""
 _FEWEST_LINES = 3
 
 Form = tuple[str, str]
-"""The lines before a text, and those after it."""
+"""The lines before a text and the lines after it."""
 
 
 def forms_of(documents: Sequence[Record]) -> list[Form]:
-    """The forms of documents: their short lines at the top, and the last line if something is annotated in it."""
+    """Extract the forms of documents: the short lines at the top, and the last line if it contains an annotation."""
     found = []
     for document in documents:
         if not isinstance(document, Document):
@@ -43,9 +43,9 @@ def forms_of(documents: Sequence[Record]) -> list[Form]:
 def with_forms(
     lender: TaskFolder, records: Mapping[str, Sequence[Record]], cards: Mapping[str, TaskCard], seed: int
 ) -> dict[str, list[Record]]:
-    """Training records by task; of taggers in the lender's language, every second document also with a form around it.
+    """Add form-wrapped copies of about half of the documents of each tagging task in the lender's language.
 
-    A task that annotates identifiers keeps its own documents: it has something to find in a form.
+    Tasks that annotate identifiers are left unchanged, because a form contains mentions for them to find.
     """
     forms = forms_of(lender.read("train"))
     if not forms:
@@ -66,7 +66,7 @@ def with_forms(
 
 
 def in_form(document: Document, form: Form) -> Document:
-    """A document with a form around it, and its mentions where they are now."""
+    """Wrap a document in a form and shift its mentions."""
     opening, closing = form
     spans = tuple(span.moved(len(opening)) for span in document.spans)
     return Document(f"{document.id}/form", f"{opening}{document.text}{closing}", spans=spans)

@@ -11,7 +11,7 @@ from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.stages.finetune.config import MLM, FinetuneRecipe, TaskTeacher
 from osler.tasks.card import BY_TOKEN, Kind, Protocol, TaskCard
 
-# Fields of a protocol that decide the tags of a head and how they are decoded.
+# Protocol fields that determine the tags of a head and how they are decoded.
 _HEAD_FIELDS = ("scheme", "subwords", "read", "fragments", "merged", "decoding", "repair")
 
 
@@ -50,7 +50,7 @@ def check(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], rehearsed: Sequen
 
 
 def check_pooler(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], encoder: Path) -> None:
-    """Raise an error if heads are to start from the encoder's pooler and it has none."""
+    """Raise an error if the recipe starts heads from the encoder's pooler and there is none."""
     if recipe.head == "pooler" and any(task.card.kind not in BY_TOKEN for task in tasks):
         from osler.nn.encoder import load_pooler  # loads torch
 
@@ -70,7 +70,7 @@ def _check_splits(task: TaskFolder, protocol: Protocol) -> None:
 
 
 def head_specs(recipe: FinetuneRecipe, cards: Sequence[TaskCard]) -> dict[str, BundleHead]:
-    """Heads for these tasks: one per task and one per joint group, in the order of the tasks."""
+    """Return the heads for these tasks, one per task or joint group, in task order."""
     by_name = {card.name: card for card in cards}
     owner = {name: head for head, members in recipe.joint.items() for name in members}
     heads: dict[str, BundleHead] = {}
@@ -188,7 +188,7 @@ def _check_joint(recipe: FinetuneRecipe, cards: Sequence[TaskCard]) -> None:
         first = by_name[members[0]]
         for name in members:
             card = by_name[name]
-            # Two protocols of one name must be equal, because a score is reported under that name.
+            # Protocols of the same name must be equal, because scores are reported under that name.
             same_name = _protocol_name(recipe, first) == _protocol_name(recipe, card)
             one, other = _protocol(recipe, first), _protocol(recipe, card)
             for key in Protocol.model_fields if same_name else _HEAD_FIELDS:
@@ -240,7 +240,7 @@ def _check_added(
                 fix=f"Give it as a new task. Tasks of the bundle: {', '.join(known)}",
             )
         head = old.heads[known[card.name].head]
-        # A joint head also has the labels of its other tasks.
+        # A joint head has the labels of its other tasks too.
         fits = set(card.labels) <= set(head.card.labels) if head.members else card.labels == head.card.labels
         if card.kind is not head.card.kind or not fits:
             raise RecipeError(

@@ -1,8 +1,8 @@
 """Masked language modelling on raw text as an additional task, `mlm`.
 
-It trains the encoder. Its head is the model folder's own language-model head if there is one, else a new one, and is not part of the
-bundle. An epoch takes as many batches as the largest task has (or as the recipe says) and starts in the corpus where the last epoch
-ended, so a large corpus does not make epochs longer. Raw text has no part in choosing the best epoch.
+It trains the encoder. Its head is the model folder's own language-model head if there is one, else a new one, and is not saved in the
+bundle. An epoch takes as many batches as the largest task (or as the recipe sets) and continues in the corpus where the last epoch
+ended, so a large corpus does not lengthen epochs. Raw text plays no part in choosing the best epoch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = get_logger("osler.finetune")
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A packed batch of masked text, the masked positions, their original tokens, and the factor of the loss."""
+    """A packed batch of masked text, the masked positions, their original tokens, and the loss factor."""
 
     batch: Packed
     positions: torch.Tensor
@@ -50,13 +50,13 @@ class RawText:
     windows: Sequence[np.ndarray]
     documents: int
     leaks: Leaks
-    """Documents that a task holds out."""
+    """Corpus documents that are also in a task's held-out data."""
 
 
 def text_stream(
     recipe: FinetuneRecipe, bundle: Bundle, streams: Mapping[str, TaskStream], held_out: HeldOut
 ) -> TextStream:
-    """Read row groups of the corpus in random order until training has enough windows, and make its batches."""
+    """Read row groups of the corpus in random order until there are enough windows, and batch them."""
     assert recipe.mlm is not None
     tokens, max_length = bundle.tokens, bundle.spec.max_length
     batches = recipe.mlm.batches or max(len(stream.cut(0)) for stream in streams.values())
@@ -92,7 +92,7 @@ def text_stream(
 
 
 class TextStream(TaskStream):
-    """Batches of windows, masked differently each time. A window comes again only after all others."""
+    """Batches of windows, masked anew each time. A window repeats only after all others were used."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class TextStream(TaskStream):
         self._orders: dict[int, np.ndarray] = {}
 
     def cut(self, epoch: int) -> Sequence[tuple[int, ...]]:
-        """Positions in an endless sequence of windows, pass after pass."""
+        """Return batches of positions in an endless sequence of passes over the windows."""
         first = epoch * self.batches
         return [
             tuple(range(number * self.size, (number + 1) * self.size)) for number in range(first, first + self.batches)
@@ -163,7 +163,7 @@ def language_model(folder: Path, *, seed: int, reinitialise: bool) -> tuple[Pack
         encoder = fresh_encoder(folder, seed=seed) if reinitialise else load_encoder(folder)
         with seeded(seed, "masked-lm"), quiet():
             model = auto.from_config(config, dtype=torch.float32)
-        # In place, to keep the head tied to the embeddings.
+        # Copy in place to keep the head tied to the embeddings.
         model.base_model.load_state_dict(encoder.model.state_dict())
         masked = MaskedLM(model.eval())
     log.event("finetune.language_head", fresh=not own or reinitialise)

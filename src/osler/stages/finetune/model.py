@@ -1,4 +1,4 @@
-"""The multi-head model as the training loop calls it: the loss, frozen layers and LoRA adapters."""
+"""The multi-head model for the training loop: its loss, frozen layers and LoRA adapters."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Freeze = Literal["nothing", "embeddings", "encoder"] | int
 
 
 class MultiTask(nn.Module):
-    """The loss of a batch of any task.
+    """Computes the loss of a batch of any task.
 
-    With a teacher it is `weight` times the loss on soft labels plus `1 - weight` times the loss on gold labels. `language` is a masked
-    language model on the encoder of `model`, for batches of raw text.
+    With a teacher, the loss is `weight` times that on soft labels plus `1 - weight` times that on gold labels. `language` is a masked
+    language model that shares the encoder of `model`, for batches of raw text.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class MultiTask(nn.Module):
         self.language = language
 
     def forward(self, payload: TaskBatch | MaskedText) -> LossOutput:
-        """Return the scaled loss, summed over labels, and the mean losses for the log."""
+        """Return the scaled loss summed over labels, and the mean losses to log."""
         if isinstance(payload, MaskedText):
             return self._masked(payload)
         name = payload.task or payload.head
@@ -54,7 +54,7 @@ class MultiTask(nn.Module):
             return LossOutput(_scaled(hard, payload.scale), {f"loss/{name}": hard.detach() / count})
         soft = soft_loss(head, logits, payload.soft, payload.targets, self.teacher.temperature)
         weight = self.teacher.weight
-        # With weight 1 the gold loss is left out, not multiplied by 0: it may be infinite.
+        # At weight 1 the gold loss is skipped rather than multiplied by 0, because it may be infinite.
         loss = soft if weight == 1.0 else (1.0 - weight) * hard + weight * soft
         parts = {"loss": loss, "hard": hard, "soft": soft}
         logs = {f"{part}/{name}": value.detach() / count for part, value in parts.items()}
@@ -72,7 +72,7 @@ def _scaled(loss: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
 
 
 def freeze(encoder: PackedEncoder, what: Freeze) -> int:
-    """Freeze a part of the encoder; returns the number of frozen parameters."""
+    """Freeze a part of the encoder and return the number of frozen parameters."""
     known = depths(encoder)
     layers = count_layers(known)
     if isinstance(what, int) and not 0 <= what <= layers:
@@ -97,7 +97,7 @@ def train_only(model: MultiHeadModel, heads: Sequence[str]) -> None:
 
 
 def add_adapters(encoder: PackedEncoder, settings: Lora, seed: int) -> int:
-    """Add LoRA adapters to the linear layers of all transformer layers and freeze the rest; returns the trainable parameters."""
+    """Add LoRA adapters to all linear layers of the transformer, freeze the rest, and return the number of trainable parameters."""
     peft: Any = require("peft", "peft")
     targets = [
         name
@@ -118,7 +118,7 @@ def add_adapters(encoder: PackedEncoder, settings: Lora, seed: int) -> int:
 
 
 def merge_adapters(encoder: PackedEncoder) -> None:
-    """Merge every adapter into its weights, which makes the encoder a plain one again."""
+    """Merge all adapters into the encoder's weights."""
     tuners: Any = require("peft.tuners.tuners_utils", "peft")
     for name, part in list(encoder.model.named_modules()):
         if isinstance(part, tuners.BaseTunerLayer):

@@ -1,4 +1,4 @@
-"""What a run says about itself: the model card of the bundle, its learning rate, leaks, and doubts about its scores."""
+"""Texts about a run: the model card of its bundle, its learning rate, leaks, and doubts about its scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from osler.train.loop import TrainResult
 def bundle_card(
     recipe: FinetuneRecipe, bundle: Bundle, counts: Mapping[str, Any], leaks: Mapping[str, Leaks], encoder: Any
 ) -> str:
-    """Write README.md of a bundle."""
+    """Return the text of a bundle's README.md."""
     spec = bundle.spec
     rows = []
     for task, (name, protocol_name) in spec.tasks.items():
@@ -54,7 +54,7 @@ Trained for {recipe.epochs} epochs with batches of {recipe.batch_size} and windo
 
 
 def _scores(calibration: BundleCalibration) -> str:
-    """What a score of each head means, as measured on dev."""
+    """Describe what a score of each head means, as measured on dev."""
     if not calibration.heads:
         return ""
     rows, tables = [], []
@@ -91,7 +91,7 @@ text than dev needs a check of its own.
 
 
 def selection(recipe: FinetuneRecipe) -> str:
-    """Which weights a run will keep, in one phrase."""
+    """Describe in one phrase which weights a run will keep."""
     mean = f"the mean of the weights after the last {recipe.average_epochs} epochs"
     if recipe.keep == "last":
         return f"keep {mean if recipe.average_epochs else 'the last epoch'}; dev is scored but decides nothing"
@@ -100,7 +100,7 @@ def selection(recipe: FinetuneRecipe) -> str:
 
 
 def _kept(recipe: FinetuneRecipe, counts: Mapping[str, Any]) -> str:
-    """Which weights a run has kept, in whole sentences."""
+    """Describe in full sentences which weights a run kept."""
     average = counts.get("average")
     single = f"It is from step {counts['best_step']} of {counts['steps']}."
     if average and average["kept"]:
@@ -116,7 +116,7 @@ def _kept(recipe: FinetuneRecipe, counts: Mapping[str, Any]) -> str:
 
 
 def learning_rate(recipe: FinetuneRecipe, encoder: Any) -> str:
-    """The peak learning rate, and where it comes from if it is the default."""
+    """Describe the peak learning rate, and where it comes from if it is the default."""
     rate = recipe.train.lr
     if rate != recipe.default_learning_rate(encoder):
         return f"{rate:g}"
@@ -127,7 +127,7 @@ def learning_rate(recipe: FinetuneRecipe, encoder: Any) -> str:
 
 
 def describe_leaks(recipe: FinetuneRecipe, name: str, leaks: Leaks) -> str:
-    """Which training documents of a task are held out, by whom, and what is done with them."""
+    """Describe which training documents of a task are held out elsewhere, where, and what is done with them."""
     owners = ", ".join(f"{owner} ({count:,})" for owner, count in leaks.owners.most_common())
     done = (
         "they are left out (--set leaks=keep trains on them)"
@@ -139,24 +139,25 @@ def describe_leaks(recipe: FinetuneRecipe, name: str, leaks: Leaks) -> str:
 
 
 _LEAST = 0.05
-"""An F1 or a correlation up to this is almost nothing."""
+"""An F1 or correlation up to this counts as almost nothing learned."""
 _SEVERAL = 3
-"""Evaluations before a score can be called flat or falling."""
+"""Number of evaluations before a score can be called flat or falling."""
 
 
 def doubts(
     recipe: FinetuneRecipe, result: TrainResult, majority: Mapping[str, float | None], encoder: Any
 ) -> list[str]:
-    """Warnings, with advice, about tasks that learned almost nothing or got worse.
+    """Return warnings, with advice, about tasks that learned almost nothing or got worse.
 
-    `majority` has the dev score of always giving the most frequent class, for each task with a dev split; None where a task
-    has no such class.
+    `majority` holds, for each task with a dev split, the dev score of always predicting the most frequent class, or None if
+    there is no such class.
     """
     found = []
     rate, usual = recipe.train.lr or 0.0, recipe.default_learning_rate(encoder)
     if result.skipped:
+        spike = ", or the gradient was a spike" if recipe.train.spike else ""
         found.append(
-            f"{result.skipped:,} of {result.step:,} steps were skipped, because loss or gradient was not finite. "
+            f"{result.skipped:,} of {result.step:,} steps were skipped, because loss or gradient was not finite{spike}. "
             f"Lower train.lr (now {rate:g})."
         )
     change = f"try another train.lr (now {rate:g})"
@@ -210,7 +211,7 @@ def _details(recipe: FinetuneRecipe, counts: Mapping[str, Any], leaks: Mapping[s
 
 
 def choices(recipe: FinetuneRecipe) -> list[str]:
-    """Options that differ from the default, one phrase each."""
+    """Describe the options that differ from the default, one phrase each."""
     frozen = f"embeddings and the first {recipe.freeze} layers" if isinstance(recipe.freeze, int) else recipe.freeze
     lora = recipe.lora
     phrases = {

@@ -1,4 +1,4 @@
-"""Fine-tune one encoder on one or more tasks, and write encoder and heads as one bundle."""
+"""Fine-tune one encoder on one or more tasks, and save encoder and heads as one bundle."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ log = get_logger("osler.finetune")
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What a recipe names, opened and checked. Weights and records are not read yet."""
+    """The inputs named in a recipe, opened and checked, but without reading weights or records."""
 
     recipe: FinetuneRecipe
-    """With its learning rate."""
+    """The recipe with its learning rate filled in."""
     encoder: Encoder
     tasks: list[TaskFolder]
     rehearsed: list[TaskFolder]
@@ -90,9 +90,9 @@ class _Inputs:
 
 
 def plan(recipe: FinetuneRecipe, out: Path, *, dry_run: bool = False, force: bool = False) -> list[str]:
-    """Describe what `run` will do, with its errors if the inputs do not fit.
+    """Describe what `run` will do, and raise the same errors if the inputs do not fit.
 
-    A dry run also loads the encoder, checks `out` and builds the training data: everything but training.
+    A dry run also loads the encoder, checks `out` and builds the training data; it only skips training.
     """
     inputs = _Inputs.open(recipe)
     config = load_encoder_config(inputs.encoder.path)
@@ -140,7 +140,7 @@ def _windows(recipe: FinetuneRecipe, longest: int) -> str:
 def run(
     recipe: FinetuneRecipe, out: Path, *, force: bool = False, show: Callable[[Sequence[str]], None] | None = None
 ) -> Artifact:
-    """Make the bundle artifact. `show` gets a description of the training data, in lines."""
+    """Make the bundle artifact. `show` receives the lines that describe the training data."""
     inputs = _Inputs.open(recipe)
     lost: list[str] = []
 
@@ -156,7 +156,7 @@ def run(
     made = produce(
         out, kind="bundle", recipe=inputs.recipe, parents=inputs.parents(), build=build, force=force, together=True
     )
-    # Again at the end: what `show` printed is far above by now.
+    # Repeat at the end, because the output of `show` has scrolled away by now.
     for warning in (*lost, *made.counts.get("warnings", ())):
         _warn(warning)
     return made
@@ -172,20 +172,20 @@ class FinetuneData:
 
     bundle: Bundle
     language: MaskedLM | None
-    """Masked language model on the bundle's encoder, for raw text."""
+    """Masked language model that shares the bundle's encoder, for raw text."""
     instances: dict[str, TaskInstances]
     batches: TaskBatches
     dev: dict[str, DevSet]
     documents: dict[str, int]
-    """Training documents by task."""
+    """Number of training documents by task."""
     leaks: dict[str, Leaks]
-    """Training documents that a task holds out."""
+    """Training documents that are also in held-out data, by task."""
 
 
 def prepare(
     recipe: FinetuneRecipe, folder: Path, tasks: Sequence[TaskFolder], rehearsed: Sequence[TaskFolder] = ()
 ) -> FinetuneData:
-    """Load encoder and heads, read the tasks, remove leaks, and make the batches."""
+    """Load encoder and heads, read the tasks, remove leaks, and batch the data."""
     bundle, language = _load_model(recipe, folder, [task.card for task in tasks])
     return read_data(recipe, bundle, tasks, rehearsed, language)
 
@@ -197,11 +197,11 @@ def read_data(
     rehearsed: Sequence[TaskFolder] = (),
     language: MaskedLM | None = None,
 ) -> FinetuneData:
-    """Read the tasks, remove leaks, and make the batches. Of the bundle's model only the way it takes batches matters."""
+    """Read the tasks, remove leaks, and batch the data. The weights of the bundle's model do not matter."""
     by_name = {task.card.name: task for task in [*rehearsed, *tasks]}
     trained = bundle.spec.tasks
     splits = {name: task.card.protocol_named(trained[name].protocol).train_on for name, task in by_name.items()}
-    # No task may train on a document that another one holds out for dev or test.
+    # No task may train on a document in another task's dev or test split.
     kept_out = {name: task.held_out(splits[name]) for name, task in by_name.items()}
     kept_out |= {f"{path}, tested later": TaskFolder.open(path).held_out(("train",)) for path in recipe.keep_out}
     held_out = HeldOut({f"{split} of {name}": held for name, own in kept_out.items() for split, held in own.items()})
@@ -277,9 +277,9 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
 
 
 def new_spec(recipe: FinetuneRecipe, cards: Sequence[TaskCard], longest: int) -> BundleSpec:
-    """The heads of a new bundle and their windows, for an encoder that takes `longest` tokens."""
+    """Return the spec of a new bundle, whose encoder takes up to `longest` tokens."""
     length = min(recipe.max_length, longest)
-    # An encoder with shorter windows overlaps them by the same fraction.
+    # Shorter windows overlap by the same fraction.
     overlap = recipe.overlap * length // recipe.max_length
     return BundleSpec(max_length=length, overlap=overlap, heads=head_specs(recipe, cards))
 
@@ -316,7 +316,7 @@ def _instances(recipe: FinetuneRecipe, bundle: Bundle, card: TaskCard, records: 
 
 
 def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
-    """Dev score of each task, and their mean; a task of a joint head is scored on its own entity types."""
+    """Return the dev score of each task and their mean. Tasks of a joint head are scored on their own entity types."""
     scores = {}
     for name, data in dev.items():
         predicted = bundle.predict(data.head, data.records, task=data.card, instances=data.instances)
@@ -325,7 +325,7 @@ def dev_scores(bundle: Bundle, dev: Mapping[str, DevSet]) -> dict[str, float]:
 
 
 def _majority_score(data: DevSet) -> float | None:
-    """The dev score of always giving the most frequent class; None if the task has no classes, or dev has only one."""
+    """Return the dev score of always predicting the most frequent class, or None without classes or with only one in dev."""
     if data.card.kind is not Kind.CLASSIFICATION:
         return None
     (label, count), *_ = Counter(record.labels[0] for record in data.records).most_common(1)
@@ -336,13 +336,13 @@ def _majority_score(data: DevSet) -> float | None:
 
 
 def _training(recipe: FinetuneRecipe, steps: int) -> FinetuneTraining:
-    """Training settings, with one evaluation per epoch unless the recipe sets another interval."""
+    """Return the training settings, with one evaluation per epoch unless the recipe sets another interval."""
     config = recipe.train
     return config if config.eval_every else config.changed(eval_every=max(1, steps // recipe.epochs))
 
 
 def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
-    """Training documents of each task, what cannot be trained on, and the number of steps and evaluations."""
+    """Describe the training data of each task, what cannot be trained on, and the number of steps and evaluations."""
     lines = []
     for name, documents in data.documents.items():
         made = data.instances.get(name)
@@ -367,12 +367,12 @@ def describe_data(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
 
 
 def left_out(recipe: FinetuneRecipe, data: FinetuneData) -> list[str]:
-    """Training documents of each task that a task holds out, in lines."""
+    """Describe the training documents of each task that are also in held-out data."""
     return [describe_leaks(recipe, name, leaks) for name, leaks in data.leaks.items() if leaks.found]
 
 
 def unlearnable(data: FinetuneData) -> list[str]:
-    """Annotations of each task that its labels cannot express, in lines."""
+    """Describe the annotations of each task that its labels cannot express."""
     lines = []
     for name, made in data.instances.items():
         reasons = [f"{count:,} {reason}" for reason, count in made.unexpressed.items() if count]

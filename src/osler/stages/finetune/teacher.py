@@ -1,7 +1,7 @@
-"""Soft labels: the outputs of a fine-tuned bundle for the training instances, computed once before training.
+"""Soft labels: a fine-tuned bundle's outputs on the training instances, computed once before training.
 
-A teacher in evaluation mode gives the same outputs in every epoch, so one pass is enough. It is freed before the student trains and
-is in no optimiser and no checkpoint.
+A teacher in evaluation mode gives the same outputs in every epoch, so one pass is enough. It is freed before the student trains, and
+never enters an optimiser or a checkpoint.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def with_soft_labels(
 def _instances_for(
     name: str, teacher: Bundle, student: Bundle, task: TaskInstances, records: Sequence[Record], folder: Path
 ) -> list[Instance]:
-    """Return the student's instances if the teacher can read them, else the teacher's own, one for each of the student's."""
+    """Return the student's instances if the teacher can read them, else matching ones built by the teacher."""
     vocabularies = [bundle.tokens.tokenizer.get_vocab(with_added_tokens=True) for bundle in (teacher, student)]
     fits = {
         "tokenizer": vocabularies[0] == vocabularies[1],
@@ -64,7 +64,7 @@ def _instances_for(
     if all(fits.values()):
         return task.instances
     if student.model.head(name).level == "token":
-        # Soft labels of a tagger belong to sub-words: with other sub-words, windows or tags they do not apply.
+        # A tagger's soft labels belong to sub-words, so they need the same sub-words, windows and tags.
         differing = next(what for what, same in fits.items() if not same)
         raise RecipeError(
             f"the teacher of {name} does not share the student's {differing}",

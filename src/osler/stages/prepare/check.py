@@ -18,7 +18,7 @@ Verdict = Literal["equal", "explained", "differs", "synthetic", "not stated"]
 
 @dataclass(frozen=True)
 class CountLine:
-    """One number of one split: as read here, as stated on the card, and as published."""
+    """One number of one split: as counted here, as stated on the card, and as published."""
 
     split: str
     number: str
@@ -41,24 +41,24 @@ class TaskReport:
     absent: list[str] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
     release: str | None = None
-    """Which release the files are, if the corpus has several."""
+    """Release of the files, if the corpus has several."""
     synthetic: bool = False
-    """Whether osler generated the files: their counts then differ from the published ones."""
+    """Whether osler generated the files, so their counts differ from the published ones."""
 
     @property
     def sound(self) -> bool:
-        """Whether every number is as stated or explained, no mention covers whitespace only, and few are off."""
+        """Whether every number is as stated or explained, and mentions are aligned."""
         return all(line.verdict != "differs" for line in self.lines) and self.aligned
 
     @property
     def aligned(self) -> bool:
-        """Whether mentions lie where they should, up to a few defects."""
+        """Whether no mention covers only whitespace, and at most a few have wrong offsets."""
         return not self.offsets.get(OffsetCounts.BLANK) and not OffsetCounts.misaligned(self.offsets, self.left_out)
 
 
 @dataclass
 class CheckReport:
-    """Results for all tasks, and the records they share within and across tasks."""
+    """Results for all tasks, and the records shared within and across them."""
 
     tasks: list[TaskReport]
     within: list[SharedRecords]
@@ -78,7 +78,7 @@ class CheckReport:
 
 
 def check(tasks: Sequence[TaskFolder], *, leakage: bool = True) -> CheckReport:
-    """Check each task, and with `leakage` compare all of them with each other."""
+    """Check each task, and with `leakage` compare all tasks with each other."""
     prints: dict[str, list[Fingerprint]] = {}
     reports = []
     names = _names(tasks)
@@ -94,7 +94,7 @@ def check(tasks: Sequence[TaskFolder], *, leakage: bool = True) -> CheckReport:
 
 
 def _names(tasks: Sequence[TaskFolder]) -> list[str]:
-    """Name each task, with its folder where several folders have the same one, such as two releases of a corpus."""
+    """Name each task, adding its folder if several share a name, such as two releases of a corpus."""
     times = Counter(task.card.name for task in tasks)
     return [
         task.card.name if times[task.card.name] == 1 else f"{task.card.name} ({task.artifact.path})" for task in tasks
@@ -128,7 +128,7 @@ def _check_task(task: TaskFolder, name: str, prints: dict[str, list[Fingerprint]
 
 
 def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[CountLine]:
-    """Yield every number that is stated or worth showing, split by split."""
+    """Yield every number that is stated or worth showing, by split."""
     stated: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     paper = card.paper.splits if card.paper else {}
     for column, source in (("card", card.counts), ("paper", paper)):
@@ -154,16 +154,16 @@ def _lines(card: TaskCard, splits: Mapping[str, Mapping[str, Any]]) -> Iterator[
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """How a number changes because the card leaves out labels that its counts still state."""
+    """Expected change of a number because the card drops labels that its counts still include."""
 
     number: int
     exact: bool
-    """Whether the number is known, or only an upper bound."""
+    """Whether the number is exact rather than an upper bound."""
     reason: str
 
 
 def _left_out(card: TaskCard) -> dict[tuple[str, str], _LeftOut]:
-    """What to expect of the counts on the card if labels were taken off it, or renamed, after they were made."""
+    """Return what to expect instead of the card's counts if labels were dropped or renamed after counting."""
     found: dict[tuple[str, str], _LeftOut] = {}
     if card.discover_labels or not card.labels:
         return found
@@ -209,7 +209,7 @@ def _line(
             return CountLine(key, number, here, pinned, printed, "explained", left_out.reason)
         verdict = "differs"
     elif printed is not None and printed != here:
-        # The explanation is about the official files: it holds if their count is the one on the card.
+        # The explanation is about the official files, so it holds only if the count is the card's.
         verdict = "explained" if reason and pinned is not None else "differs"
     return CountLine(key, number, here, pinned, printed, verdict, reason if printed not in (None, here) else None)
 
@@ -221,7 +221,7 @@ def _number(counts: Mapping[str, Any], number: str) -> int:
 
 
 def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> list[TaskReport]:
-    """For tasks with all folds present: compare the sum over their test sets with the published total."""
+    """For tasks with all folds present, compare the sum over their test sets with the published total."""
     groups: dict[str, list[tuple[TaskCard, TaskReport]]] = defaultdict(list)
     for card, report in zip(cards, reports, strict=True):
         if card.fold is not None:
@@ -241,7 +241,7 @@ def _fold_totals(cards: Sequence[TaskCard], reports: Sequence[TaskReport]) -> li
 
 
 def _pairs(tasks: Sequence[TaskFolder], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield which splits to compare: those of one task, and each training split with what other tasks hold out."""
+    """Yield pairs of splits to compare: those within a task, and each training split with other tasks' held-out splits."""
     named = list(zip(names, tasks, strict=True))
     for name, task in named:
         yield from itertools.combinations([f"{name}/{split}" for split in task.splits], 2)

@@ -1,4 +1,4 @@
-"""Recipes of the prepare stage: prepare a task, write a card for your own data, convert files."""
+"""Recipes of the prepare stage: prepare a task, write a task card, convert files."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from osler.tasks.card import Kind, TaskName
 
 
 class PrepareRecipe(Recipe):
-    """Which task to prepare, and from which files."""
+    """Prepare a task from its official files."""
 
     later: ClassVar = ("release",)
 
     task: str
-    """Name of a task, or path of its card."""
+    """Name of a task, or path to its card."""
     source: Path | None = runtime(None)
-    """Folder or archive with the official files; not needed for tasks of the synthetic clinic."""
+    """Folder or archive with the official files; not needed for the synthetic clinic's tasks."""
     fold: int | None = Field(None, ge=1)
-    """Which fold, for a task with folds."""
+    """Fold to prepare, for a task with folds."""
     release: str | None = None
-    """Which release, for a task with several; found by its files if not set."""
+    """Release to prepare, for a task with several; detected from the files if not set."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the card's source, on top of those in the card, such as the number of synthetic notes."""
+    """Options of the card's source, overriding those in the card, such as the number of synthetic notes."""
 
 
 class DiscoverRecipe(Recipe):
-    """Which data to look at, and what is known about it."""
+    """Inspect annotated data and write a task card for it."""
 
     name: TaskName
-    """A name for the task: lower-case letters, digits and hyphens."""
+    """Name for the task: lower-case letters, digits and hyphens."""
     source: Path = runtime()
     """A file, a folder or an archive."""
     format: str | None = None
     """Format of the files; detected if not set."""
     kind: Kind | None = None
-    """Kind of task; without it, the richest annotation decides."""
+    """Kind of task; by default the richest annotation decides."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of the format, such as the column names of a table."""
 
 
 class ConvertRecipe(Recipe):
-    """Which files to convert, from which format to which."""
+    """Convert annotation files from one format to another."""
 
     input: Path = runtime()
     """A file, a folder or an archive."""
     from_format: str | None = None
     """Format of the input; detected if not set."""
     to_format: str
-    """The format to write."""
+    """Format to write."""
     tolerant: bool = False
-    """Continue after a defect of the input instead of stopping: the result says what was found, where, and what was kept."""
+    """Continue after defects of the input instead of stopping, and report what was found, where, and what was kept."""
     read: dict[str, Any] = Field(default_factory=dict)
     """Options of the input format, such as `unit` of conll or the column names of csv."""
     write: dict[str, Any] = Field(default_factory=dict)

@@ -23,7 +23,7 @@ from osler.text.document import Document, Record, Relation, Span, TextPair
 
 @dataclass(frozen=True)
 class SkippedDefect:
-    """How often one kind of defect occurs, and where first."""
+    """Number of defects of one kind, and where the first is."""
 
     count: int
     first: str
@@ -31,22 +31,22 @@ class SkippedDefect:
 
 @dataclass(frozen=True)
 class Conversion:
-    """Result of a conversion: what was read and written, what the target could not hold, defects of the input."""
+    """Result of a conversion: what was read and written, what the target format could not hold, and defects of the input."""
 
     path: Path
     read: dict[str, int]
     """Documents, pairs, spans, relations, labels and values in the input."""
     written: dict[str, int]
-    """The same in the result, counted by reading it back."""
+    """The same counts in the result, from reading it back."""
     lost: dict[str, int]
-    """By reason."""
+    """Counts of what was lost, by reason."""
     defects: dict[Defect, SkippedDefect]
-    """By kind; only a tolerant conversion has any."""
+    """Defects by kind; only a tolerant conversion has any."""
     report: Path | None
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was written, or what was read if osler cannot read the result back."""
+        """Counts of what was written, or of what was read if osler cannot read the result back."""
         return self.written or self.read
 
 
@@ -68,15 +68,15 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
     problems = Problems() if recipe.tolerant else None
     counts: Counter[str] = Counter()
     with locked(lock, out), writing(out):
-        # Remove what a killed run left: the input is read again from its start.
+        # Remove leftovers of a killed run; the input is read again from the start.
         remove_tree(work)
         work.mkdir(parents=True)
         if (
             unfinished
-        ):  # out of the way at once: if this run is killed too, the next finds either nothing or its own result
+        ):  # move it away first, so that if this run is killed too, the next finds nothing or its own result
             os.rename(out, work / f"{out.name}.old")
         try:
-            # Some formats derive ids from the file name, so the file must have its final name from the start.
+            # Some formats derive ids from the file name, so the file needs its final name from the start.
             made = work / out.name
             loss = target.write(_counted("convert", _records(source, recipe.input, problems), counts), made)
             if not counts["records"]:
@@ -90,7 +90,7 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
                     fix="Choose another --to: `osler convert --list` shows what each format holds",
                 )
             done = _conversion(out, counts, _reread(target, made), loss, problems)
-            # From here on --out may hold the result of a run that was killed before its end: see `_unfinished`.
+            # From here on, a kill may leave a result in --out before the run ends; see `_unfinished`.
             lock.write_text(json.dumps(_mark(recipe, made)))
             _write_report(done, source, target, work)
             if out.is_dir():
@@ -124,7 +124,7 @@ def _mark(recipe: ConvertRecipe, made: Path) -> dict[str, Any]:
 
 
 def _unfinished(recipe: ConvertRecipe, out: Path, lock: Path) -> bool:
-    """Whether --out is the result of this same command, killed before it could end. It is then made again."""
+    """Whether --out is the result of the same command, killed before it ended; it is then made again."""
     try:
         return bool(json.loads(lock.read_text()) == _mark(recipe, out))
     except (OSError, ValueError):
@@ -142,7 +142,7 @@ def _check_place(source: Path, out: Path, target: Format, *, force: bool) -> Non
         raise OutputError(f"{target.name} is one file, but --out is a folder", where=out, fix=fix)
     if not force:
         raise OutputError("--out already exists", where=out, fix="Choose another --out, or replace it with --force")
-    # Replace a folder only if it holds the target format: a mistyped --out must not delete other files.
+    # Replace a folder only if it holds the target format, so that a mistyped --out deletes nothing else.
     if target.layout == "folder" and not (out.is_dir() and target.detect(out)):
         raise OutputError(f"--out does not hold {target.name}, so it is not replaced", where=out, fix="Remove it first")
 
@@ -164,7 +164,7 @@ def _counted(step: str, records: Iterable[Record], counts: Counter[str]) -> Iter
 
 
 def _reread(target: Format, made: Path) -> Counter[str]:
-    """Count what the result holds. Empty if osler cannot read it: writing options may give names it does not know."""
+    """Count what the result holds; empty if osler cannot read it, because writing options can give names it does not know."""
     counts: Counter[str] = Counter()
     try:
         for _ in _counted("check", target.read(made, problems=Problems()), counts):
@@ -208,7 +208,7 @@ def _write_report(done: Conversion, source: Format, target: Format, work: Path) 
         "defects": {kind: defect.count for kind, defect in done.defects.items()},
         "first_defects": {kind: defect.first for kind, defect in done.defects.items()},
     }
-    # By way of the work folder, so that a kill leaves no temporary file outside it.
+    # Write through the work folder, so that a kill leaves no temporary file outside it.
     write_json(work / done.report.name, found)
     os.replace(work / done.report.name, done.report)
 
@@ -251,13 +251,13 @@ _PROBES: Mapping[str, tuple[Record, ...]] = {
     "pair values": (_PAIR.with_(value=1.0),),
     "pair meta": (_PAIR.with_(meta={"note": "x"}),),
 }
-# Losses that concern only the form of a probe.
+# Losses that concern only how a probe record is written.
 _SHAPE = {FILLED, RENAMED, "labels rewritten"}
 
 
 @dataclass(frozen=True)
 class Capability:
-    """One format for the list: what it is, how it is written, what it can hold."""
+    """Entry of a format in the list: what it is, how it is laid out and what it can hold."""
 
     name: str
     description: str
@@ -267,7 +267,7 @@ class Capability:
 
 
 def capabilities() -> Iterator[Capability]:
-    """Yield every format, including plug-ins. What it holds is found by writing small records with it."""
+    """Yield every format, including plug-ins. What each can hold is found by writing small records."""
     for name in sorted({*FORMATS.names(), *OUTPUT_FORMATS.names()}):
         format_ = get_format(name)
         writable = any(_lost(format_, probe) is not None for probe in (_NOTE, _PAIR))
@@ -279,12 +279,12 @@ def capabilities() -> Iterator[Capability]:
 
 def _held(format_: Format, content: str, record: Record) -> bool:
     lost = _lost(format_, record)
-    # A table of entities leaves out the text that they are in.
+    # A table of entities omits the text they occur in.
     return lost is not None and not lost - _SHAPE - (set() if content in ("texts", "pairs") else {TEXTS})
 
 
 def _lost(format_: Format, record: Record) -> set[str] | None:
-    """Return the reasons of a loss, or None if the format refuses to write the record."""
+    """Return the reasons for losses, or None if the format refuses the record."""
     with tempfile.TemporaryDirectory() as folder:
         name = "out" if format_.layout == "folder" else f"out{format_.suffixes[0]}"
         try:

@@ -23,7 +23,7 @@ from osler.tasks.sources import open_source
 
 _WIDTH = 100
 _MANY = 300
-"""With more labels than this (a code system), the card reads them from the data instead of listing them."""
+"""With more labels than this (a code system), the card takes them from the data instead of listing them."""
 
 _TITLES = {
     Kind.TAGGING: "Mentions",
@@ -63,12 +63,12 @@ _PROTOCOLS: Mapping[Kind, Mapping[str, Mapping[str, Any]]] = {
         "map": {"metric": "map", "description": "Mean average precision of the ranked labels."},
     },
 }
-"""Protocols of the other kinds, as shipped tasks have them; the first is the default."""
+"""Protocols of the other kinds, as in shipped tasks; the first is the default."""
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """A card and what it was made from."""
+    """A card and the data it was made from."""
 
     card: TaskCard
     text: str
@@ -79,7 +79,7 @@ class Discovery:
 
 
 def check_card_path(path: Path, *, force: bool) -> None:
-    """Reject a place where a card cannot be written."""
+    """Reject a path where the card cannot be written."""
     if path.suffix != ".toml":
         raise OutputError("a card must be a .toml file", where=path, fix="Give --out a name that ends in .toml")
     if path.exists() and not force:
@@ -135,7 +135,7 @@ def _try_card(
         for split, record in source.records():
             tallies[split].add(narrow(record))
         problems: dict[str, dict[str, int]] = source.facts().get("problems", {})
-    # The card states what `osler tasks check` compares; a code system would fill pages.
+    # The card states what `osler tasks check` compares, but the labels of a code system would fill pages.
     stated = set(ExpectedCounts.model_fields) - ({"labels"} if card.discover_labels else set())
     counts = {}
     for split in ("train", "dev", "test"):
@@ -156,7 +156,7 @@ def _draft(
     counts: Mapping[str, Mapping[str, Any]],
     problems: Mapping[str, Mapping[str, int]],
 ) -> str:
-    """Return the text of a card. Counts and known defects are empty until the card has been tried."""
+    """Return the text of a card. Counts and known defects are empty until the card was tried."""
     title = _TITLES[kind].format(unit="pair" if survey.pairs else "text")
     parts = [
         "# Your own task. Edit any value; `osler tasks check` compares the data with the counts at the end.\n",
@@ -208,7 +208,7 @@ def _labels(kind: Kind, survey: Survey) -> list[str]:
 
 
 def _protocols(kind: Kind, survey: Survey) -> list[str]:
-    """Return the protocols that the card states itself."""
+    """Return the TOML lines of protocols that the card defines itself."""
     more: dict[str, str] = {}
     comment = "How results are scored: each number is printed with the name of its protocol."
     if kind is Kind.RELATION:
@@ -245,7 +245,7 @@ def _entry(comment: str, **values: Any) -> str:
 
 
 def _toml(**values: Any) -> str:
-    """Write plain values, lists and inline tables. tomli_w would expand each inline table and break each list."""
+    """Format plain values, lists and inline tables. tomli_w would expand inline tables and break lists over lines."""
     return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in values.items())
 
 

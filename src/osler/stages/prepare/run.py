@@ -1,4 +1,4 @@
-"""Prepare a task: read its records from the official files, check them, write the task artifact."""
+"""Prepare a task: read its records from the official files, check them, and write the task artifact."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from osler.tasks.sources.files import FilesMissingError
 def plan(recipe: PrepareRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
     card = _resolved_card(recipe)
-    open_source(card, recipe.source)  # says what is missing or wrong before anything is read
+    open_source(card, recipe.source)  # raises an error if anything is missing or wrong
     source = "the built-in synthetic clinic" if card.source.reader == "clinic" else str(recipe.source)
     return [f"prepare task {card.name} ({card.kind}, {card.language}) from {source}", f"write it to {out}"]
 
@@ -41,7 +41,7 @@ def run(recipe: PrepareRecipe, out: Path, *, force: bool = False) -> Artifact:
 def _prepare(recipe: PrepareRecipe, given: Source | None, out: Path, *, anywhere: bool, force: bool) -> Artifact:
     card = _resolved_card(recipe)
     with open_source(card, given, anywhere=anywhere) as source:
-        # A card without releases has the hash that it had before there were any.
+        # Keep the hash of cards without releases as it was before releases existed.
         described = card.model_dump_json(exclude=None if card.releases else {"release", "releases"})
         parents = {"card": hashlib.sha256(described.encode()).hexdigest(), "files": source.digest}
 
@@ -68,7 +68,7 @@ def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
 
 
 def write_task(card: TaskCard, source: TaskSource, work: Workspace, given: Path | None) -> None:
-    """Write the files of a task, and count what they hold."""
+    """Write the files of a task and count their contents."""
     narrow = Narrow(card)
     counts: dict[str, RecordCounts] = defaultdict(partial(RecordCounts, card.kind))
     offsets = OffsetCounts()
@@ -116,7 +116,7 @@ class PrepareJob:
 
 @dataclass(frozen=True)
 class PrepareOutcome:
-    """Result of a job: its status, and the counts of the artifact or the error message."""
+    """Result of a job: its status, and either the artifact's counts or the error message."""
 
     job: PrepareJob
     status: Status
@@ -142,10 +142,10 @@ def fold_jobs(task: str, out: Path) -> list[PrepareJob]:
 def run_all(
     source: Path, todo: Sequence[PrepareJob], *, anywhere: bool = False, force: bool = False, workers: int | None = None
 ) -> Iterator[PrepareOutcome]:
-    """Make every artifact whose files are found, and yield the outcomes as they are ready.
+    """Make every artifact whose files are found, and yield the outcomes as they finish.
 
-    Each process scans the source once and keeps it open. Without `anywhere`, files count only in the folders that the
-    cards name.
+    Each process scans the source once and keeps it open. Without `anywhere`, files count only in the folders named in the
+    cards.
     """
     workers = min(workers or os.cpu_count() or 1, len(todo)) or 1
     if workers == 1:
@@ -153,7 +153,7 @@ def run_all(
             for job in todo:
                 yield _outcome(job, tree, source, anywhere, force)
         return
-    # Fail before any worker starts if the source cannot be read.
+    # Fail before starting workers if the source cannot be read.
     SourceTree.open(source).close()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context) as pool:
@@ -186,9 +186,9 @@ def task_folders(
     dry_run: bool = False,
     show: Callable[[list[str]], None] | None = None,
 ) -> list[Path]:
-    """Find the folder of each task: as given, `tasks/NAME`, or prepared there from the official files in `data`.
+    """Find the folder of each task: as given, in `tasks/NAME`, or prepared there from the official files in `data`.
 
-    `show` gets the plan of each task that has to be prepared.
+    `show` receives the plan of each task that has to be prepared.
     """
     folders = []
     for task in map(Path, given):

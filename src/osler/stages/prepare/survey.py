@@ -1,4 +1,4 @@
-"""Find out what annotated files hold: their language, splits and kind of task."""
+"""Survey annotated files: their language, splits and kind of task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = {
     "test": {"test", "testing", "testset", "tst"},
 }
 _SPLIT_OF = {word: split for split, words in _WORDS.items() for word in words}
-# TrainingSet is two words, TRAIN is one.
+# "TrainingSet" is two words, "TRAIN" is one.
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ALL = "**"
 SHARES = {"dev": 0.1, "test": 0.2}
@@ -32,12 +32,12 @@ SHARES = {"dev": 0.1, "test": 0.2}
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """Files of each split, splits to carve out of train, and how they were recognised."""
+    """Files of each split, splits to carve out of train, and how the splits were recognised."""
 
     files: Mapping[str, tuple[str, ...]]
-    """Patterns for the card."""
+    """File patterns of each split, for the card."""
     names: Mapping[str, tuple[str, ...]]
-    """Files that match them."""
+    """Files that match the patterns."""
     carved: tuple[str, ...]
     how: str
     left: tuple[str, ...] = ()
@@ -45,14 +45,14 @@ class SplitPlan:
 
 
 def plan_splits(tree: SourceTree, format_: Format) -> SplitPlan:
-    """Sort the files of a tree into splits."""
+    """Assign the files of a tree to splits."""
     data = tree.names(*(f"*{suffix}" for suffix in format_.suffixes)) or list(tree)
-    # Without a training set, words such as "test" in names mean something else.
+    # Without a training set, words such as "test" in file names mean something else.
     if any(_split_folder(name)[0] == "train" for name in data):
         return _by_folder(tree, data)
     by_name = {name: _hint(name.rpartition("/")[2]) for name in data}
     hints = {*by_name.values()} - {None}
-    # If all names contain "train", it belongs to the name of the corpus.
+    # If all names contain "train", it is part of the corpus name.
     if len(hints) > 1 and "train" in hints and (format_.layout == "file" or all(by_name.values())):
         found = {s: tuple(name for name in data if by_name[name] == s) for s in _WORDS if s in hints}
         left = tuple(name for name in data if by_name[name] is None)
@@ -65,7 +65,7 @@ def plan_splits(tree: SourceTree, format_: Format) -> SplitPlan:
 def _by_folder(tree: SourceTree, data: list[str]) -> SplitPlan:
     folders: dict[str, dict[str, None]] = {split: {} for split in _WORDS}
     names: dict[str, list[str]] = {split: [] for split in _WORDS}
-    # Files of other kinds in the folder of a split, such as the texts next to the annotations, belong to it too.
+    # Other files in a split's folder, such as texts next to the annotations, belong to it too.
     for name in tree:
         split, folder = _split_folder(name)
         if split:
@@ -98,9 +98,9 @@ def _hint(name: str) -> str | None:
 _PATIENT = ("patient", "patient_id", "subject", "subject_id")
 _SHORT = re.compile(r"\S{0,30}")
 _FEW_VALUES = 12
-"""An attribute with more values than this is a code or a remark, not something to predict."""
+"""An attribute with more values than this is a code or a remark rather than a label to predict."""
 _CROSSING = 0.1
-"""Share of relations across sentences above which a protocol with candidates inside sentences only is unfair."""
+"""Share of cross-sentence relations above which a protocol with only within-sentence candidates is unfair."""
 
 
 @dataclass
@@ -154,10 +154,10 @@ class Survey:
             self.crossing += any(first < start <= last for start in starts)
 
     def kind(self, where: Path) -> Kind:
-        """Return the kind of task for these records: the richest annotation decides."""
+        """Return the kind of task for these records, decided by the richest annotation."""
         if self.relations:
             return Kind.RELATION
-        # Spans with the labels of their document are evidence for these labels (HoC marks sentences), not mentions.
+        # Spans with labels of their document are evidence for those labels (HoC marks sentences), not mentions.
         if self.spans and not self.spans.keys() <= self.labels.keys():
             return Kind.TAGGING
         if self.labels:
@@ -172,7 +172,7 @@ class Survey:
         raise InputError("no mention, relation, label or value found", where=where, fix=fix)
 
     def possible(self) -> list[Kind]:
-        """Return every kind of task that these records could serve."""
+        """Return every kind of task that these records allow."""
         has = {
             Kind.RELATION: self.relations,
             Kind.TAGGING: self.spans,
@@ -194,7 +194,7 @@ class Survey:
         return {Kind.TAGGING: self.spans, Kind.RELATION: self.relations}.get(kind, self.labels)
 
     def group(self) -> str:
-        """Return the key that groups records when a split is carved: the patient, the first text of a pair, or the id."""
+        """Return the key to group records by when carving a split: the patient, the first text of a pair, or the id."""
         for key in _PATIENT:
             if self.meta[key] == self.records:
                 return f"meta:{key}"

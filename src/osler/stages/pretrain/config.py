@@ -18,7 +18,7 @@ from osler.train.config import TrainConfig
 
 @dataclass(frozen=True)
 class StepBatches:
-    """Which micro-batches of the stream make up each step. `ramp` holds pairs (up to this step, micro-batches)."""
+    """Maps steps to micro-batches of the stream. `ramp` holds (end step, micro-batches per step) pairs."""
 
     batch_tokens: int
     accumulate: int
@@ -52,7 +52,7 @@ class StepBatches:
 
 
 class Shape(Recipe):
-    """Changes to the preset's shape. Missing values keep the preset's."""
+    """Overrides of the preset's shape; unset values keep the preset's."""
 
     layers: int | None = Field(None, ge=1, description="number of layers")
     width: int | None = Field(None, ge=8, description="hidden size")
@@ -67,16 +67,16 @@ class Distillation(Recipe):
     teacher: Path = runtime()
     """Folder of a masked language model with the student's vocabulary."""
     mlm: float = Field(5.0, ge=0.0)
-    """Weight of the cross-entropy with the masked tokens."""
+    """Weight of the masked-token cross-entropy."""
     kl: float = Field(2.0, ge=0.0)
     """Weight of the KL divergence from the teacher's distribution at the masked positions."""
     temperature: float = Field(2.0, gt=0.0, description="softens both distributions")
     cosine: float = Field(0.0, ge=0.0)
-    """Weight of the cosine distance between last hidden states. Different widths are matched by a trained projection."""
+    """Weight of the cosine distance between last hidden states; a trained projection bridges different widths."""
     top_k: int | None = Field(None, ge=1)
-    """Compare only the teacher's k most likely tokens, and all others as one; all tokens when left out."""
+    """Compare only the teacher's k most likely tokens, with all others lumped into one; all tokens by default."""
     teacher_layers: tuple[int, ...] | Literal["even"] | None = None
-    """Start the student from these layers of the teacher (counted from 0), or from evenly spaced ones."""
+    """Initialise the student from these teacher layers (counted from 0), or from evenly spaced ones."""
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
@@ -118,41 +118,41 @@ class PretrainRecipe(Recipe):
     tokenizer: Path = runtime()
     """A tokenizer folder."""
     tokens: Path | None = runtime(None)
-    """Where to keep the tokenised corpus for later runs; next to --out by default."""
+    """Folder to keep the tokenised corpus in for later runs; next to --out by default."""
     workers: int = runtime(0, ge=0)
-    """Processes that tokenise; 0 means one per core."""
+    """Tokenisation processes; 0 means one per core."""
     start_from: Path | None = runtime(None)
-    """A checkpoint to continue from; random weights when left out."""
+    """A checkpoint to continue from; random weights by default."""
     needs_start: bool = runtime(False)
-    """Stop without a start_from: the recipe is meant for a model that is pretrained already."""
+    """Require start_from: the recipe is for a model that is already pretrained."""
     new_head: bool = False
-    """Give a checkpoint without a head for masked tokens, such as a sentence encoder or a bundle, a new one with random weights."""
+    """Give a checkpoint without a masked-token head, such as a sentence encoder or a bundle's encoder, a new one with random weights."""
     swap_vocabulary: bool = False
-    """Replace the checkpoint's vocabulary by the tokenizer's. A new embedding starts as the mean of its old sub-words."""
+    """Replace the checkpoint's vocabulary with the tokenizer's. A new embedding starts as the mean of its old sub-words."""
     preset: str = "compact"
     """Size of a new encoder; see osler.nn.presets."""
     next_sentence: bool | None = None
-    """Train on pairs of texts and predict whether the second follows the first, as BERT. By default only a new bert-base encoder."""
+    """Also train on next-sentence prediction with pairs of texts, as BERT does; by default only for a new bert-base encoder."""
     shape: Shape = Shape()
     max_length: int = Field(512, ge=8, description="longest sequence, in tokens")
     batch_tokens: int = Field(32_768, ge=64)
-    """Tokens per micro-batch, none of them padding."""
+    """Tokens per micro-batch, without padding."""
     accumulate: int = Field(1, ge=1)
     """Micro-batches per step, over all processes."""
     ramp: tuple[tuple[int, int], ...] = ()
-    """Smaller steps at first: pairs (up to this step, micro-batches). `accumulate` applies after the last pair."""
+    """Batch-size warm-up: (end step, micro-batches per step) pairs. `accumulate` applies after the last pair."""
     source_weights: dict[str, float] = Field(default_factory=dict)
-    """How often to read each source, relative to the others; the corpus card's weight, or 1, when left out."""
+    """How often to read each source per epoch, on average; by default the weight on the corpus card, or 1."""
     density_weight: float = Field(0.0, ge=0.0)
-    """How much more often documents with many medical terms are read: 0 reads all alike, 1 in proportion to their term density."""
+    """How strongly to favour documents rich in medical terms: 0 reads all equally often, 1 in proportion to term density."""
     order: Literal["random", "density"] = "random"
-    """Order of the text: random, or from low to high term density, in ten parts that are random within."""
+    """Order of the text: random, or from low to high term density in ten bands, each shuffled."""
     validation_share: float = Field(0.01, gt=0.0, lt=0.5)
-    """Share of documents held out for validation, chosen by a hash of their patient or, where none is known, of their text."""
+    """Share of documents held out for validation, chosen by a hash of the patient or, if unknown, of the text."""
     check_validation: bool = runtime(True)
-    """Stop if the checkpoint or the teacher was trained on this corpus with another validation share."""
+    """Stop if the checkpoint or the teacher was trained on this corpus with a different validation share."""
     validation_tokens: int = Field(200_000, ge=100)
-    """Largest number of tokens per validation."""
+    """Maximum tokens per validation."""
     masking: Masking = Masking()
     distill: Distillation | None = None
     train: PretrainSettings = PretrainSettings()
@@ -177,13 +177,13 @@ class PretrainRecipe(Recipe):
 
     @property
     def uses_pairs(self) -> bool:
-        """Whether the objective has next-sentence prediction."""
+        """Whether the objective includes next-sentence prediction."""
         new_bert = self.starts_at_random and self.distill is None and self.preset_shape.bert
         return new_bert if self.next_sentence is None else self.next_sentence
 
     @property
     def uses_density(self) -> bool:
-        """Whether the term density of documents decides how often or when they are read."""
+        """Whether term density affects how often or when documents are read."""
         return self.density_weight > 0 or self.order == "density"
 
     @property
@@ -237,11 +237,11 @@ class PretrainRecipe(Recipe):
 
 
 class ConvertModelRecipe(Recipe):
-    """Convert a published checkpoint into an encoder that every stage opens."""
+    """Convert a published checkpoint into an encoder that every stage can open."""
 
     folder: Path = runtime()
     """Folder of a published model: pytorch_model.bin or model.safetensors, config.json or bert_config.json, vocabulary files."""
     cased: bool | None = None
-    """Whether the model tells capital from small letters. Needed only where no file of the folder says it."""
+    """Whether the model is cased. Needed only if no file in the folder says so."""
     allow_pickle: bool = runtime(False)
-    """Read weights from a pickle (.bin). They are read in a process of their own that accepts tensors and runs no code."""
+    """Read weights from a pickle (.bin), in a separate process that accepts only tensors and runs no code."""

@@ -1,4 +1,4 @@
-"""Convert a published checkpoint into an encoder artifact, and check that both compute the same."""
+"""Convert a published checkpoint into an encoder artifact, and verify that both give the same outputs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from osler.report.tables import Cell, Table, markdown_table
 from osler.stages.pretrain.config import ConvertModelRecipe
 
 _SCRATCH = ".reading"
-_TOLERANCE = 1e-4  # osler's attention adds in another order than that of transformers
+_TOLERANCE = 1e-4  # osler's attention sums in a different order from transformers'
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A published model folder: everything but the weights read and checked."""
+    """A published model folder, read and checked except for the weights."""
 
     folder: Path
     config: Any
@@ -83,7 +83,7 @@ class PublishedModel:
 
 
 def plan(recipe: ConvertModelRecipe, out: Path) -> list[str]:
-    """Describe what `run` will do, with its errors if the folder is not complete."""
+    """Describe what `run` will do. Raises its errors if the folder is incomplete."""
     model = PublishedModel.open(recipe)
     names = ", ".join(path.name for path in model.weights.files[:3]) + (", …" if len(model.weights.files) > 3 else "")
     how = "in a process of its own, without running code" if model.weights.pickled else "as safetensors"
@@ -97,7 +97,7 @@ def plan(recipe: ConvertModelRecipe, out: Path) -> list[str]:
 
 
 def run(recipe: ConvertModelRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make the encoder. Nothing is left at `out` unless the result was verified."""
+    """Convert the model. Nothing is left at `out` unless the result is verified."""
     model = PublishedModel.open(recipe)
     build = partial(_build, model)
     return produce(out, kind="encoder", recipe=recipe, parents=model.parents, build=build, force=force)
@@ -147,7 +147,7 @@ def _verify(model: PublishedModel, original: Weights, fitted: FittedWeights, fol
     from transformers import AutoModel
 
     config, ids = model.config, _sample_ids(model.config)
-    # transformers knows old names itself, but no TensorFlow names.
+    # transformers handles old names itself, but not TensorFlow names.
     given = fitted.weights
     if not fitted.tensorflow:
         given = {name.removeprefix("module."): value for name, value in original.items() if name not in fitted.dropped}
@@ -170,7 +170,7 @@ def _verify(model: PublishedModel, original: Weights, fitted: FittedWeights, fol
 
 
 def _sample_ids(config: Any) -> torch.Tensor:
-    """Two sequences of entries spread over the vocabulary, without padding."""
+    """Return two sequences of ids spread over the vocabulary, without padding."""
     length = min(24, max_length_of(config))
     ids = torch.arange(2 * length) * 7919 % config.vocab_size
     ids[ids == config.pad_token_id] = (config.pad_token_id + 1) % config.vocab_size
@@ -179,7 +179,7 @@ def _sample_ids(config: Any) -> torch.Tensor:
 
 
 def _outputs(kind: Any, source: Path | None, ids: torch.Tensor, **given: Any) -> tuple[torch.Tensor, ...]:
-    """Everything that a stock model computes in float32. `given` holds its weights if there is no folder."""
+    """Return all float32 outputs of a stock model. `given` holds its weights if there is no folder."""
     with quiet(), torch.inference_mode():
         model = kind.from_pretrained(source, dtype=torch.float32, **given).eval()
         return tuple(value for value in model(input_ids=ids).to_tuple() if isinstance(value, torch.Tensor))
@@ -221,7 +221,7 @@ def _record(model: PublishedModel, fitted: FittedWeights) -> dict[str, Any]:
 
 
 def _card(model: PublishedModel, fitted: FittedWeights) -> str:
-    """README.md of the encoder folder."""
+    """Render the README.md of the encoder folder."""
     sources: list[list[Cell]] = [[path.name, path.stat().st_size, sha256(path)] for path in model.files]
     example = next(iter(fitted.renamed.items()), None)
     renamed = f"{len(fitted.renamed):,} of {len(fitted.weights):,} weights"

@@ -21,25 +21,25 @@ from osler.stages.pretrain.config import StepBatches
 from osler.train.source import Batch
 
 _ONE = 1 << 24
-"""Source weights are multiples of 1 / _ONE: with integers, no rounding error adds up over epochs."""
+"""Source weights are integer multiples of 1 / _ONE, so that no rounding error accumulates over epochs."""
 _BANDS = 10
 
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """Input of the objective: a packed batch, the masked positions and the tokens that stood there."""
+    """Input of the objective: a packed batch, the masked positions and their original tokens."""
 
     batch: Packed
     positions: torch.Tensor
     targets: torch.Tensor
     second_texts: torch.Tensor | None = None
-    """With pairs of text: FOLLOWS, RANDOM or IGNORED for each place in `cu_seqlens`."""
+    """For text pairs: FOLLOWS, RANDOM or IGNORED for each slot in `cu_seqlens`."""
 
 
 class PretrainSource:
     """Training batches, cut from the stream in order and masked.
 
-    `step` is a pure function of its index, and any index works: a run that ends by the clock may take any number of steps.
+    `step` is a pure function of its index and accepts any index, as a run with a time budget may take any number of steps.
     """
 
     static_shapes = True
@@ -74,9 +74,9 @@ class PretrainSource:
 def validation_batches(
     stream: ChunkStream, masker: Masker, *, batch_tokens: int, limit: int, max_length: int
 ) -> Iterator[Batch]:
-    """Yield the same batches with the same masks every time: `limit` tokens in all.
+    """Yield the same batches with the same masks on every call, up to `limit` tokens in total.
 
-    They are spread evenly over the stream, because the documents of one source lie next to each other.
+    They are spread evenly over the stream, because documents of one source are adjacent.
     """
     total = min(limit, stream.epoch_tokens)
     sizes = [min(batch_tokens, total - start) for start in range(0, total, batch_tokens)]
@@ -89,25 +89,25 @@ def validation_batches(
 
 
 class Sequences(NamedTuple):
-    """Sequences laid end to end, and the length of each. The first and the last may be parts of a chunk."""
+    """Concatenated sequences and their lengths. The first and the last may be partial chunks."""
 
     ids: np.ndarray
     lengths: np.ndarray
     token_types: np.ndarray | None = None
-    """With pairs of text: the segment of each token."""
+    """For text pairs: the segment of each token."""
     second_texts: np.ndarray | None = None
-    """With pairs of text: whether the second text follows the first; IGNORED where a sequence is cut."""
+    """For text pairs: whether the second text follows the first; IGNORED where a sequence is cut."""
 
 
 def _masked_batch(sequences: Sequences, masker: Masker, rng: np.random.Generator, max_length: int, slots: int) -> Batch:
-    """Mask and pack sequences. `cu_seqlens` has room for a multiple of `slots`, so shapes rarely change."""
+    """Mask and pack sequences. `cu_seqlens` is padded to a multiple of `slots`, so shapes rarely change."""
     ids, lengths, token_types, second_texts = sequences
     count = len(lengths)
     ends = np.full(-(-count // slots) * slots + 1, len(ids), dtype=np.int32)
     ends[0] = 0
     np.cumsum(lengths, out=ends[1 : count + 1])
     masked = masker.apply(ids, rng, ends[:count])
-    # Equal to osler.nn.packing.pack, for ids that lie end to end already.
+    # Equivalent to osler.nn.packing.pack, for ids that are already concatenated.
     packed = Packed(
         input_ids=torch.from_numpy(masked.ids),
         position_ids=torch.from_numpy(offsets_within(lengths)),
@@ -140,10 +140,10 @@ class Epoch:
 class ChunkStream:
     """An endless stream of document chunks with their special tokens.
 
-    Each epoch has its own order, which depends only on the seed; without a seed, chunks keep the order of the documents.
-    `weights` gives the mean number of times per epoch that the documents of a source are read; 1 for sources it leaves out.
-    With `density_weight`, dense documents of a source are read more often than others, in proportion to that power of their density.
-    With `sorted_until`, the text of each epoch up to this position of the stream goes from low to high density.
+    Each epoch has its own order, which depends only on the seed; without a seed, chunks keep document order.
+    `weights` is the mean number of times per epoch that the documents of a source are read, 1 by default.
+    `density_weight` oversamples dense documents within a source, in proportion to this power of their density.
+    `sorted_until` sorts each epoch's text from low to high density, up to this position of the stream.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class ChunkStream:
         self._current: Epoch | None = None
 
     def _cut_documents(self, room: int) -> None:
-        """Cut every document into as few chunks as possible: all but its last are full."""
+        """Cut every document into as few chunks as possible; all but the last are full."""
         documents = self.documents
         self._chunks_per_document = -(-documents.lengths // room)
         offsets = offsets_within(self._chunks_per_document) * room
@@ -215,9 +215,9 @@ class ChunkStream:
         return Sequences(*columns)  # type: ignore[arg-type]
 
     def usual_sequences(self, tokens: int) -> int:
-        """Return a number of sequences that a batch of `tokens` almost never exceeds, in multiples of eight.
+        """Return a multiple of eight that the number of sequences in a batch of `tokens` almost never exceeds.
 
-        Chunks come in random order, so their number in a batch is nearly normal (a renewal process): take six deviations.
+        With chunks in random order, that number is nearly normal (a renewal process): take six standard deviations.
         """
         mean, deviation = self._length_statistics
         expected = tokens / mean + 6 * deviation * math.sqrt(tokens / mean**3) + 2
@@ -245,7 +245,7 @@ class ChunkStream:
         return self._current
 
     def _order(self, epoch: int) -> np.ndarray:
-        """The chunks of an epoch in its order."""
+        """Return the chunks of an epoch in reading order."""
         order = np.arange(len(self.sizes), dtype=np.int32 if len(self.sizes) < 2**31 else np.int64)
         if self._repetition is not None:
             order = np.repeat(order, np.repeat(self._repetition.times(epoch), self._chunks_per_document))
@@ -254,7 +254,7 @@ class ChunkStream:
         return order
 
     def _by_density(self, order: np.ndarray, start: int) -> np.ndarray:
-        """Sort the chunks of an epoch that are read before the end of the run, so that a run of half an epoch sees dense text too."""
+        """Sort by density the chunks that are read before the run ends, so that even half an epoch reaches dense text."""
         if self._bands is None or self._sorted_until is None or start >= self._sorted_until:
             return order
         ends = np.cumsum(self.sizes[order] + self._specials, dtype=np.int64)
@@ -285,18 +285,18 @@ class ChunkStream:
 
 
 def _density_factors(documents: TokenisedDocuments, tokens: np.ndarray, power: float) -> np.ndarray:
-    """How often each document is read, relative to its source: the mean over the tokens of a source is 1."""
+    """Return how often each document is read relative to its source; the mean over a source's tokens is 1."""
     assert documents.density is not None
     factors = documents.density.astype(np.float64) ** power
     sums = np.bincount(documents.sources, weights=factors * tokens, minlength=len(documents.names))
     sizes = np.bincount(documents.sources, weights=tokens, minlength=len(documents.names))
     means = np.divide(sums, sizes, out=np.zeros_like(sums), where=sizes > 0)
-    # A source without a single term is read as if there were no densities.
+    # A source without any terms is read uniformly.
     return np.where(means[documents.sources] > 0, factors / np.maximum(means[documents.sources], 1e-12), 1.0)
 
 
 def _density_bands(documents: TokenisedDocuments, tokens: np.ndarray) -> np.ndarray:
-    """The number of each document's part: parts have about the same number of tokens and rising density."""
+    """Return the density band of each document. Bands have about equally many tokens and rising density."""
     assert documents.density is not None
     order = np.argsort(documents.density, kind="stable")
     bands = np.empty(len(order), dtype=np.uint8)
@@ -309,8 +309,8 @@ class Repetition:
 
     Document d has been read floor(phase_d + n · weight_d) times after n epochs, which is always within one of n · weight_d.
     The phases of a source are evenly spaced and shuffled by the seed, so every epoch draws a random sample of the right
-    size from the source. There is no state: any epoch can be computed directly. With `factors`, the weight of a document is that of its
-    source times its factor.
+    size from the source. There is no state, so any epoch can be computed directly. With `factors`, a document's weight is its source's
+    weight times its factor.
     """
 
     def __init__(
@@ -339,17 +339,17 @@ class Repetition:
             self._mean = int(np.dot(self._parts.astype(np.float64), tokens))
 
     def times(self, epoch: int) -> np.ndarray:
-        """How often each document is read in one epoch."""
+        """Return how often each document is read in one epoch."""
         times: np.ndarray = self._reads(epoch + 1) - self._reads(epoch)
         return times
 
     def start(self, epoch: int) -> int:
-        """Tokens in all epochs before this one."""
+        """Count the tokens of all epochs before this one."""
         return int(np.dot(self._tokens, self._reads(epoch)))
 
     def epoch_at(self, position: int) -> int:
         """Return the epoch that holds a position of the stream."""
-        # n epochs have the tokens of n mean epochs, give or take less than one reading of all documents.
+        # The tokens of n epochs differ from n mean epochs by less than one pass over all documents.
         low = max(0, (position - self._total) * _ONE // self._mean)
         high = (position + self._total) * _ONE // self._mean + 1
         while high - low > 1:
@@ -358,7 +358,7 @@ class Repetition:
         return low
 
     def _reads(self, epochs: int) -> np.ndarray:
-        """How often each document is read in the first `epochs` epochs."""
+        """Return how often each document is read in the first `epochs` epochs."""
         reads: np.ndarray = (self._phase + (epochs * self._parts)[self._sources]) // _ONE
         return reads
 

@@ -86,7 +86,7 @@ def model_config(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> Any:
 
 
 def teacher_layers(recipe: PretrainRecipe, settings: Distillation, config: Any) -> tuple[int, ...]:
-    """Choose the layers of the teacher that the student starts from: half of them unless the recipe says how many."""
+    """Choose the teacher layers that initialise the student: half of them unless the recipe sets a number."""
     # A preset counts only if the recipe names it: the default is for new encoders.
     preset = find_preset(recipe.preset) if "preset" in recipe.model_fields_set else None
     wanted = {name: getattr(recipe.shape, name) or getattr(preset, name, None) for name in _shape_of(config)}
@@ -118,14 +118,14 @@ class ModelSize:
     embeddings: int
     """Parameters in embedding tables: words, positions, segments."""
     optimiser_values: int
-    """Numbers that the optimiser keeps: one per parameter trained by Muon, two per other parameter."""
+    """Values in the optimiser state: one per parameter trained by Muon, two per other parameter."""
     flops_per_token: float
     """FLOPs of training at full context, including a teacher's forward pass."""
     teacher_parameters: int = 0
 
 
 def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSize:
-    """Build the model on torch's meta device, which holds shapes and no values."""
+    """Measure the model on torch's meta device, without allocating weights."""
     auto = (BertLM if recipe.uses_pairs else MaskedLM).auto()
     config = model_config(recipe, vocabulary)
     rate, length = recipe.masking.rate, recipe.max_length
@@ -147,7 +147,7 @@ def model_size(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> ModelSi
 
 
 def check_language_model(folder: Path) -> None:
-    """Refuse a missing folder, and a bundle: fine-tuning keeps the encoder and not its language-model head."""
+    """Reject a missing folder, or a bundle: fine-tuning drops the language-model head."""
     model = Encoder.open(folder)
     if model.manifest and model.manifest.kind == "bundle":
         raise ArtifactError(
@@ -158,7 +158,7 @@ def check_language_model(folder: Path) -> None:
 
 
 def check_memory(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> None:
-    """Refuse a new encoder that cannot be trained in the memory of this machine."""
+    """Reject a new encoder that is too large to train in this machine's memory."""
     if recipe.start_from or (recipe.distill and recipe.distill.teacher_layers is not None):
         return
     size, there = model_size(recipe, vocabulary), machine_memory()
@@ -173,12 +173,12 @@ def check_memory(recipe: PretrainRecipe, vocabulary: MaskingVocabulary) -> None:
 
 
 def machine_memory() -> int:
-    """Bytes of main memory."""
+    """Return the size of main memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVocabulary) -> str:
-    """Check that the recipe can continue from a checkpoint, before any work is done. Returns the checkpoint's digest."""
+    """Check that the recipe can continue from a checkpoint. Returns the checkpoint's digest."""
     checkpoint = Encoder.open(start_from)
     config = checkpoint.config
     checkpoint.check_weights()
@@ -225,7 +225,7 @@ def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVoc
 
 
 def check_teacher(recipe: PretrainRecipe, settings: Distillation) -> str:
-    """Check that the student can be trained with a teacher, before any work is done. Returns the teacher's digest."""
+    """Check that the student can be trained with a teacher. Returns the teacher's digest."""
     teacher = Encoder.open(settings.teacher)
     config = teacher.config
     teacher.check_weights()
@@ -248,7 +248,7 @@ def check_teacher(recipe: PretrainRecipe, settings: Distillation) -> str:
 
 
 class Training(NamedTuple):
-    """What an encoder was trained on: all documents of a corpus but those that a hash holds out."""
+    """What an encoder was trained on: all documents of a corpus except those held out by a hash."""
 
     corpus: str
     """Digest of the corpus."""
@@ -261,7 +261,7 @@ class Training(NamedTuple):
 
 
 def trainings(folder: Path) -> list[Training]:
-    """List the trainings of an encoder and of the models it came from; empty if it has no record of them."""
+    """List the trainings of an encoder and of the models it derives from; empty if none are recorded."""
     manifest = Encoder.open(folder).manifest
     if manifest is None or "corpus" not in manifest.parents:
         return []
@@ -272,7 +272,7 @@ def trainings(folder: Path) -> list[Training]:
 
 
 def check_validation(role: str, folder: Path, own: Training) -> str | None:
-    """Stop if a model was trained on this corpus with other documents held out. Returns what cannot be checked."""
+    """Raise if a model was trained on this corpus with other documents held out. Returns a note if that is unknown."""
     before = trainings(folder)
     differing = [training for training in before if training[1:] != own[1:]]
     for training in differing:
@@ -325,7 +325,7 @@ def _check_length(role: str, folder: Path, config: Any, max_length: int) -> None
 
 
 def _shape_of(config: Any) -> dict[str, int]:
-    """The numbers of a configuration, named as in the recipe's [shape]."""
+    """Return the dimensions of a configuration, named as in the recipe's [shape]."""
     return {
         "layers": config.num_hidden_layers,
         "width": config.hidden_size,
@@ -335,5 +335,5 @@ def _shape_of(config: Any) -> dict[str, int]:
 
 
 def _frame_ids(vocabulary: MaskingVocabulary) -> tuple[int | None, int | None]:
-    """The ids of the first special token before a sequence and the first after it."""
+    """Return the ids of the first special token before a sequence and the first after it."""
     return next(iter(vocabulary.prefix), None), next(iter(vocabulary.suffix), None)

@@ -1,4 +1,4 @@
-"""The loss of pretraining: masked language modelling, with next sentences, with a teacher, or alone."""
+"""Pretraining losses: masked language modelling, alone, with next-sentence prediction or with a teacher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from osler.train.source import LossOutput
 
 
 class MaskedLanguageModelling(nn.Module):
-    """The cross-entropy of the masked tokens, summed."""
+    """Summed cross-entropy of the masked tokens."""
 
     uses_every_parameter: bool
 
@@ -32,10 +32,10 @@ class MaskedLanguageModelling(nn.Module):
 
 
 class NextSentenceModelling(nn.Module):
-    """BERT's two losses: the mean cross-entropy of the masked tokens plus that of the second texts.
+    """BERT's two losses: the mean cross-entropy of the masked tokens plus that of next-sentence prediction.
 
-    As in DistillingLanguageModelling, the second mean is returned times the masked positions. In evaluation mode the loss is that
-    of the masked tokens alone, comparable with other runs; the sums over the pairs come with it.
+    As in DistillingLanguageModelling, the second mean is multiplied by the number of masked positions. In evaluation mode the loss
+    covers the masked tokens only, so it is comparable with other runs; sums over the pairs are logged.
     """
 
     uses_every_parameter: bool
@@ -49,7 +49,7 @@ class NextSentenceModelling(nn.Module):
         assert second_texts is not None
         hidden = self.model.hidden(batch)
         mlm, masked = masked_loss(self.model.padded_head(hidden.index_select(0, payload.positions)), payload.targets)
-        # Places without a sequence point behind the last token; their target is IGNORED.
+        # Slots without a sequence point past the last token; their target is IGNORED.
         first_tokens = batch.cu_seqlens[:-1].long().clamp(max=batch.num_tokens - 1)
         scores = self.model.second_text_scores(hidden.index_select(0, first_tokens)).float()
         nsp, pairs = masked_loss(scores, second_texts)
@@ -74,8 +74,8 @@ class DistillingLanguageModelling(nn.Module):
     the mean over all real tokens of the step.
 
     The teacher runs once per micro-batch, without gradients. Its hidden states serve both the divergence (its head runs on the
-    masked positions only) and the alignment. The backward pass keeps only what the losses compare with, so its memory does not
-    grow with accumulation. In evaluation mode the teacher does not run: the loss is that of plain masked language modelling, and
+    masked positions only) and the alignment. Only the loss targets are kept for the backward pass, so memory does not grow
+    with accumulation. In evaluation mode the teacher does not run: the loss is that of plain masked language modelling, and
     comparable with a run that has no teacher.
     """
 
@@ -90,8 +90,8 @@ class DistillingLanguageModelling(nn.Module):
         self.pad_id = vocabulary.pad_id
         widths = model.hidden_size, teacher.hidden_size
         self.projection = projection_between(*widths, seed=seed) if settings.cosine else None
-        # Tables of different sizes are compared on the tokenizer's entries. Tables of one size are padded alike, and padding has no
-        # probability: cutting it off would be a pass over the scores for nothing.
+        # Tables of different sizes are compared on the tokenizer's entries. Tables of equal size are padded alike, and padding has no
+        # probability, so cutting it off would waste a pass over the scores.
         self.entries = None if model.vocab_size == teacher.vocab_size else vocabulary.size
         # A tuple hides the teacher from torch: it is in no optimiser, checkpoint or gradient exchange.
         self._teacher = (teacher.eval().requires_grad_(False),)
@@ -127,7 +127,7 @@ class DistillingLanguageModelling(nn.Module):
         logs: dict[str, Tensor | float] = {"loss/mlm": mlm.detach() / count, "loss/kl": kl.detach() / count}
         if settings.cosine:
             projected = hidden if self.projection is None else self.projection(hidden)
-            # Real tokens by their id, not by their number: a compiled pass then sees one shape for all batches.
+            # Select real tokens by id, not by count, so that a compiled pass sees one shape for all batches.
             cosine = misalignment(projected, teacher_hidden, batch.input_ids != self.pad_id)
             loss = loss + settings.cosine * masked * cosine
             logs["loss/cosine"] = cosine.detach()

@@ -1,7 +1,8 @@
 """Pairs of texts for next-sentence prediction, as in BERT (Devlin et al. 2019).
 
-A document is cut into chunks of whole sentences, a chunk in two at a sentence border. In half of the pairs the second text is replaced
-by sentences of another document, and also where a chunk is a single sentence. Borders and replacements are drawn again in every epoch.
+A document is cut into chunks of whole sentences, and each chunk in two at a sentence border. In half of the pairs, and wherever a
+chunk is a single sentence, the second text is replaced by sentences from another document. Borders and replacements are redrawn in
+every epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FOLLOWS, RANDOM = 0, 1
 """Classes of the second text, in the order of BERT's head."""
 _RANDOM_SHARE = 0.5
 _SHORT_SHARE = 0.1
-"""Share of chunks with a random shorter length, as in BERT's code: fine-tuning sees short texts too."""
+"""Share of chunks with a random shorter length, as in BERT's code, because fine-tuning sees short texts too."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class PairFrame:
     between: tuple[int, ...]
     after: tuple[int, ...]
     second_segment: int | None
-    """None if the tokenizer has one segment only."""
+    """None if the tokenizer has only one segment."""
 
     @classmethod
     def of(cls, tokenizer: SubwordTokenizer) -> PairFrame:
-        """Read it from what the tokenizer puts around two texts."""
+        """Derive the frame from how the tokenizer encodes a pair."""
         text = tokenizer.encode(["a"])[0].ids
         pair = tokenizer.tokenizer.encode("a", "a")
         places = [place for place in range(len(pair.ids)) if pair.ids[place : place + len(text)] == text]
@@ -77,7 +78,7 @@ class PairStream(ChunkStream):
         weights: Mapping[str, float] | None = None,
     ) -> None:
         assert documents.sentence_ends is not None
-        # With 0 in front, every position has a border before it.
+        # Start with 0, so that every position has a border at or before it.
         self._borders = np.concatenate([[0], documents.sentence_ends])
         self._room = max_length - frame.size
         self._frame = frame
@@ -86,7 +87,7 @@ class PairStream(ChunkStream):
         super().__init__(documents, max_length, frame.before, (*frame.between, *frame.after), seed, weights)
 
     def _cut_documents(self, room: int) -> None:
-        """Cut every document into chunks of as many whole sentences as fit; a sentence that does not fit alone is cut."""
+        """Cut every document into chunks of as many whole sentences as fit; a sentence too long for a chunk is cut."""
         documents, rng = self.documents, generator(self.seed or 0, "pair chunks")
         stops = documents.starts + documents.lengths
         position = documents.starts.copy()
@@ -109,7 +110,7 @@ class PairStream(ChunkStream):
         self._chunks_per_document = np.bincount(document, minlength=len(stops))
 
     def _last_border(self, after: np.ndarray, limit: np.ndarray, *, otherwise: np.ndarray) -> np.ndarray:
-        """The last end of a sentence behind `after` and up to `limit`, or `otherwise`."""
+        """Return the last sentence end after `after` and up to `limit`, or `otherwise`."""
         border = self._borders[np.searchsorted(self._borders, limit, "right") - 1]
         found: np.ndarray = np.where(border > after, border, otherwise)
         return found
@@ -160,16 +161,16 @@ class PairStream(ChunkStream):
         other = _other_documents(document, rng)
         sentence = (
             inner[other] + _below(count[other] + 1, rng) - 1
-        )  # a border inside, or the one before: the chunk's start
+        )  # a border inside the chunk, or the one before: its start
         second = np.where(random, np.maximum(borders[sentence], starts[other]), middle)
         second_stops = np.where(random, stops[other], stops)
 
         first_sizes = middle - starts
-        # Sentences of another document are left out at the end until the pair fits; a single one that is too long is cut.
+        # Drop trailing sentences of the other document until the pair fits; cut a single sentence that is too long.
         limit = second + np.maximum(room - first_sizes, room // 2)
         fitting = np.where(second_stops > limit, self._last_border(second, limit, otherwise=limit), second_stops)
         second_sizes = fitting - second
-        # What is still too long is left out at the beginning of the first text.
+        # If the pair is still too long, drop tokens from the start of the first text.
         surplus = np.maximum(0, first_sizes + second_sizes - room)
         return PairEpoch(
             start=self.epoch_start(epoch),
@@ -210,7 +211,7 @@ class PairStream(ChunkStream):
         second_texts = pairs.second_texts[low:high].astype(np.int64)
         begin = start - int(pairs.ends[low] - lengths[0])
         surplus = int(pairs.ends[high - 1]) - stop
-        # A pair that is cut has lost its first token or a part of its texts.
+        # A cut pair has lost its first token or part of its texts, so it has no label.
         if begin:
             second_texts[0] = IGNORED
         if surplus:
@@ -222,7 +223,7 @@ class PairStream(ChunkStream):
 
 
 def _below(limits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw a whole number below each limit; 0 for a limit of 0."""
+    """Draw an integer below each limit; 0 for a limit of 0."""
     drawn: np.ndarray = (rng.random(len(limits)) * limits).astype(np.int64)
     return drawn
 

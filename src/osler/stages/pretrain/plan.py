@@ -31,13 +31,13 @@ from osler.train.parallel import world_size
 from osler.train.precision import Autocast, choose_device
 
 EFFICIENCY = 0.9  # assumed share of a linear speed-up that several GPUs keep after exchanging gradients
-VOCABULARY = 50_265  # entries assumed for a missing tokenizer: RoBERTa's number, close to what the papers train
+VOCABULARY = 50_265  # entries assumed for a missing tokenizer: RoBERTa's size, close to those of the papers
 _PROGRAM = 2**29  # bytes that Python, torch and transformers take, measured on Linux
 _SAMPLE_GROUPS, _SAMPLE_DOCUMENTS = 8, 1024
 
 
 class PlannedRecipe(PretrainRecipe):
-    """A recipe for a plan before there is data: corpus and tokenizer need not be named, and models may be missing."""
+    """A recipe to plan before the data exists: corpus and tokenizer are optional, and models may be missing."""
 
     corpus: Path = runtime(Path("CORPUS"))
     tokenizer: Path = runtime(Path("TOKENIZER"))
@@ -85,10 +85,10 @@ def full_plan(
     vocab_size: int | None = None,
     force: bool = False,
 ) -> list[str]:
-    """Describe the run and its costs, from a probe of some seconds (0: no probe). Leaves no files behind.
+    """Describe the run and its costs, measured by a probe of `seconds` (0 for none). Leaves no files behind.
 
-    If the recipe names a corpus, this raises every error that the run would raise before it trains. If not, there is no
-    data yet: models that are missing have stand-ins.
+    If the recipe names a corpus, this raises every error that the run would raise before training. Otherwise missing models
+    are replaced by stand-ins.
     """
     if "corpus" in recipe.model_fields_set:
         feasible, notes = recipe, _check_run(recipe, out, force=force)
@@ -121,7 +121,7 @@ def full_plan(
 
 
 def _check_run(recipe: PretrainRecipe, out: Path, *, force: bool) -> list[str]:
-    """Raise what the run would raise before it trains. Returns notes for the plan."""
+    """Raise the errors that the run would raise before training. Returns notes for the plan."""
     inputs = open_inputs(recipe)
     if check_out(out, kind="encoder", recipe=recipe, parents=inputs.parents, force=force):
         return [f"{out} is finished already: the run would reuse it"]
@@ -133,7 +133,7 @@ def _check_run(recipe: PretrainRecipe, out: Path, *, force: bool) -> list[str]:
 
 
 def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
-    """Replace models that are missing, because a plan comes before the data. Returns the recipe and notes about it."""
+    """Replace missing models, so that a run can be planned before they exist. Returns the recipe and notes."""
     notes = []
     if recipe.distill and not recipe.distill.teacher.exists():
         notes.append(f"the teacher {recipe.distill.teacher} does not exist: its forward pass is not counted")
@@ -150,7 +150,7 @@ def with_stand_ins(recipe: PretrainRecipe) -> tuple[PretrainRecipe, list[str]]:
 
 
 def _vocabulary(recipe: PretrainRecipe, size: int | None) -> tuple[MaskingVocabulary, str]:
-    """The vocabulary of the tokenizer, else of the checkpoint or the teacher, else an assumed one; and where it is from."""
+    """Return the vocabulary of the tokenizer, the checkpoint or the teacher, or an assumed one, and its origin."""
     origin = ", from --vocab-size"
     if size is None:
         if recipe.tokenizer.exists():
@@ -173,9 +173,9 @@ class CorpusSize:
     epoch_tokens: int
     """Tokens of the training split, special tokens included."""
     chunk_lengths: tuple[int, ...]
-    """Lengths of chunks of the sampled documents."""
+    """Chunk lengths of the sampled documents."""
     sampled: int | None
-    """Sampled documents that the tokens are estimated from; None if the corpus is tokenised already."""
+    """Number of sampled documents behind the estimate; None if the corpus is already tokenised."""
 
     def __str__(self) -> str:
         how = f"estimated from {self.sampled:,} documents" if self.sampled else "counted"
@@ -187,7 +187,7 @@ def corpus_size(recipe: PretrainRecipe, out: Path) -> CorpusSize | None:
     if "corpus" not in recipe.model_fields_set:
         return None
     corpus, tokenizer = Corpus.open(recipe.corpus), Tokenizer.open(recipe.tokenizer)
-    # The sample is spread over the corpus, because the documents of one source lie next to each other.
+    # Spread the sample over the corpus, because documents of one source are adjacent.
     groups = corpus.row_groups()
     chosen = _spread(len(groups), _SAMPLE_GROUPS)
     lengths: list[int] = []
@@ -320,7 +320,7 @@ class Costs:
                 f"{self._time(1)} on this CPU, without validation",
                 "for the time on a GPU, plan on a machine that has one",
             ]
-        # A GPU without a micro-batch of its own gains nothing.
+        # A GPU helps only if a step has a micro-batch for it.
         accumulate = self.recipe.accumulate
         useful = [count for count in gpus if count <= accumulate] or [1]
         lines = [f"{count:>2} GPU{'s' if count > 1 else ' '} like this: {self._time(count)}" for count in useful]
@@ -331,7 +331,7 @@ class Costs:
         return [*lines, "without validation"]
 
     def _time(self, count: int) -> str:
-        """The time of the run on `count` devices or, with a budget of time, what fits into it."""
+        """Return the run's time on `count` devices or, with a time budget, the tokens that fit into it."""
         assert self.measured is not None
         assert self.tokens is not None
         speed, batches = self.measured.tokens_per_second * self.speed_up(count), self.recipe.step_batches
@@ -341,7 +341,7 @@ class Costs:
         return duration(self.tokens / speed)
 
     def speed_up(self, count: int) -> float:
-        """How much faster `count` GPUs are than one. A GPU cannot take less than one micro-batch of a step."""
+        """Return the speed-up of `count` GPUs over one. A micro-batch cannot be split between GPUs."""
         batches = self.recipe.accumulate
         return max(1.0, EFFICIENCY * batches / -(-batches // count))
 

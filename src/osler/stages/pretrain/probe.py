@@ -25,8 +25,8 @@ from osler.train.loop import StepReport, train
 from osler.train.precision import choose_device, device_name, matmul_peak
 
 _ENDLESS = 1_000_000
-_BATCHES = 8  # of random text, read again and again
-_MICRO_BATCHES = 4  # per step at most: enough to make the optimiser's share of the time as small as in the run
+_BATCHES = 8  # of random text, reused for the whole probe
+_MICRO_BATCHES = 4  # per step at most: enough for the optimiser's share of the time to be as small as in the run
 _WARM_UP = {"cuda": 2, "cpu": 1}  # steps before the clock starts: compilation, first allocations
 _LOOK = 0.5  # seconds between two synchronisations with a GPU
 
@@ -52,7 +52,7 @@ class Probe:
 def probe(
     recipe: PretrainRecipe, vocabulary: MaskingVocabulary, *, seconds: float = 10.0, lengths: Sequence[int] = ()
 ) -> Probe:
-    """Train the recipe's model for about `seconds` on sequences of these lengths, by default full ones."""
+    """Train the recipe's model for about `seconds` on sequences of these lengths, full length by default."""
     device = choose_device(recipe.train.device)
     peak = matmul_peak(device, threads=recipe.train.threads)
     objective = make_objective(recipe, make_model(recipe, vocabulary), vocabulary)
@@ -75,7 +75,7 @@ def probe(
             if batch_tokens // 2 < recipe.max_length:
                 raise
             too_large, batch_tokens = True, batch_tokens // 2
-        # Not inside the handler, where the error still holds on to the memory.
+        # Outside the handler: inside it, the exception still holds on to the memory.
         objective.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
@@ -99,7 +99,7 @@ def random_source(
     batch_tokens: int,
     micro_batches: int,
 ) -> PretrainSource:
-    """Make batches of the recipe's shape from random documents. `lengths` are those of sequences, special tokens included."""
+    """Make batches of the recipe's shape from random documents. `lengths` are sequence lengths, special tokens included."""
     # A model may have fewer entries than assumed for a missing tokenizer.
     size = min(vocabulary.size, entries)
     known = frozenset(number for number in vocabulary.special_ids if number < size)
@@ -132,7 +132,7 @@ def _tokens_per_second(
     config: PretrainSettings, objective: Objective, source: PretrainSource, device: torch.device, seconds: float
 ) -> tuple[float, float]:
     """Train for some seconds after the warm-up. Returns tokens per second and the seconds spent."""
-    # A step costs what it costs in the run, but random tokens cannot make it diverge, and nothing is logged or saved.
+    # A step costs as much as in the run, but random tokens cannot make it diverge, and nothing is logged or saved.
     quiet = {"log_every": _ENDLESS, "eval_every": None, "patience": None, "checkpoint_every": 0}
     settings = config.changed(steps=_ENDLESS, budget=None, lr=1e-9, schedule="constant", warmup=0, **quiet)
     warm_up = _WARM_UP[device.type]
@@ -148,7 +148,7 @@ def _tokens_per_second(
         nonlocal began, looked, tokens, spent
         if report.step == warm_up:
             began = looked = wait()
-        # On a GPU a step is only queued: waiting for every one would slow it down.
+        # On a GPU a step is only queued; synchronising after each one would slow it down.
         early = device.type == "cuda" and time.perf_counter() - looked < min(_LOOK, seconds)
         if report.step <= warm_up or early:
             return

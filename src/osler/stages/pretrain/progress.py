@@ -19,7 +19,7 @@ log = get_logger("osler.pretrain")
 
 _NEAR = 0.06  # relative distance from the entropy that counts as stuck at it
 _FLAT = 0.01  # relative fall of the mean loss below which it counts as flat
-_STEPS = 200  # steps in the window to look at, more if losses are logged rarely
+_STEPS = 200  # steps in the window; more if losses are logged rarely
 _LOSSES = 8  # smallest number of losses in the window
 
 
@@ -31,7 +31,7 @@ def measure_peak(config: TrainConfig) -> DevicePeak:
 
 
 def shown_on(bar: ProgressBar, peak: float | None) -> Callable[[StepReport], None]:
-    """Return a callback that updates the bar. A run that ends by the clock counts in percent of its time."""
+    """Return a callback that updates the bar. A run with a time budget shows the percentage of its time."""
 
     def show(report: StepReport) -> None:
         status = training_status(
@@ -65,7 +65,7 @@ class PlateauWatch:
         self._seen: deque[tuple[int, float]] = deque()
 
     def see(self, step: int, loss: float | None) -> None:
-        """Take in the loss after a step."""
+        """Record the loss after a step."""
         if loss is None or self.found_at is not None or (self._seen and step <= self._seen[-1][0]):
             return
         self._seen.append((step, loss))

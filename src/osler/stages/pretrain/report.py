@@ -20,8 +20,8 @@ from osler.report.tables import Cell, Table, markdown_table
 from osler.stages.pretrain.config import PretrainRecipe
 from osler.stages.pretrain.data import source_weights
 
-_LICENCES = 5  # most licences of a source that the card names
-_POINTS = 400  # most points of a curve: more cannot be seen on a page
+_LICENCES = 5  # maximum licences per source on the card
+_POINTS = 400  # maximum points per curve: more would not be visible
 _TERMS = {
     "loss/mlm": "masked tokens",
     "loss/kl": "divergence from the teacher",
@@ -38,7 +38,7 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class FinishedPretraining:
-    """A finished run: what was trained, on which data, with which result."""
+    """A finished run: its model, data and results."""
 
     recipe: PretrainRecipe
     config: Any
@@ -52,7 +52,7 @@ class FinishedPretraining:
     history: Sequence[Mapping[str, Any]]
     flops_per_token: float
     epoch_tokens: int
-    """Tokens of one epoch as training reads it: with special tokens, each source as often as its weight says."""
+    """Tokens of one epoch as trained on: with special tokens, and sources repeated by weight."""
 
     def series(self, kind: str, name: str) -> Points:
         """Pairs (step, value) of one kind of log record."""
@@ -69,13 +69,13 @@ class FinishedPretraining:
 
     @property
     def skips(self) -> list[tuple[int, int]]:
-        """Pairs (step, steps skipped up to it since the last log record)."""
+        """Pairs (step, steps skipped since the previous log record)."""
         counted = [(0.0, 0.0), *self.series("train", "skipped")]
         return [(int(step), int(new - old)) for (_, old), (step, new) in pairwise(counted) if new > old]
 
     @property
     def origin(self) -> str:
-        """What the weights were before the first step."""
+        """Where the initial weights came from, in words."""
         recipe = self.recipe
         if recipe.distill and recipe.distill.teacher_layers is not None:
             return "from layers of its teacher"
@@ -122,7 +122,7 @@ def write_reports(writer: EncoderWriter, finished: FinishedPretraining) -> None:
 
 
 def report_page(finished: FinishedPretraining) -> Page:
-    """The page about the training run."""
+    """Build the page about the training run."""
     counts, recipe, tokens = finished.counts, finished.recipe, finished.tokenised
     page = Page("Pretraining", f"A masked language model trained {finished.origin}")
     page.numbers(
@@ -142,7 +142,7 @@ def report_page(finished: FinishedPretraining) -> Page:
 
     page.heading("Loss")
     terms = {label: points for name, label in _TERMS.items() if (points := finished.series("train", name))}
-    # With a teacher the training loss is a weighted sum. Only its term for masked tokens compares with validation.
+    # With a teacher the training loss is a weighted sum. Only its masked-token term is comparable with validation.
     training = terms.get(_TERMS["loss/mlm"]) or finished.series("train", "loss")
     both = {"training": training, "validation": finished.series("eval", "validation_loss")}
     plot("Loss", both, f"Cross-entropy of masked tokens. Training masks {recipe.masking.rate:.0%}, validation 15%.")
@@ -181,7 +181,7 @@ def report_page(finished: FinishedPretraining) -> Page:
 
 
 def speed_page(log: Sequence[Mapping[str, Any]], peak: DevicePeak | None) -> Page | None:
-    """The page about speed, from the log of the run; None if nothing was logged."""
+    """Build the page about speed from the run's log; None if nothing was logged."""
     timed = [(record["step"], record["clock"]) for record in log if record["kind"] == "train" and record["clock"]]
     if not timed:
         return None
@@ -201,7 +201,7 @@ def speed_page(log: Sequence[Mapping[str, Any]], peak: DevicePeak | None) -> Pag
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Points:
-    """Average neighbours until at most `_POINTS` are left, each at the step of its last neighbour."""
+    """Average neighbouring points until at most `_POINTS` are left, each at the last step of its group."""
     width = -(-len(points) // _POINTS) or 1
     groups = [points[start : start + width] for start in range(0, len(points), width)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
@@ -215,7 +215,7 @@ def _short(number: int) -> str:
 
 
 def _licences(source: SourceCard) -> str:
-    """The licences of a source, most common first, with the number of documents if there are several."""
+    """List the licences of a source, most common first, with document counts if there are several."""
     if len(source.licences) < 2:
         return next(iter(source.licences), None) or source.licence or "not stated"
     shown = [f"{name} ({count:,})" for name, count in list(source.licences.items())[:_LICENCES]]
@@ -225,7 +225,7 @@ def _licences(source: SourceCard) -> str:
 
 
 def model_card(finished: FinishedPretraining) -> str:
-    """README.md of the encoder folder."""
+    """Render the README.md of the encoder folder."""
     counts, tokens, recipe = finished.counts, finished.tokenised, finished.recipe
     languages = sorted({source.language for source in finished.corpus.sources.values() if source.language})
     language = f"language: [{', '.join(languages)}]\n" if languages else ""

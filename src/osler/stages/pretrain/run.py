@@ -48,7 +48,7 @@ from osler.train.stats import BestOf
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run reads, opened and checked."""
+    """The inputs of a run, opened and checked."""
 
     corpus: Corpus
     tokenizer: Tokenizer
@@ -56,17 +56,17 @@ class Inputs:
     weights: Mapping[str, float]
     parents: Mapping[str, str | Artifact]
     trained_on: Sequence[Training]
-    """What the encoder will have been trained on: this corpus, and what its start and its teacher were trained on."""
+    """All training data behind the encoder: this corpus, and that of its checkpoint and teacher."""
     notes: Sequence[str]
-    """What could not be checked."""
+    """Notes about what could not be checked."""
 
 
 def open_inputs(recipe: PretrainRecipe) -> Inputs:
-    """Open what a run reads. Whatever cannot work is an error here, before any work is done; a dry run calls this too."""
+    """Open and check the inputs of a run or a dry run. Raises on anything that would fail later."""
     corpus = Corpus.open(recipe.corpus)
     if not corpus.documents:
         raise InputError("the corpus has no documents", where=corpus.path, fix="Build it from files that have text")
-    # Models first: the tokenizer of a student is usually in the folder of its teacher.
+    # Check models first: a student's tokenizer is usually in its teacher's folder.
     models = {"checkpoint": recipe.start_from, "teacher": recipe.distill.teacher if recipe.distill else None}
     before = {role: folder for role, folder in models.items() if folder}
     for folder in before.values():
@@ -158,7 +158,7 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
             where=corpus.path,
             fix="Use a tokenizer trained on such text, or hold out more documents (a larger validation_share)",
         )
-    # A loss that is a sum of several does not compare with the entropy.
+    # A sum of several losses is not comparable with the entropy.
     watch = (
         None
         if recipe.distill or recipe.uses_pairs
@@ -214,13 +214,13 @@ def _pretrain(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards, work:
 
 
 def _pair_scores(history: Sequence[Mapping[str, Any]], step: int | None) -> dict[str, float]:
-    """Scores of next-sentence prediction in the validation of a step; empty if there was none."""
+    """Return the next-sentence scores of the validation at a step; empty if there was none."""
     found = next((r for r in history if r["kind"] == "eval" and r["step"] == step), {})
     return {name: round(found[name], 6) for name in ("nsp_loss", "nsp_accuracy") if name in found}
 
 
 def _streams(recipe: PretrainRecipe, inputs: Inputs, shards: TokenShards) -> tuple[ChunkStream, ChunkStream]:
-    """The text of training, and of validation."""
+    """Return the training and the validation stream."""
     train, held_out = shards.split("train"), shards.split("validation")
     if recipe.uses_pairs:
         frame = PairFrame.of(inputs.tokenizer)

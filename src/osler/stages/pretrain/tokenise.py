@@ -31,25 +31,25 @@ SLICE_BYTES = 8 << 20
 SPLIT_HASH = "blake2b-64"
 """Name of the hash that chooses the validation documents."""
 PATIENT_SPLIT_HASH = "blake2b-64-patient"
-"""Its name for a corpus with patients: all documents of a patient have the hash of the patient."""
+"""Its name for a corpus with patients, where documents are hashed by patient."""
 _ROWS = 32
 _SMALL = 5_000
 
 
 class TokensRecipe(Recipe):
-    """Settings that determine the shards, with the corpus and the tokenizer."""
+    """Settings that, with the corpus and the tokenizer, determine the shards."""
 
     later: ClassVar = ("sentences",)
 
     validation_share: float
     layout: int = 2
-    """Version of the file layout. Raise it with every change: older folders must not be reused."""
+    """Version of the file layout. Bump it on every change, so that older folders are not reused."""
     sentences: bool = False
-    """Whether the ends of sentences are stored too, for next-sentence prediction."""
+    """Whether to store sentence ends, for next-sentence prediction."""
 
 
 def tokens_folder(recipe: PretrainRecipe, out: Path) -> Path:
-    """Folder of the tokenised corpus: next to the run unless the recipe names one."""
+    """Return the folder of the tokenised corpus: next to the run unless the recipe names one."""
     return recipe.tokens or out.with_name(f"{out.name}.tokens")
 
 
@@ -102,10 +102,9 @@ def tokenise(
     workers: int = 0,
     replace: bool = False,
 ) -> TokenShards:
-    """Make, resume or reuse the tokenised corpus.
+    """Create, resume or reuse the tokenised corpus.
 
-    With `replace`, shards made from another corpus, tokenizer or validation share are overwritten. Matching ones are still
-    reused.
+    With `replace`, shards from another corpus, tokenizer or validation share are overwritten; matching ones are still reused.
     """
     other = check_folder(corpus, tokenizer, out, validation_share, replace=replace, sentences=sentences) is None
     recipe = TokensRecipe(validation_share=validation_share, sentences=sentences)
@@ -149,7 +148,7 @@ class CorpusSlice:
 def _write_shards(
     corpus: Corpus, tokenizer: Tokenizer, writer: TokenShardsWriter, recipe: TokensRecipe, workers: int
 ) -> TokenIndex:
-    # Row groups in runs of about SLICE_BYTES. No run crosses a Parquet file.
+    # Gather row groups into runs of about SLICE_BYTES. No run spans two Parquet files.
     runs: dict[tuple[Path, int], list[RowGroup]] = {}
     before: Counter[Path] = Counter()
     for group in corpus.row_groups():
@@ -170,9 +169,9 @@ def _write_shards(
 
 
 def check_splits(corpus: Corpus, validation_share: float) -> None:
-    """Raise what `tokenise` would raise if a small corpus has no document for training or validation."""
+    """Raise the error of `tokenise` for a small corpus with an empty training or validation split."""
     if corpus.documents > _SMALL:
-        return  # reading it takes long, and with so many documents both splits have some
+        return  # slow to read, and with this many documents neither split is empty
     patients = corpus.has_patients
     columns = ["text", "patient"] if patients else ["text"]
     batches = (batch for group in corpus.row_groups() for batch in group.batches(columns))
@@ -196,7 +195,7 @@ def write_slice(task: CorpusSlice) -> None:
     if task.writer.has_shard(task.number):
         return
     if multiprocessing.parent_process() is not None:
-        # Every worker process is busy already: more threads would slow them all down.
+        # Worker processes already keep every core busy; more threads would only slow them down.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = _load_tokenizer(task.tokenizer, task.tokenizer_digest)
     source_numbers = {name: number for number, name in enumerate(task.sources)}
@@ -204,7 +203,7 @@ def write_slice(task: CorpusSlice) -> None:
     documents: list[tuple[int, int, int]] = []
     sentence_ends: list[int] = []
     density: list[float] = []
-    # The fast variant leaves out character offsets, which only sentences need.
+    # The fast variant skips character offsets, which only sentences need.
     encode = tokenizer.encode_batch if task.recipe.sentences else tokenizer.encode_batch_fast
     columns = ["text", "source", *(["language"] if task.recipe.sentences else [])]
     columns += [*(["patient"] if task.patients else []), *([DENSITY.name] if task.density else [])]
@@ -236,7 +235,7 @@ def write_slice(task: CorpusSlice) -> None:
 
 
 def _sentence_ends(text: str, language: str | None, encoding: tokenizers.Encoding) -> np.ndarray:
-    """The number of sub-words up to the end of each sentence; rules for English where the language has none of its own."""
+    """Return the number of sub-words up to the end of each sentence. Languages without rules are split by the English ones."""
     if not encoding.ids:
         return np.zeros(0, dtype=np.int64)
     ranges = split_sentences(text, language if language in LANGUAGES else "en")
@@ -246,12 +245,12 @@ def _sentence_ends(text: str, language: str | None, encoding: tokenizers.Encodin
 
 
 def split_hash(corpus: Corpus) -> str:
-    """Name of the hash that chooses the validation documents of a corpus. Encoders record it: another hash needs another name."""
+    """Return the name of the hash that chooses validation documents. Encoders record it, so a new hash needs a new name."""
     return PATIENT_SPLIT_HASH if corpus.has_patients else SPLIT_HASH
 
 
 def _split_keys(batch: Any, *, patients: bool) -> list[str]:
-    """What decides the split of each document: its patient where that is known, so that no patient is on both sides, or its text."""
+    """Return the key that decides each document's split: its patient, so that none is in both splits, or its text if unknown."""
     texts: list[str] = batch.column("text").to_pylist()
     if not patients:
         return texts
@@ -266,5 +265,5 @@ def hash_share(text: str) -> float:
 
 @lru_cache(maxsize=1)
 def _load_tokenizer(folder: Path, digest: str) -> tokenizers.Tokenizer:
-    """Load the tokenizer once per process. The digest is part of the key: a changed file is loaded again."""
+    """Load the tokenizer once per process. The digest is part of the cache key, so a changed file is reloaded."""
     return Tokenizer.open(folder).tokenizer

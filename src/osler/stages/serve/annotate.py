@@ -1,8 +1,8 @@
 """Annotate notes with entities, relations and labels, and pairs of texts with labels and values.
 
-Notes are annotated in batches of about equal size, however they are cut into files. A run with --out keeps finished parts of
-about a million characters, so that after a kill only the part it was at is done again. The output is put together from the
-parts at the end.
+Batches have about equal size, regardless of how notes are split into files. A run with --out keeps finished parts of about a
+million characters, so that a killed run only repeats the part it was working on. The output is assembled from the parts at the
+end.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from osler.text.language import LANGUAGE_NAMES
 _SKIPPED, _LOSS, _PARTS = "skipped.jsonl", "loss.json", "parts"
 _SHOWN = 10
 _PART = 1 << 20
-"""Characters of a part; a part is what a kill costs at most."""
+"""Characters per part. A killed run repeats at most one part."""
 _NAMES = {"csv": "entities_csv", "parquet": "entities_parquet"}
 """Formats with another name in the registry, where csv is a table of texts."""
 _READ_AS = "read_as:"
-"""Counts of documents by the language whose heads read them begin so; nothing follows if all heads did."""
+"""Prefix of document counts by language of the heads that read them. Nothing follows it if all heads did."""
 _HOLD_PAIRS = ("jsonl", "csv", "parquet", "html")
 
 
@@ -65,10 +65,10 @@ def plan(recipe: AnnotateRecipe, out: Path | None) -> list[str]:
 
 
 def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make a folder of annotations: `annotations.jsonl` or another file, or a folder with the name of the format.
+    """Annotate into a folder: `annotations.jsonl` or another file, or a folder named after the format.
 
-    `skipped.jsonl` lists the files and lines that could not be read, `loss.json` what the format could not hold, if there is
-    anything to list.
+    `skipped.jsonl` lists the files and lines that could not be read, and `loss.json` what the format could not hold. Both are
+    only written if there is something to list.
     """
     bundle = Artifact.open(recipe.bundle, kind="bundle")
     notes = Notes(recipe)
@@ -97,7 +97,7 @@ def run(recipe: AnnotateRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 
 def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
-    """Write one JSON object per note or pair as soon as its batch is done; returns what could not be read."""
+    """Write one JSON object per note or pair as soon as its batch is done, and return what could not be read."""
     _check_bundle(recipe.bundle)
     notes = Notes(recipe)
     found: Counter[str] = Counter()
@@ -108,14 +108,14 @@ def stream(recipe: AnnotateRecipe, target: TextIO) -> list[Skipped]:
 
 
 def skipped(annotations: Artifact) -> list[Skipped]:
-    """What could not be read when these annotations were made."""
+    """Return what could not be read when these annotations were made."""
     path = annotations.path / _SKIPPED
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return [Skipped(**json.loads(line)) for line in lines]
 
 
 def report_languages(read: Mapping[str, int]) -> None:
-    """Print how many documents were read by the heads for which language, if their text decided that."""
+    """Print how many documents were read by the heads of each language, if their text decided that."""
     if read:
         listed = [
             f"{count:,} as {LANGUAGE_NAMES.get(language, language)}" for language, count in read.items() if language
@@ -125,7 +125,7 @@ def report_languages(read: Mapping[str, int]) -> None:
 
 
 def report_loss(annotations: Artifact) -> None:
-    """Print what the format could not hold, and how many ids had to be changed."""
+    """Print what the format could not hold, and how many ids were changed."""
     path = annotations.path / _LOSS
     counts: Mapping[str, int] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if counts:
@@ -150,9 +150,9 @@ def report_skipped(items: Sequence[Skipped]) -> None:
 
 
 class Parts:
-    """Annotated notes in files of about equal size, kept from run to run until the output is put together.
+    """Annotated notes in files of about equal size, kept between runs until the output is assembled.
 
-    A part is `N.jsonl` and, written after it, `N.json` with its counts. A part without the second file is not finished.
+    A part is `N.jsonl` and, written after it, `N.json` with its counts. Without the second file, a part is unfinished.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -165,11 +165,11 @@ class Parts:
 
     @property
     def date(self) -> str:
-        """The day on which the first of these runs began, in UTC."""
+        """UTC date on which the first of these runs started."""
         return str(json.loads(self._started.read_text(encoding="utf-8"))["date"])
 
     def finished(self, number: int, size: int) -> Counter[str] | None:
-        """The counts of a part if an earlier run has finished it."""
+        """Return the counts of a part if an earlier run finished it."""
         lines, counts = self._paths(number)
         if not lines.is_file() or not counts.is_file():
             return None
@@ -177,11 +177,11 @@ class Parts:
         return Counter(known) if known.pop("notes") == size else None
 
     def add(self, record: Record) -> None:
-        """Add a note to the part that is being made."""
+        """Add a note to the current part."""
         self._lines.append(json_line(record).encode() + b"\n")
 
     def finish(self, number: int, found: Mapping[str, int]) -> None:
-        """Write the part with the notes that were added since the last one."""
+        """Write the current part: all notes added since the last one."""
         lines, counts = self._paths(number)
         with atomic(lines) as handle:
             handle.writelines(self._lines)
@@ -189,7 +189,7 @@ class Parts:
         self._lines.clear()
 
     def files(self) -> list[Path]:
-        """The parts in order."""
+        """List the finished parts in order."""
         return sorted(self.folder.glob("*.jsonl"))
 
     def _paths(self, number: int) -> tuple[Path, Path]:
@@ -201,10 +201,10 @@ def _target(recipe: AnnotateRecipe) -> Format:
 
 
 def _assemble(recipe: AnnotateRecipe, parts: Parts, folder: Path) -> Loss:
-    """Write the output from the parts, one note at a time."""
+    """Assemble the output from the parts, one note at a time."""
     target = _target(recipe)
     path = folder / (recipe.to if target.layout == "folder" else f"annotations{target.suffixes[0]}")
-    if recipe.to == "jsonl":  # the parts as they are
+    if recipe.to == "jsonl":  # copy the parts as they are
         with atomic(path) as handle:
             for part in parts.files():
                 with open(part, "rb") as lines:
@@ -226,14 +226,14 @@ def _assemble(recipe: AnnotateRecipe, parts: Parts, folder: Path) -> Loss:
 
 
 def _check_bundle(folder: Path) -> None:
-    """Refuse a path that is no bundle before anything slow is imported, and in a dry run."""
+    """Raise an error for a path that is not a bundle, before slow imports and also in a dry run."""
     if folder.is_file():
         raise ArtifactError("this is a file, not a bundle", where=folder, fix="Give a folder that osler finetune made")
     BundleSpec.load(folder)
 
 
 def _heads(spec: BundleSpec, recipe: AnnotateRecipe, notes: Notes) -> list[str]:
-    """Heads for what the files hold, as far as this is known before they are read."""
+    """Choose heads for the kinds of records in the files, as far as known before reading."""
     found = []
     if recipe.to not in _HOLD_PAIRS and "pair" in notes.kinds:
         raise RecipeError(f"{recipe.to} cannot hold pairs of texts", fix="Write them with --to jsonl or csv")
@@ -248,8 +248,8 @@ def _annotated(
 ) -> Iterator[Record]:
     """Annotate batch by batch, counting notes, pairs, entities, relations and languages in `found`.
 
-    With `parts`, finished ones are passed over, and each is finished when all of its notes were given out. Batches end where a
-    part ends, so that they are the same after a kill.
+    With `parts`, finished parts are skipped, and a part is finished once all its notes were yielded. Batches end where a part
+    ends, so that they are the same in a resumed run.
     """
     engine: AnnotationEngine | None = None
     advised = choosing = False
@@ -285,7 +285,7 @@ def _annotated(
 
 
 def _pieces(records: Iterable[Record], characters: int) -> Iterator[list[Record]]:
-    """Records in order, in lists of at most this many characters; a longer record is alone."""
+    """Split records, in order, into lists of at most this many characters. A longer record is alone in its list."""
     piece: list[Record] = []
     size = 0
     for record in records:
@@ -300,7 +300,7 @@ def _pieces(records: Iterable[Record], characters: int) -> Iterator[list[Record]
 
 
 _SHORTEST = 16
-"""What a note costs besides its characters, so that a million empty ones are not one batch."""
+"""Cost of a note in characters on top of its length, so that a million empty notes are not one batch."""
 
 
 def _length(record: Record) -> int:
@@ -314,13 +314,13 @@ def _contents(record: Record) -> dict[str, int]:
 
 
 def _read_as(found: Mapping[str, int]) -> dict[str, int]:
-    """Documents by the language whose heads read them, most first; an empty name stands for all heads."""
+    """Count documents by language of the heads that read them, most first. The empty name stands for all heads."""
     read = {name.removeprefix(_READ_AS): count for name, count in found.items() if name.startswith(_READ_AS)}
     return dict(sorted(read.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _advise(engine: AnnotationEngine, batch: Sequence[Record], languages: Sequence[str | None]) -> bool:
-    """Warn if the text is in another language than the heads; whether there was something to warn about."""
+    """Warn if the text is in another language than the heads, and return whether there was a mismatch."""
     mismatch = engine.language_mismatch(batch, languages)
     if mismatch is None:
         return False

@@ -15,8 +15,8 @@ from osler.text.document import Document, Record, TextPair, check_text
 
 
 class Annotator:
-    """A loaded bundle: text in, documents with spans, relations, labels and scores out; pairs of texts in, pairs with labels,
-    values and scores out."""
+    """A loaded bundle. Annotates texts with spans, relations, labels and scores, and pairs of texts with labels, values and
+    scores."""
 
     def __init__(
         self,
@@ -30,23 +30,24 @@ class Annotator:
         self._engine = AnnotationEngine.steady(bundle, (options or AnnotateOptions()).changed(**asked))
         self._asked = (tuple(heads), language)
         self.heads = bundle.spec.heads_for("document", heads, language)
-        """Heads that read single texts. If neither heads nor a language were asked for, each text is read by those for its language."""
+        """Heads for single texts. If neither heads nor a language were requested, each text is read by the heads for its
+        language."""
         self.pair_heads = bundle.spec.heads_for("pair", heads, language)
-        """Heads that read pairs of texts."""
+        """Heads for pairs of texts."""
         self._advise = language is None
         if not self.heads and not self.pair_heads:
-            bundle.spec.document_heads(heads, language)  # says why there is none
+            bundle.spec.document_heads(heads, language)  # raises an error that says why there is none
         self.costs = self._engine.costs(self.heads)
-        """What the thresholds or the target recall cost on dev, in lines of text."""
+        """Lines that state what the thresholds or the target recall cost on dev."""
 
     def __call__(self, text: str) -> Document:
         """Annotate one text."""
         return next(self.pipe([text]))
 
     def pipe(self, texts: Iterable[str | Document], batch_size: int = 64) -> Iterator[Document]:
-        """Annotate many texts in input order, one batch at a time, so that memory does not grow with their number."""
+        """Annotate many texts in input order, with one batch in memory at a time."""
         if not self.heads:
-            self.bundle.spec.document_heads(*self._asked)  # says why there is none
+            self.bundle.spec.document_heads(*self._asked)  # raises an error that says why there is none
         if isinstance(texts, str):
             raise InputError("pipe takes many texts, this is one", fix="Call the object itself, or give a list")
         numbered = (
@@ -59,10 +60,10 @@ class Annotator:
             yield from (made for made in self._engine.annotate(batch, languages) if isinstance(made, Document))
 
     def pairs(self, pairs: Iterable[tuple[str, str] | TextPair], batch_size: int = 64) -> Iterator[TextPair]:
-        """Compare pairs of texts, such as a premise and a hypothesis, with the heads that read pairs.
+        """Annotate pairs of texts, such as a premise and a hypothesis, with the heads for pairs.
 
-        `labels` and `scores` of a result carry the name of the head. `value` is the number of the only regression head; `meta`
-        has one per head.
+        `labels` and `scores` of a result are prefixed with the name of the head. `value` is the result of the only regression
+        head; if there are several, `meta` holds one value per head.
         """
         heads = self.pair_heads or self.bundle.spec.pair_heads(*self._asked)
         for batch in pair_batches(pairs, batch_size):
@@ -87,7 +88,7 @@ def _text(text: Any, where: str) -> str:
 
 
 def pair_batches(pairs: Iterable[tuple[str, str] | TextPair], size: int = 64) -> Iterator[list[TextPair]]:
-    """Pairs as records, numbered if they are not records yet."""
+    """Yield batches of pairs as records, numbered if they are not records yet."""
     numbered = (
         pair if isinstance(pair, TextPair) else TextPair(str(number), *_both(pair, f"pair {number}"))
         for number, pair in enumerate(pairs, start=1)

@@ -18,26 +18,27 @@ AnnotationFormat = Literal["jsonl", "brat", "bioc", "pubtator", "csv", "parquet"
 
 
 class AnnotateOptions(Recipe):
-    """What to annotate, and what to keep of it."""
+    """What to annotate and what to keep."""
 
     later: ClassVar[tuple[str, ...]] = ("thresholds", "target_recall")
 
     heads: tuple[str, ...] = ()
-    """Heads to use. By default those that read documents in the language of each document, or pairs, if the input is pairs."""
+    """Heads to use. By default, all heads for the language of each document, or all heads for pairs if the input is pairs."""
     language: str | None = None
-    """Use the heads for this language, such as es, or all heads (all); by default each document is read by the heads for its own
-    language. That is the language of at least two in three of its common words. All heads read a document without common words, with a
+    """Use the heads for this language, such as es, or all heads (all). By default, each document is read by the heads for its
+    own language: the one of at least two in three of its common words. All heads read a document without common words, with a
     mixture of them, or in a language that no head is for."""
     min_score: float = Field(0.0, ge=0.0, le=1.0)
-    """Leave out entities and relations with a lower score."""
+    """Drop entities and relations with a lower score."""
     thresholds: Annotated[dict[str, Share], BeforeValidator(assignments)] = Field(default_factory=dict)
-    """The lowest score by label, where it is not min_score: LABEL=0.8. Repeat for several labels."""
+    """Minimum score of a label, in place of min_score: LABEL=0.8. Repeat for several labels."""
     target_recall: float | None = Field(None, gt=0.0, le=1.0)
-    """Find more, so that this share of what there is was found on dev: 0.99. The plan says what it cost in precision there."""
+    """Find more entities, relations and labels, enough to reach this recall on dev, such as 0.99. The plan states the precision
+    that this cost on dev."""
     attributes: Literal["both", "rules", "head", "off"] = "both"
-    """How to find out whether an entity is negated, possible, hypothetical, historical or someone else's: by rules (English,
-    Spanish and French), by the attribute heads of the bundle, or both, where an attribute holds if either says so. With both,
-    what the bundle or the language does not have is left out."""
+    """How to detect that an entity is negated, possible, hypothetical, historical or someone else's: with rules (English,
+    Spanish and French), with the attribute heads of the bundle, or with both, where an attribute holds if either says so. With
+    both, whatever the bundle or the language lacks is skipped."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -54,15 +55,14 @@ class NoteInputs(Recipe):
 
     files: tuple[Path, ...] = runtime(min_length=1)
     """Text files (one note each), JSON Lines, CSV, TSV or Parquet files (one note or pair of texts per row), folders, archives
-    and quoted patterns of these, compressed or not, or - for standard input (one note, or JSON Lines)."""
+    and quoted glob patterns, compressed or not, or - for standard input (one note, or JSON Lines)."""
     text_columns: tuple[str, ...] = runtime((), max_length=2)
-    """The column of a table, or key of JSON Lines, that holds the text; give two for pairs of texts. By default
-    text, note, sentence or document; for pairs first and second, text_a and text_b, sentence1 and sentence2, or premise and
-    hypothesis."""
+    """Column of a table, or key of JSON Lines, with the text; two for pairs of texts. By default text, note, sentence or
+    document; for pairs first and second, text_a and text_b, sentence1 and sentence2, or premise and hypothesis."""
     id_column: str | None = runtime(None)
-    """The column or key that holds the id of a note. By default id, index or guid, else notes are numbered."""
+    """Column or key with the id of a note. By default id, index or guid; otherwise, notes are numbered."""
     encoding: str | None = runtime(None)
-    """How to read files that are not UTF-8, for example latin-1. By default they are skipped."""
+    """Encoding of files that are not UTF-8, such as latin-1. By default, these files are skipped."""
 
     @field_validator("encoding")
     @classmethod
@@ -81,14 +81,14 @@ class AnnotateRecipe(NoteInputs, AnnotateOptions):
     bundle: BundleFolder = runtime(None, validate_default=True)
     """A bundle folder, or the name of an installed model; by default the only installed model."""
     to: AnnotationFormat = "jsonl"
-    """What to write: jsonl, brat, bioc, pubtator, csv, parquet, fhir, omop or html."""
+    """Output format: jsonl, brat, bioc, pubtator, csv, parquet, fhir, omop or html."""
     write: dict[str, Any] = Field(default_factory=dict)
     """Options of the output format, such as `conditions` of fhir or `date` of omop."""
     batch_characters: int | None = runtime(None, ge=1)
-    """Characters of text that are annotated together, however many notes they are. By default what the device needs."""
+    """Characters of text to annotate together, in any number of notes. By default, chosen for the device."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
     precision: Precision = "auto"
-    """How the encoder computes: fp32, or bf16; auto is bf16 on a GPU and fp32 on a CPU."""
+    """Precision of the encoder: fp32, bf16, or auto (bf16 on a GPU, fp32 on a CPU)."""
 
 
 class PairsRecipe(NoteInputs):
@@ -97,11 +97,11 @@ class PairsRecipe(NoteInputs):
     bundle: BundleFolder = runtime()
     """A bundle folder, or the name of an installed model."""
     head: str | None = None
-    """The head to use; not needed if only one head of the bundle fits."""
+    """Head to use; not needed if only one head of the bundle fits."""
     language: str | None = None
     """Use a head for this language."""
     format: Literal["tsv", "jsonl"] | None = None
-    """tsv or jsonl. By default what --out ends with, else tsv."""
+    """Output format, tsv or jsonl. By default, given by the ending of --out, else tsv."""
     batch: int = runtime(256, ge=1)
     """Pairs per batch."""
     device: str = runtime("auto", description="auto, cpu, cuda or cuda:N")
@@ -113,12 +113,13 @@ class ExportRecipe(Recipe):
     bundle: BundleFolder = runtime()
     """A bundle folder, or the name of an installed model."""
     head: str | None = None
-    """The head to export to hf; not needed if the bundle has only one. Other targets hold every head."""
+    """Head to export to hf; not needed if the bundle has only one. Other targets include every head."""
     to: Literal["hf", "onnx", "onnx-int8", "spacy"] = "hf"
-    """The target: hf (one head as a stock Hugging Face model), onnx or onnx-int8 (a bundle that runs without torch), or spacy."""
+    """Target: hf (one head as a stock Hugging Face model), onnx or onnx-int8 (a bundle that runs without torch), or spacy."""
     tasks: tuple[Path, ...] = runtime(())
     """Task folders. Bundle and export are scored on their dev splits."""
     weights: bool = False
-    """With onnx-int8: keep the weights too, in bfloat16, so that the bundle can be trained on. The graph takes its integers from them."""
+    """With onnx-int8: also keep the weights, in bfloat16, so that the bundle can be trained further. The graph derives its
+    integers from them."""
     max_loss: float = runtime(0.5, ge=0.0)
-    """Points that the score of a task may change on dev; the export is refused beyond that."""
+    """Largest change of a task's dev score, in points. The export fails beyond that."""

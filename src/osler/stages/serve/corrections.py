@@ -1,8 +1,9 @@
-"""Corrections of predictions: a log for each annotator that the service writes, and the tasks made from it.
+"""Corrections of predictions: a log for each annotator, written by the service, and the tasks made from it.
 
-The folder of corrections holds patient text, so only its owner may read it. It has one JSON Lines file of osler records per annotator,
-`ANNOTATOR.jsonl`, a line for each save; the last save of a text counts. The metadata of a line says who saved it, when, with which
-model, and which heads were looked at. `models/` keeps what the models said about themselves, because tasks are made from that.
+The folder of corrections contains patient text, so only its owner can read it. It has one JSON Lines file of osler records per
+annotator, `ANNOTATOR.jsonl`, with one line per save; the last save of a text counts. The metadata of a line says who saved it,
+when, with which model, and which heads were reviewed. `models/` keeps the specs of the models, from which the task cards are
+made.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ class CorrectionsRecipe(Recipe):
     corrections: Path = runtime()
     """The folder that `osler serve --corrections` writes to."""
     annotators: tuple[str, ...] = runtime(())
-    """Whose corrections; by default everybody's, each kept apart."""
+    """Annotators whose corrections to use; by default everybody's. Each annotator gets separate tasks."""
     heads: tuple[str, ...] = runtime(())
-    """Which heads; by default all that find entities."""
+    """Heads to make tasks for; by default, all that find entities."""
 
 
 class CorrectedTask(Recipe):
-    """What decides the content of one task, together with the notes."""
+    """Everything that determines the content of a task, besides the notes."""
 
     head: str
     annotator: str
@@ -54,7 +55,7 @@ class CorrectedTask(Recipe):
 
 
 class CorrectionCounts(NamedTuple):
-    """What one annotator has saved."""
+    """Counts of what one annotator has saved."""
 
     annotator: str
     notes: int
@@ -71,7 +72,7 @@ class CorrectionLog:
 
     @classmethod
     def create(cls, folder: Path, model: str, spec: BundleSpec) -> Self:
-        """Open the folder for a model that is being served, or make it."""
+        """Open or create the folder for a served model."""
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             models = folder / _MODELS
@@ -83,7 +84,7 @@ class CorrectionLog:
         return sorted(path.stem for path in self.folder.glob("*.jsonl") if _NAME.fullmatch(path.stem))
 
     def add(self, annotator: str, model: str, heads: Sequence[str], changes: Mapping[str, int], note: Document) -> None:
-        """Append one note. Several processes may do so at once; a kill in the middle leaves the log as it was."""
+        """Append one note. Several processes may do so at once, and a kill midway leaves the log intact."""
         check_annotator(annotator)
         said = {key: str(changes.get(key, 0)) for key in CHANGES}
         saved = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -97,11 +98,11 @@ class CorrectionLog:
                     line = line[os.write(descriptor, line) :]
                 os.fsync(descriptor)
             except OSError:
-                os.ftruncate(descriptor, end)  # half a line, on a full disk
+                os.ftruncate(descriptor, end)  # remove half a line, left by a full disk
                 raise
 
     def notes(self, annotator: str) -> list[Document]:
-        """What an annotator said last about each text, in the order in which the texts were first saved."""
+        """Return the last save of each text by an annotator, in the order of the first saves."""
         path = self._path(annotator)
         if not path.is_file():
             return []
@@ -121,7 +122,7 @@ class CorrectionLog:
         return CorrectionCounts(annotator, len(notes), sum(len(note.spans) for note in notes), changed)
 
     def head(self, name: str, model: str) -> BundleHead | None:
-        """A head of a model that was served; None if the model has no such head."""
+        """Return a head of a served model, or None if the model has no such head."""
         path = self.folder / _MODELS / f"{model}.json"
         fix = "Serve the same model with --corrections again, which writes the file anew"
         if not path.is_file():
@@ -133,7 +134,7 @@ class CorrectionLog:
 
     @contextmanager
     def _locked(self, annotator: str) -> Iterator[tuple[int, bytes]]:
-        """The log, open for appending and locked, and its complete lines."""
+        """Open and lock the log for appending, and yield it with its complete lines."""
         path = self._path(annotator)
         with writing(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -142,7 +143,7 @@ class CorrectionLog:
                 with open(descriptor, "rb", closefd=False) as stream:
                     content = stream.read()
                 complete = content[: content.rfind(b"\n") + 1]
-                if len(complete) < len(content):  # a process was killed while it wrote
+                if len(complete) < len(content):  # a process was killed while writing
                     os.ftruncate(descriptor, len(complete))
                 yield descriptor, complete
             finally:
@@ -150,7 +151,7 @@ class CorrectionLog:
 
 
 def check_annotator(name: str) -> str:
-    """Refuse a name that cannot be part of the name of a file and of a task."""
+    """Raise an error for a name that cannot be part of a file name and a task name."""
     if not _NAME.fullmatch(name):
         problem = "the name of an annotator has lower-case letters, digits and hyphens, at most 40"
         raise InputError(problem, fix="Choose another name")
@@ -158,7 +159,7 @@ def check_annotator(name: str) -> str:
 
 
 def check_note(spec: BundleSpec, heads: Sequence[str], note: Document) -> None:
-    """Refuse entities that no head could learn: of a head that was not looked at, or with a label that it does not have."""
+    """Raise an error for entities that no head could learn: of a head that was not reviewed, or with a label that it lacks."""
     labels: dict[str, set[str]] = {}
     for name in heads:
         head = spec.head(name)
@@ -179,12 +180,12 @@ def check_note(spec: BundleSpec, heads: Sequence[str], note: Document) -> None:
 
 
 def note_id(text: str) -> str:
-    """The id of a corrected note: it depends on the text alone, so that a text saved again replaces itself."""
+    """Id of a corrected note. It depends on the text alone, so that saving a text again replaces the earlier save."""
     return f"note-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def plan(recipe: CorrectionsRecipe, out: Path) -> list[str]:
-    """Describe which tasks will be made from how much."""
+    """Describe the tasks and how many corrections they are made from."""
     lines = []
     for count, names in _wanted(recipe):
         share = f"{count.changes:,} changes" if count.changes else "no changes"
@@ -200,7 +201,7 @@ def run(recipe: CorrectionsRecipe, out: Path, *, force: bool = False) -> list[Ar
 
 
 def _wanted(recipe: CorrectionsRecipe) -> list[tuple[CorrectionCounts, list[str]]]:
-    """Annotators with their counts and the heads that they corrected."""
+    """List annotators with their counts and the heads that they corrected."""
     log, fix = CorrectionLog(recipe.corrections), "Give the folder that osler serve --corrections writes to"
     if not (known := log.annotators()):
         raise InputError("no corrections found", where=recipe.corrections, fix=fix)
@@ -248,7 +249,7 @@ def _make(log: CorrectionLog, name: str, annotator: str, out: Path, *, force: bo
 
 @dataclass(frozen=True)
 class _CorrectedNotes:
-    """The notes that one annotator corrected for one head, as the source of a task."""
+    """Notes that one annotator corrected for one head, as the source of a task."""
 
     head: str
     notes: Sequence[Document]
@@ -267,7 +268,7 @@ class _CorrectedNotes:
     def records(self) -> Iterator[tuple[str, Document]]:
         order = sorted(self.notes, key=lambda note: note.id)
         dev = {note.id for note in order if int(note.id.removeprefix("note-"), 16) % _DEV == 0}
-        # A handful of notes may all fall on one side; then the first or last one changes it.
+        # The few notes of a small set may all fall on one side; then move the first or the last one.
         dev = {order[0].id} if not dev else dev - {order[-1].id} if len(dev) == len(order) else dev
         for note in order:
             spans = [Span(s.fragments, s.label, s.id) for s in note.spans if s.attributes.get("head") == self.head]
@@ -275,7 +276,7 @@ class _CorrectedNotes:
             yield ("dev" if note.id in dev else "train"), Document(note.id, note.text, tuple(spans), meta=meta)
 
     def facts(self) -> dict[str, Any]:
-        """Which models were corrected."""
+        """Models whose predictions were corrected."""
         return {"models": sorted({note.meta["model"] for note in self.notes})}
 
 
@@ -292,7 +293,7 @@ def _taggers(spec: BundleSpec) -> list[str]:
 
 
 def _card(head: BundleHead, name: str, annotator: str) -> TaskCard:
-    """The card of a corrected task: the head's own, without what was true of its original data."""
+    """Card of a corrected task: the head's own card without facts about its original data."""
     old = head.card
     splits = {split: Split(files=(f"{split}.jsonl",)) for split in ("train", "dev")}
     return TaskCard(

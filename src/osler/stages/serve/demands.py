@@ -1,4 +1,4 @@
-"""What a user asks of scores: thresholds and a target recall, what they cost on dev, and how they are met."""
+"""Thresholds and target recall: what they cost on dev, and how they are applied."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _COUNTED = {
     "labels": "labels",
 }
 _SCORED = (Kind.TAGGING, Kind.RELATION)
-"""Heads whose predictions a threshold can leave out."""
+"""Kinds of heads to whose predictions thresholds apply."""
 
 
 @dataclass(frozen=True)
 class Demands:
-    """The options of an annotation as they apply to one bundle."""
+    """Thresholds and target recall of an annotation, applied to one bundle."""
 
     spec: BundleSpec
     calibration: BundleCalibration
     options: AnnotateOptions
 
     def biases(self, heads: Sequence[str]) -> dict[str, float]:
-        """How much more each head has to find for the target recall."""
+        """Bias of each head that reaches the target recall."""
         self._check_labels(heads)
         return {head: point.setting for head, point in self._points(heads).items()}
 
     def kept(self, document: Document) -> Document:
-        """Drop spans and relations with a low score, and relations of dropped spans. What has no score is kept."""
+        """Drop spans and relations with a low score, and relations of dropped spans. Items without a score are kept."""
         limits, usual = self.options.thresholds, self.options.min_score
         if not limits and not usual:
             return document
@@ -50,7 +50,7 @@ class Demands:
         return document.with_(spans=spans, relations=relations)
 
     def costs(self, heads: Sequence[str]) -> list[str]:
-        """What the demands cost on dev, in lines to print before the run."""
+        """Lines that state what thresholds and target recall cost on dev, to print before the run."""
         self._check_labels(heads)
         lines = []
         for head, point in self._points(heads).items():
@@ -82,7 +82,7 @@ class Demands:
         return [_cost(head, known, label, limit) for label, limit in limits.items()]
 
     def _points(self, heads: Sequence[str]) -> dict[str, OperatingPoint]:
-        """Where each head reaches the target recall; an error if one of them never does."""
+        """Point at which each head reaches the target recall. Raises an error if a head never does."""
         target = self.options.target_recall
         if target is None:
             return {}

@@ -1,4 +1,4 @@
-"""From records to annotated records: the one path that the command line, Python and the service share, so that their answers are equal."""
+"""Annotate records: the single path shared by the command line, Python and the service, so that all return the same results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from osler.train.config import Precision
 
 
 class HeadChoice(NamedTuple):
-    """Heads that read a record, set to find as much as is asked for."""
+    """Heads that read a record, with their biases for the target recall."""
 
     kind: type
     heads: tuple[str, ...]
@@ -37,7 +37,7 @@ class HeadChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class AnnotationEngine:
-    """A loaded bundle and what is asked of it."""
+    """A loaded bundle with the options of an annotation."""
 
     bundle: Bundle
     options: AnnotateOptions
@@ -46,26 +46,26 @@ class AnnotationEngine:
     def load(
         cls, bundle: str | Path, options: AnnotateOptions, device: str = "auto", precision: Precision = "fp32"
     ) -> AnnotationEngine:
-        """Load a bundle, which is then `steady`."""
+        """Load a bundle and make it `steady`."""
         return cls.steady(Bundle.load(bundle, device, precision), options)
 
     @classmethod
     def steady(cls, bundle: Bundle, options: AnnotateOptions) -> AnnotationEngine:
-        """An engine of which, on a CPU, what it finds in a record does not depend, to the last bit, on the records beside it.
+        """Create an engine whose results on a CPU do not depend on the batch, to the last bit.
 
-        On a GPU it may in the last digits of a score: matrix products there change with the size of a batch, and one text at a
-        time would leave the GPU idle.
+        On a GPU, the last digits of a score may depend on it: matrix products change with the size of a batch, and one text at
+        a time would leave the GPU idle.
         """
         if isinstance(bundle.runner, TorchRunner) and bundle.runner.device != "cpu":
             return cls(bundle, options)
         return cls(replace(bundle, runner=SteadyRunner(bundle.runner, lambda: _probe(bundle))), options)
 
     def languages(self, records: Sequence[Record]) -> list[str | None]:
-        """The language whose heads read each record, by its text; None where all heads that are asked for do.
+        """Choose the language whose heads read each record, from its text. None if all requested heads read it.
 
-        A document is read by the heads of the language that at least two in three of its common words are of. One without common words,
-        with a mixture of them, or in a language that the bundle has no heads for, is read by all heads. Nothing but the document's own
-        text counts.
+        A document is read by the heads for the language of at least two in three of its common words. All heads read a document
+        without common words, with a mixture of them, or in a language without heads in the bundle. Only the text of the
+        document itself counts.
         """
         if not chooses_language(self.bundle.spec, self.options):
             return [None] * len(records)
@@ -76,7 +76,7 @@ class AnnotationEngine:
     def annotate(self, records: Sequence[Record], languages: Sequence[str | None] | None = None) -> list[Record]:
         """Annotate documents and pairs of texts, in the order given.
 
-        A caller who has asked for the `languages` of these records hands them on, so that texts are not looked through twice.
+        Pass `languages` if they are already known for these records, to avoid scanning the texts twice.
         """
         languages = self.languages(records) if languages is None else languages
         return annotate_together([(self, *pair) for pair in zip(records, languages, strict=True)])
@@ -84,9 +84,9 @@ class AnnotationEngine:
     def language_mismatch(
         self, records: Sequence[Record], languages: Sequence[str | None] | None = None
     ) -> LanguageMismatch | None:
-        """Heads in use that were trained on another language than these records, if their language is beyond doubt.
+        """Find heads in use that were trained on another language than these records, if their language is certain.
 
-        Records that are read by the heads of their language have none.
+        Records that are read by the heads for their language never mismatch.
         """
         if self.options.language is not None:
             return None
@@ -102,11 +102,11 @@ class AnnotationEngine:
         return spec.language_mismatch(guess, spec.heads_for(kind, self.options.heads))
 
     def costs(self, heads: Sequence[str]) -> list[str]:
-        """What thresholds or a target recall cost on dev; an error if they cannot be met."""
+        """Lines that state what thresholds or a target recall cost on dev. Raises an error if they cannot be met."""
         return self._demands.costs(heads)
 
     def reading(self, kind: type, language: str | None) -> HeadChoice:
-        """Which heads read records of this kind and language; an error if what is asked for cannot be had."""
+        """Choose the heads for records of this kind and language. Raises an error if the options cannot be met."""
         known = self._readings.get((kind, language))
         if known is None:
             spec, asked = self.bundle.spec, self.options
@@ -119,20 +119,21 @@ class AnnotationEngine:
         return known
 
     def _annotate(self, reading: HeadChoice, records: Sequence[Record]) -> Sequence[Record]:
-        """What heads find in records of one kind, before anything is dropped or added."""
+        """Apply the heads to records of one kind, without thresholds and rules."""
         if reading.kind is TextPair:
             return self.bundle.compare([r for r in records if isinstance(r, TextPair)], reading.heads)
         return self._biased.annotate([r for r in records if isinstance(r, Document)], reading.heads)
 
     def _asked_for(self, record: Record) -> Record:
-        """What is left of what the heads found, with the attributes that rules find."""
+        """Apply thresholds to a record, drop entities covered by identifiers, and add attributes found by rules."""
         if isinstance(record, TextPair):
             return record
         kept = self._without_identifiers(self._demands.kept(record))
         return self._by_rules(kept) if self.options.attributes in ("rules", "both") else kept
 
     def _with_attributes(self, chosen: list[str]) -> list[str]:
-        """The heads to run: attribute heads run if `attributes` asks for them and a head of their language finds mentions."""
+        """Select the heads to run. Attribute heads run if `attributes` includes them and a head of their language finds
+        mentions."""
         spec, able = self.bundle.spec, self.bundle.spec.attribute_heads()
         others = [name for name in chosen if name not in able]
         if not others:
@@ -155,7 +156,7 @@ class AnnotationEngine:
         return [*others, *fitting]
 
     def _without_identifiers(self, document: Document) -> Document:
-        """Drop entities that an identifier covers: heads for entities never saw names and addresses, and mark some of them."""
+        """Drop entities covered by an identifier: heads for entities never saw names and addresses, and mark some of them."""
         heads = self.bundle.spec.heads
         known = [heads.get(span.attributes.get("head", "")) for span in document.spans]
         by_phi = [head is not None and bool(head.card.phi) for head in known]
@@ -169,7 +170,7 @@ class AnnotationEngine:
         return document.with_(spans=tuple(s for s in document.spans if s.id not in dropped), relations=relations)
 
     def _by_rules(self, document: Document) -> Document:
-        """Add what the rules say about the mentions, in the language of the head that found them."""
+        """Add attributes found by rules to mentions, in the language of the head that found them."""
         asked = "" if self.options.language == ALL_LANGUAGES else self.options.language or ""
         by_language: dict[str, list[int]] = {}
         for number, span in enumerate(document.spans):
@@ -193,7 +194,7 @@ class AnnotationEngine:
 
     @cached_property
     def _running(self) -> list[str]:
-        """The heads that may be run on a document, with those for attributes."""
+        """All heads that may run on a document, including attribute heads."""
         return self._with_attributes(self._document_heads)
 
     @cached_property
@@ -206,15 +207,15 @@ class AnnotationEngine:
 
     @cached_property
     def _biased(self) -> Bundle:
-        """The bundle, set to find as much as is asked for."""
+        """The bundle with the biases for the target recall."""
         biases = self._demands.biases(self._document_heads)
         return replace(self.bundle, biases=biases) if biases != self.bundle.biases else self.bundle
 
 
 def annotate_together(asked: Sequence[tuple[AnnotationEngine, Record, str | None]]) -> list[Record]:
-    """Annotate records, each with its engine and the language that the engine gives it; all engines have the same bundle.
+    """Annotate records, each with its engine and the language chosen by it. All engines must have the same bundle.
 
-    Records that the same heads read share everything up to what is asked of the scores.
+    Records with the same heads and biases share their passes. Thresholds and rules are applied to each record separately.
     """
     groups: dict[HeadChoice, list[int]] = {}
     for number, (engine, record, language) in enumerate(asked):
@@ -228,12 +229,13 @@ def annotate_together(asked: Sequence[tuple[AnnotationEngine, Record, str | None
 
 
 def chooses_language(spec: BundleSpec, options: AnnotateOptions) -> bool:
-    """Whether each document is read by the heads of its own language: there are several, and neither heads nor a language are asked for."""
+    """Whether each document is read by the heads for its language: the bundle has several, and the options name no heads and no
+    language."""
     return options.language is None and not options.heads and len(spec.languages) > 1
 
 
 class _Covers:
-    """Identifiers by place, so that a mention is not compared with all of them."""
+    """Identifiers sorted by position, so that a mention is not compared with all of them."""
 
     def __init__(self, identifiers: Sequence[Span]) -> None:
         self._places = sorted((span.start, span.end, span.score or 0.0) for span in identifiers)
@@ -241,7 +243,7 @@ class _Covers:
         self._furthest = list(accumulate((end for _, end, _ in self._places), max))
 
     def reaches_over(self, span: Span) -> bool:
-        """Whether an identifier covers all of a mention and is at least as sure."""
+        """Whether an identifier covers a whole mention with at least the same score."""
         start, end, score = span.start, span.end, span.score or 0.0
         number = bisect_right(self._starts, start) - 1
         while number >= 0 and self._furthest[number] >= end:
@@ -253,7 +255,7 @@ class _Covers:
 
 @contextmanager
 def kept_objects() -> Iterator[None]:
-    """Leave what is loaded out of garbage collection: it stays anyway, and looking through it costs a fifth of the time."""
+    """Exclude loaded objects from garbage collection: they are never freed, and scanning them takes a fifth of the time."""
     gc.freeze()
     try:
         yield

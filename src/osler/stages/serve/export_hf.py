@@ -1,8 +1,8 @@
-"""Export one head as a Hugging Face folder, and measure what it scores there.
+"""Export one head as a Hugging Face folder, and measure its score there.
 
-The folder holds a stock model and tokenizer, and a pipeline of its own (`hf_pipeline.py`, written out as `osler_pipeline.py`). Stock
-pipelines cut text into other words and windows than osler, read every token instead of every word, and know no legal tag sequences, so
-that the same weights score less in them. The folder's card says how much.
+The folder contains a stock model and tokenizer, and a custom pipeline (`hf_pipeline.py`, written as `osler_pipeline.py`). Stock
+pipelines split text into other words and windows than osler, classify every token instead of every word, and allow illegal tag
+sequences, so the same weights score lower. The folder's card says by how much.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from osler.text.sentences import LANGUAGES, sentence_words
 
 _OWN = "osler_pipeline"
 _MOST_RECORDS = 500
-"""Dev records that are scored at most: a stock pipeline reads them one by one."""
+"""Maximum number of dev records to score: a stock pipeline reads them one by one."""
 _TRIED = 30
-"""Dev records on which the settings of the stock pipeline are compared."""
+"""Number of dev records on which the settings of the stock pipeline are compared."""
 _STRATEGIES = ("simple", "first", "average", "max")
 
 
@@ -60,7 +60,7 @@ def plan(recipe: ExportRecipe, out: Path) -> list[str]:
 
 
 def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make the exported folder; an error if the head scores less there than `max_loss` allows."""
+    """Export the head. Raises an error if its score drops by more than `max_loss`."""
     artifact = Artifact.open(recipe.bundle, kind="bundle")
     spec = BundleSpec.load(recipe.bundle)
     name = _head(spec, recipe)
@@ -94,7 +94,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 
 def _head(spec: BundleSpec, recipe: ExportRecipe) -> str:
-    """The head to export: the one that is named, or the only one."""
+    """Return the head to export: the named one, or the only one."""
     if recipe.head is not None:
         head = spec.head(recipe.head)
         if head.card.kind in (Kind.RELATION, Kind.ATTRIBUTES):
@@ -113,7 +113,7 @@ def _head(spec: BundleSpec, recipe: ExportRecipe) -> str:
 
 
 def _tasks(spec: BundleSpec, name: str, recipe: ExportRecipe) -> list[TaskFolder]:
-    """The tasks to measure on; an error unless the head was trained on each of them."""
+    """Open the tasks to measure on. Raises an error unless the head was trained on each of them."""
     folders = open_tasks(recipe.tasks, spec)
     for folder in folders:
         if spec.tasks[folder.card.name].head != name:
@@ -127,14 +127,14 @@ def _tasks(spec: BundleSpec, name: str, recipe: ExportRecipe) -> list[TaskFolder
 
 
 def _stock_labels(builder: Builder) -> list[str]:
-    """Labels as stock pipelines group them: they know B- and I-, so the end of a mention is I- and a single word B-."""
+    """Labels as stock pipelines group them. They only know B- and I-, so the end of a mention is I- and a single word B-."""
     if builder.card.kind is not Kind.TAGGING:
         return builder.outputs
     return [{"E": "I", "S": "B"}.get(tag[0], tag[0]) + tag[1:] for tag in builder.outputs]
 
 
 def _settings(bundle: Bundle, name: str) -> dict[str, Any]:
-    """What the folder's own pipeline needs to know to read and decode as osler does."""
+    """Settings that the folder's own pipeline needs to read and decode as osler does."""
     builder = bundle.builders[name]
     settings: dict[str, Any] = {
         "outputs": builder.outputs,
@@ -165,7 +165,7 @@ def _settings(bundle: Bundle, name: str) -> dict[str, Any]:
 
 
 class _Pipelines:
-    """The exported folder, run by transformers."""
+    """Runs the exported folder with transformers."""
 
     def __init__(self, folder: Path, builder: Builder, overlap: int) -> None:
         self._folder = folder
@@ -174,14 +174,14 @@ class _Pipelines:
         self._task = "token-classification" if builder.card.kind is Kind.TAGGING else "text-classification"
 
     def own(self, records: Sequence[Record]) -> list[Record]:
-        """Predictions of the folder's own pipeline."""
+        """Predict with the folder's own pipeline."""
         with _imported(self._folder / f"{_OWN}.py") as module:
             tagging = self._builder.card.kind is Kind.TAGGING
             kind = module.OslerTokenClassification if tagging else module.OslerTextClassification
             return self._predict(records, {"pipeline_class": kind}, {})
 
     def stock(self, records: Sequence[Record], strategy: str = "") -> list[Record]:
-        """Predictions of the stock pipeline with the settings that the card shows."""
+        """Predict with the stock pipeline, with the settings shown on the card."""
         if self._builder.card.kind is Kind.TAGGING:
             return self._predict(records, {"aggregation_strategy": strategy, "stride": self._overlap}, {})
         return self._predict(records, {}, {"truncation": True, "top_k": None})
@@ -194,7 +194,7 @@ class _Pipelines:
         make: Any = transformers.pipeline
 
         with quiet(), warnings.catch_warnings(), progress("measure", total=len(records)) as bar:
-            warnings.simplefilter("ignore")  # a stock pipeline says for each token that it guesses words
+            warnings.simplefilter("ignore")  # a stock pipeline warns for each token that it guesses words
             find = make(self._task, model=str(self._folder), device="cpu", **made)
             if find.tokenizer.pad_token is None:
                 raise RecipeError(
@@ -208,10 +208,10 @@ class _Pipelines:
         return found
 
     def _record(self, record: Record, answer: list[Any]) -> Record:
-        """A prediction as osler writes it."""
+        """Convert a prediction to an osler record."""
         kind = self._builder.card.kind
         if kind is Kind.TAGGING:
-            # A stock pipeline may find a line break.
+            # A stock pipeline may predict a line break.
             spans = (
                 Span.at(int(e["start"]), int(e["end"]), e["entity_group"]) for e in answer if e["start"] < e["end"]
             )
@@ -236,7 +236,7 @@ def _on_dev(bundle: Bundle, name: str, folder: TaskFolder, exported: Path) -> Me
 
     def points(predicted: Sequence[Record], count: int | None = None) -> float:
         kept = list(predicted)
-        if card.kind is Kind.TAGGING:  # a joint head finds more than one task asks for
+        if card.kind is Kind.TAGGING:  # a joint head also finds labels of other tasks
             labels = card.under(protocol).labels
             kept = [found.only(labels) if isinstance(found, Document) else found for found in predicted]
         return 100 * score(card, protocol, gold[:count], kept, main_only=True).main
@@ -257,13 +257,13 @@ def _on_dev(bundle: Bundle, name: str, folder: TaskFolder, exported: Path) -> Me
 
 
 def _on_samples(bundle: Bundle, name: str, exported: Path) -> Measured:
-    """Compare predictions on texts that come with osler: the share on which both agree, in percent."""
+    """Compare predictions on built-in texts: the percentage on which osler and the exported folder agree."""
     builder = bundle.builders[name]
     records: list[Record]
     if builder.card.record == "pair":
         records = [TextPair(str(number), *pair) for number, pair in enumerate(pairwise(SAMPLE_TEXTS))]
     else:
-        # The last one is longer than a window.
+        # The last text is longer than a window.
         repeats = 2 + bundle.spec.max_length // 100
         texts = (*SAMPLE_TEXTS, "\n\n".join(SAMPLE_TEXTS * repeats))
         records = [Document(str(number), text) for number, text in enumerate(texts)]
@@ -286,7 +286,7 @@ def _on_samples(bundle: Bundle, name: str, exported: Path) -> Measured:
 
 
 def _agreement(expected: Sequence[Record], found: Sequence[Record]) -> float:
-    """Percentage of predictions that both have: F1 of exact spans, else records with the same labels or number."""
+    """Percentage of predictions in agreement: F1 of exact spans, else records with the same labels or value."""
     one, other = ([_answers(record) for record in side] for side in (expected, found))
     total = sum(map(len, one)) + sum(map(len, other))
     both = sum(len(a & b) for a, b in zip(one, other, strict=True))
@@ -302,7 +302,7 @@ def _answers(record: Record) -> set[Any]:
 
 
 def _plain(record: Record) -> Record:
-    """The text alone, without the words and sentences of its corpus."""
+    """Reduce a record to its text, without the words and sentences of its corpus."""
     if isinstance(record, TextPair):
         return TextPair(record.id, record.first, record.second)
     return Document(record.id, record.text)
@@ -313,7 +313,7 @@ def _input(record: Record) -> Any:
 
 
 def _warn(measured: Sequence[Measured], max_loss: float) -> None:
-    """Say that stock pipelines score less, if they do."""
+    """Warn if stock pipelines score lower."""
     worst = max(measured, key=lambda each: each.stock_loss)
     if worst.stock_loss > max_loss:
         agrees = worst.metric == "agreement"
@@ -331,11 +331,11 @@ def _warn(measured: Sequence[Measured], max_loss: float) -> None:
 
 @contextmanager
 def _imported(path: Path) -> Iterator[ModuleType]:
-    """A Python file as a module, without a `__pycache__` beside it."""
+    """Import a Python file as a module, without leaving a `__pycache__`."""
     module = ModuleType(_OWN)
     module.__file__ = str(path)
     known = sys.modules.get(_OWN)
-    sys.modules[_OWN] = module  # dataclasses look themselves up there
+    sys.modules[_OWN] = module  # dataclasses look up their module there
     try:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
         yield module

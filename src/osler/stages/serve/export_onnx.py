@@ -44,7 +44,7 @@ def plan(recipe: ExportRecipe, out: Path) -> list[str]:
 
 
 def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make the exported bundle; nothing is made if it does not do what the bundle does."""
+    """Make the exported bundle, or raise an error if it does not behave like the original."""
     artifact, spec, tasks = _open(recipe)
     parents: dict[str, str | Artifact] = {"bundle": artifact}
     parents |= {f"task {task.card.name}": task.artifact for task in tasks}
@@ -98,7 +98,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 
 def _with_weights(model: MultiHeadModel, folder: Path) -> MultiHeadModel:
-    """Write encoder and heads, the encoder in bfloat16, and return the model with these rounded weights."""
+    """Write encoder (in bfloat16) and heads, and return the model with the rounded weights."""
     import torch
 
     rounded = copy.deepcopy(model)
@@ -109,7 +109,7 @@ def _with_weights(model: MultiHeadModel, folder: Path) -> MultiHeadModel:
 
 
 def _open(recipe: ExportRecipe) -> tuple[Artifact, BundleSpec, list[TaskFolder]]:
-    """What a recipe names, opened and checked."""
+    """Open and check everything that a recipe names."""
     artifact = Artifact.open(recipe.bundle, kind="bundle")
     spec = BundleSpec.load(recipe.bundle)
     if OnnxRunner.is_in(recipe.bundle):
@@ -138,7 +138,7 @@ def _words(recipe: ExportRecipe) -> str:
 
 
 def _check(recipe: ExportRecipe, found: Agreement, scores: Sequence[DevScore]) -> None:
-    """Refuse an export that does not do what the bundle does."""
+    """Raise an error for an export that does not behave like the bundle."""
     for score in scores:
         if abs(score.change) > recipe.max_loss:
             raise RecipeError(
@@ -162,7 +162,7 @@ def _check(recipe: ExportRecipe, found: Agreement, scores: Sequence[DevScore]) -
 
 
 def _section(recipe: ExportRecipe, found: Agreement, scores: Sequence[DevScore], size: int) -> str:
-    """What the card says about the export."""
+    """Section of the card about the export."""
     lines = [
         "## Export",
         "",

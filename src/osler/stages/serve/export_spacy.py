@@ -28,7 +28,7 @@ def plan(recipe: ExportRecipe, out: Path) -> list[str]:
 
 
 def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make the folder."""
+    """Make the exported folder."""
     spec, heads = _open(recipe)
     artifact = Artifact.open(recipe.bundle, kind="bundle")
     language = _language(spec, heads)
@@ -53,7 +53,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 
 def _open(recipe: ExportRecipe) -> tuple[BundleSpec, list[str]]:
-    """The bundle's spec and the heads that annotate documents; heads for pairs have no place in a spaCy pipeline."""
+    """Return the bundle's spec and its heads for documents. Heads for pairs have no place in a spaCy pipeline."""
     Artifact.open(recipe.bundle, kind="bundle")
     require("spacy", "spacy")
     spec = BundleSpec.load(recipe.bundle)
@@ -61,13 +61,13 @@ def _open(recipe: ExportRecipe) -> tuple[BundleSpec, list[str]]:
 
 
 def _language(spec: BundleSpec, heads: list[str]) -> str:
-    """Language of spaCy's tokenizer: that of the heads, or xx for several."""
+    """Language of spaCy's tokenizer: that of the heads, or xx if there are several."""
     found = {spec.heads[name].card.language for name in heads}
     return found.pop() if len(found) == 1 and found <= {"en", "es", "fr"} else "xx"
 
 
 def _verify(folder: Path, bundle: Path, options: AnnotateOptions) -> int:
-    """Compare what spaCy opens with the bundle; returns the number of equal annotations."""
+    """Compare the annotations of the spaCy pipeline with those of the bundle, and return how many are equal."""
     import spacy
 
     expected = AnnotationEngine.load(bundle, options, "cpu").annotate(

@@ -1,4 +1,4 @@
-"""The card of an exported head: what it scores in osler and in transformers, and how to load it."""
+"""Card of an exported head: its scores in osler and in transformers, and how to load it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Measured:
     """Scores of a head, in points of 100: in osler, in the folder's own pipeline, and in a stock pipeline."""
 
     where: str
-    """What it was measured on."""
+    """The data it was measured on."""
     metric: str
-    """Metric of the task's protocol, or `agreement` with osler where there is no gold."""
+    """Metric of the task's protocol, or `agreement` with osler without gold data."""
     records: int
     osler: float
     own: float
     stock: float
     strategy: str
-    """The `aggregation_strategy` that is best for this head; "" if it labels texts."""
+    """Best `aggregation_strategy` for this head; "" for heads that label texts."""
 
     @property
     def loss(self) -> float:

@@ -1,8 +1,8 @@
 """Pipelines that read and decode text exactly as osler does, for an exported head in plain transformers.
 
-`osler export --to hf` writes this module into the exported folder, with everything that it uses of osler written into it. There it
-needs only numpy, tokenizers, torch and transformers, and finds its settings beside it. Nothing runs without being imported, so
-`trust_remote_code` is not needed:
+`osler export --to hf` writes this module into the exported folder, together with all the osler code that it uses. There it only needs
+numpy, tokenizers, torch and transformers, and reads its settings from the same folder. You import it yourself, so `trust_remote_code`
+is not needed:
 
     import sys
     from transformers import pipeline
@@ -42,7 +42,7 @@ _TENSORS = ("input_ids", "attention_mask", "token_type_ids")
 
 @dataclass(frozen=True)
 class Piece:
-    """A text that the model reads: its words, its sub-words with their words, and the first word of each sentence."""
+    """A text as the model reads it: words, sub-words with their words, and the first word of each sentence."""
 
     words: list[Range]
     owners: list[int | None]
@@ -61,14 +61,14 @@ class HeadReader:
         self.confidence = Confidence(**self.settings["confidence"])
 
     def sentences(self, text: str) -> list[Range]:
-        """Sentences as the head was trained on them."""
+        """Split text into sentences as in training."""
         if self.settings["sentences"] == "lines":
             return [(start, end) for start, end in line_ranges(text) if text[start:end].strip()]
         known = {kind: frozenset(listed) for kind, listed in self.settings["sentence_words"].items()}
         return SentenceSplitter(text, SentenceWords(**known)).split()
 
     def piece(self, text: str, sentences: Sequence[Range] = ()) -> Piece:
-        """Words and sub-words of a text; mentions do not cross the borders of sentences, if they are given."""
+        """Split a text into words and sub-words. If `sentences` are given, mentions do not cross their borders."""
         [encoding] = self.tokens.encode([text])
         found = words(text)
         begins = [start for start, _ in found]
@@ -77,7 +77,7 @@ class HeadReader:
         return Piece(found, owners, encoding.ids, sorted({0, *(start for start in starts if start < len(found))}))
 
     def windows(self, piece: Piece, *, by_sentence: bool) -> Iterator[Window]:
-        """Windows of a text between its words."""
+        """Yield windows of a text, cut between words."""
         owners = piece.owners
         cuts = [i for i in range(1, len(owners)) if owners[i] is None or owners[i] != owners[i - 1]]
         size = self.settings["max_length"] - self.tokens.overhead
@@ -87,7 +87,7 @@ class HeadReader:
                 yield window.moved(start)
 
     def _borders(self, piece: Piece) -> list[int]:
-        """Sub-words at which the units begin that the model reads one by one, and the end."""
+        """First sub-words of the units that the model reads one by one, and the end of the text."""
         first: list[int] = []
         for start, end in pairwise([*piece.starts, len(piece.words)]):
             first += range(start, end, self.settings["max_words"] or max(1, end - start))
@@ -98,7 +98,7 @@ class HeadReader:
 
 
 class OslerPipeline(ChunkPipeline):
-    """What both pipelines share: the settings beside this file, and a model that reads one window at a time."""
+    """Base of both pipelines: loads the settings beside this file, and runs the model on one window at a time."""
 
     _load_processor: Any = False
     _load_image_processor: Any = False
@@ -110,7 +110,7 @@ class OslerPipeline(ChunkPipeline):
         super().__init__(*arguments, **named)
 
     def inputs(self, ids: np.ndarray, types: np.ndarray | None = None) -> dict[str, Any]:
-        """Tensors that the model reads."""
+        """Create the tensors that the model reads."""
         row = torch.from_numpy(ids.astype(np.int64))[None]
         made = {"input_ids": row, "attention_mask": torch.ones_like(row)}
         if self.reader.settings["segments"]:
@@ -134,7 +134,7 @@ class OslerTokenClassification(OslerPipeline):
         return {}, {}, {}
 
     def preprocess(self, input_: str, **parameters: Any) -> Any:
-        """The windows of a text."""
+        """Split a text into windows."""
         text, reader = input_, self.reader
         by_sentence = reader.settings["unit"] == "sentence"
         piece = reader.piece(text, reader.sentences(text) if by_sentence else ())
@@ -175,7 +175,7 @@ class OslerTokenClassification(OslerPipeline):
         return mentions
 
     def _paths(self, rows: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Tag of each word, and the probability of every tag. A temperature changes only the probabilities."""
+        """Return the tag of each word, and the probability of every tag. The temperature only changes the probabilities."""
         settings, scale = self.reader.settings, self.reader.confidence.temperature
         tempered = [row / np.float32(scale) for row in rows]
         legal = transitions(self.reader.labels, Scheme(settings["scheme"]))
@@ -204,7 +204,7 @@ class OslerTextClassification(OslerPipeline):
         return {}, {}, {}
 
     def preprocess(self, input_: str | dict[str, str], **parameters: Any) -> Any:
-        """The windows of a text, or both orders of a pair where order means nothing."""
+        """Yield the windows of a text, or of a pair in both orders if the order has no meaning."""
         text, reader = input_, self.reader
         made: list[dict[str, Any]] = []
         if isinstance(text, dict):
@@ -223,7 +223,7 @@ class OslerTextClassification(OslerPipeline):
             yield {**model_inputs, "is_last": number == len(made)}
 
     def postprocess(self, model_outputs: Any, **parameters: Any) -> list[dict[str, Any]]:
-        """Pool the windows; every label with its probability."""
+        """Pool the windows, and return every label with its probability."""
         rows = np.stack([output["logits"][0].float().numpy().reshape(-1) for output in model_outputs])
         problem, scale = self.reader.settings["problem"], self.reader.confidence.temperature
         if problem == "multilabel":

@@ -1,4 +1,5 @@
-"""Write a module of osler as one file that needs no osler: what it uses of osler is copied into it, so that both run the same code."""
+"""Write a module of osler as one file without osler imports: the code it uses is copied into it, so that both run the same
+code."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 
 
 def self_contained(module: str) -> str:
-    """Source of a module that imports nothing from osler."""
+    """Return the source of a module that imports nothing from osler."""
     copier = _Copier()
     start = copier.module(module)
     for name in start.definitions:
@@ -23,7 +24,7 @@ def self_contained(module: str) -> str:
 
 
 class _Module:
-    """The source of one module, by the names that it defines and imports."""
+    """Source of one module, by the names that it defines and imports."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -57,7 +58,7 @@ class _Module:
         return found
 
     def text(self, node: ast.stmt) -> str:
-        """A definition with its decorators and the comment lines above it."""
+        """Source of a definition with its decorators and the comment lines above it."""
         lines = self.source.splitlines()
         first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]) - 1
         while first > 0 and lines[first - 1].startswith("#"):
@@ -66,7 +67,7 @@ class _Module:
 
 
 class _Copier:
-    """Collects definitions, each after those that it uses."""
+    """Collects definitions, each after its dependencies."""
 
     def __init__(self) -> None:
         self.imports: defaultdict[str, set[str]] = defaultdict(set)
@@ -79,7 +80,7 @@ class _Copier:
         return self._modules.setdefault(name, _Module(name)) if name not in self._modules else self._modules[name]
 
     def add(self, module_name: str, name: str) -> None:
-        """Copy one definition and everything that it uses."""
+        """Copy one definition and its dependencies."""
         module = self.module(module_name)
         node = module.definitions[name]
         if self._origin.setdefault(name, node) is not node:

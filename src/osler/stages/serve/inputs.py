@@ -1,7 +1,7 @@
-"""Read what is to be annotated, note by note: text files, JSON Lines, and tables of notes or of pairs of texts.
+"""Read the input note by note: text files, JSON Lines, and tables of notes or pairs of texts.
 
-What cannot be read is skipped and listed, so that one bad file does not stop a folder of notes. Nothing is held but the note
-that is read.
+Unreadable input is skipped and listed, so that one bad file does not stop a folder of notes. Only the current note is in
+memory.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Skipped(NamedTuple):
 
 
 class Notes:
-    """Everything that a recipe names, read file by file. `skipped` lists what could not be read.
+    """All notes and pairs of a recipe, read file by file. `skipped` lists what could not be read.
 
-    Every note has an id of its own. A file is named by its path below the folder that was given, without its ending. A row has the
-    id in its id column, or its number, after the name of its file if there are several files. Where two ids are equal, the
-    later note gets a number: `a~2`.
+    Every note has a unique id. For a file, it is its path below the given folder, without the ending. For a row, it is the
+    value of its id column or its number, after the name of its file if there are several files. If two ids are equal, the later
+    note gets a number: `a~2`.
     """
 
     def __init__(self, recipe: NoteInputs) -> None:
         self._recipe = recipe
         self.skipped: list[Skipped] = []
         self.renamed = 0
-        """Notes whose id another note had before."""
+        """Notes whose id was already taken."""
         found = FoundFiles(recipe.files, self._skip_file)
         self.files, self.left_out = found.files, found.left_out
         if not self.files:
@@ -63,32 +63,32 @@ class Notes:
 
     @property
     def kinds(self) -> set[RecordKind]:
-        """Whether the files hold documents, pairs or both, as far as this is known before they are read."""
+        """Whether the files hold documents, pairs or both, as far as known before reading."""
         found: set[RecordKind] = {"pair" if len(roles.texts) == 2 else "document" for roles in self._roles.values()}
         if any(not file.is_stdin and file.suffix == ".txt" for file in self.files):
             found.add("document")
         return found
 
     def digest(self) -> str:
-        """Hash of names and contents in reading order, and of how they are read if the recipe says so."""
+        """Hash of names and contents in reading order, and of the reading options, if the recipe sets any."""
         digest = hashlib.sha256()
         for file in self.files:
             digest.update(json.dumps(self._names[file]).encode())
             try:
                 digest.update(file.survey.digest)
             except InputError:
-                digest.update(bytes(32))  # skipped when it is read
+                digest.update(bytes(32))  # reported as skipped when it is read
         recipe = self._recipe
         if recipe.encoding or recipe.text_columns or recipe.id_column:
             digest.update(json.dumps([recipe.encoding, recipe.text_columns, recipe.id_column]).encode())
         return digest.hexdigest()
 
     def count(self) -> int:
-        """Number of notes or pairs; lines that cannot be read count too."""
+        """Number of notes or pairs, including lines that cannot be read."""
         return sum(self._count(file) for file in self.files)
 
     def __iter__(self) -> Iterator[Record]:
-        """Read everything from the beginning; `skipped` then lists what this pass could not read."""
+        """Read everything from the start. `skipped` then lists what this pass could not read."""
         self.skipped[:] = self._unreadable
         self.renamed = 0
         taken: set[int] = set()  # hashes, because ids can be long and many
@@ -100,7 +100,7 @@ class Notes:
                 self._skip(file, error)
 
     def _named(self, record: Record, taken: set[int]) -> Record:
-        """The record under an id that no other has."""
+        """Return the record with a unique id."""
         name, number = record.id, 1
         while hash(name) in taken:
             number += 1
@@ -115,7 +115,7 @@ class Notes:
         self.skipped.append(Skipped(name, error.problem, error.fix or ""))
 
     def _skip(self, file: NoteFile, error: InputError) -> None:
-        # The folder that was given differs between machines.
+        # The given folder differs between machines.
         shown = (error.where or file.shown).replace(file.shown, file.name if not file.is_stdin else file.shown, 1)
         self.skipped.append(Skipped(shown, error.problem, error.fix or ""))
 
@@ -139,7 +139,7 @@ class Notes:
             raise _not_utf8(file, error.start, utf16=utf16) from None
 
     def _as_utf8(self, file: NoteFile) -> NoteFile:
-        """JSON Lines or a table in UTF-8, converted while it is read if need be."""
+        """JSON Lines or a table in UTF-8, converted while reading if necessary."""
         if file.suffix == ".parquet" or file.survey.not_utf8 is None:
             return file
         if self._recipe.encoding:
@@ -162,7 +162,7 @@ class Notes:
                 self._skip(file, error)
 
     def _look(self, file: NoteFile) -> Roles | None:
-        """Which columns hold texts, by the first row; None if there is no row."""
+        """Find the columns with texts from the first row. None if there is no row."""
         found = columns(self._as_utf8(file))
         if found is None:
             return None
@@ -185,7 +185,7 @@ def _not_utf8(file: NoteFile, position: int, *, utf16: bool) -> InputError:
 
 
 def _distinct(files: list[NoteFile]) -> dict[NoteFile, str]:
-    """A name for each file that no other has: with the folder that was given if two would be equal, and then numbered."""
+    """Choose a unique name for each file: with the given folder if two would be equal, then with a number."""
     counts = Counter(file.stem for file in files)
     longer = [file.stem if counts[file.stem] == 1 else f"{file.given}/{file.stem}" for file in files]
     taken: set[str] = set()

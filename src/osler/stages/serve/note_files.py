@@ -30,18 +30,18 @@ _NOT_TEXT = {
     **dict.fromkeys((".7z", ".rar"), "Unpack it, or pack it as .zip or .tar.gz"),
 }
 _IN_MEMORY = 1 << 26
-"""Bytes of standard input that are kept in memory; more goes to a temporary file without a name."""
+"""Bytes of standard input to keep in memory. More goes to an unnamed temporary file."""
 _BLOCK = 1 << 20
 
 
 class ByteSurvey(NamedTuple):
-    """What one pass over a file shows."""
+    """Result of one pass over a file."""
 
     digest: bytes
     lines: int
     """Lines that are not blank."""
     not_utf8: int | None
-    """The first byte that is not UTF-8."""
+    """Position of the first byte that is not UTF-8."""
     utf16: bool
 
 
@@ -51,16 +51,16 @@ class NoteFile:
 
     entry: Entry
     name: str
-    """Its path below the folder, pattern or archive that was given; the same on every machine."""
+    """Path below the given folder, pattern or archive, which is the same on every machine."""
     shown: str
-    """Its place for messages."""
+    """Location for messages."""
     given: str
-    """Name of what was given: the folder, the archive, or the folder that the file is in."""
+    """Name of the given folder or archive, or of the folder that contains the file."""
     is_stdin: bool = False
 
     @cached_property
     def suffix(self) -> str:
-        """What kind of file it is: .txt unless the name, or the first byte of standard input, says JSON Lines or a table."""
+        """File type: .txt unless the name, or the first byte of standard input, indicates JSON Lines or a table."""
         if self.is_stdin:
             with self.open() as stream:
                 return ".jsonl" if stream.read(1 << 16).lstrip()[:1] == b"{" else ".txt"
@@ -69,7 +69,7 @@ class NoteFile:
 
     @property
     def stem(self) -> str:
-        """The id of a note that is a file: its name without the ending."""
+        """Id of a note that is a file: its name without the ending."""
         return posixpath.splitext(self.name)[0]
 
     def open(self) -> BinaryIO:
@@ -77,7 +77,7 @@ class NoteFile:
 
     @cached_property
     def survey(self) -> ByteSurvey:
-        """Read the file once: its hash, its lines, and whether it is UTF-8. Nothing of it is kept."""
+        """Read the file once, for its hash, its lines, and whether it is UTF-8. Keeps nothing in memory."""
         digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
         lines, blank, position, wrong = 0, True, 0, None
         first = b""
@@ -103,7 +103,7 @@ class NoteFile:
         return ByteSurvey(digest.digest(), lines + (not blank), wrong, utf16)
 
     def recoded(self, encoding: str) -> NoteFile:
-        """The same file with its text in UTF-8, converted while it is read."""
+        """Return the same file in UTF-8, converted while reading."""
         source = self.entry
 
         def opened() -> BinaryIO:
@@ -131,7 +131,7 @@ class _Recoded(io.RawIOBase):
             pending = len(self._decoder.getstate()[0])
             try:
                 self._ready = self._decoder.decode(block, final=not block).encode()
-            except UnicodeError as error:  # without a place, if UTF-16 has no byte-order mark
+            except UnicodeError as error:  # has no position if UTF-16 has no byte-order mark
                 place = self._position - pending + getattr(error, "start", 0)
                 raise neither(self._encoding, place, self._where) from None
             self._position += len(block)
@@ -147,23 +147,23 @@ class _Recoded(io.RawIOBase):
 
 
 def neither(encoding: str, position: int, where: str) -> InputError:
-    """The error for bytes that are neither UTF-8 nor the encoding that was given."""
+    """Create the error for bytes that are neither UTF-8 nor in the given encoding."""
     problem = f"neither UTF-8 nor {encoding} at byte {position}"
     return InputError(problem, where=where, fix="Find out its encoding")
 
 
 class FoundFiles:
-    """The files that some paths stand for, in reading order."""
+    """Files found at the given paths, in reading order."""
 
     def __init__(self, paths: Sequence[Path], skip: Callable[[str, InputError], None]) -> None:
         self._skip = skip
         self._closers: list[Callable[[], None]] = []
         self.left_out: Counter[str] = Counter()
-        """Files in the given folders and archives that are not read, by ending."""
+        """Unread files in the given folders and archives, by ending."""
         self.files = [file for path in paths for file in self._expand(path)]
 
     def close(self) -> None:
-        """Close what was opened to list archives."""
+        """Close the archives that were opened to list them."""
         while self._closers:
             self._closers.pop()()
 
@@ -186,7 +186,7 @@ class FoundFiles:
             raise InputError("no such file", where=path, fix="Check the path")
 
     def _matching(self, pattern: Path) -> Iterator[NoteFile]:
-        """Files that a pattern such as notes/**/*.txt matches, named from the folder where the pattern begins."""
+        """Yield files that match a pattern such as notes/**/*.txt, named relative to the folder where the pattern begins."""
         fixed = next(place for place, part in enumerate(pattern.parts) if glob.has_magic(part))
         root = Path(*pattern.parts[:fixed])
         matched = sorted(path for path in map(Path, glob.glob(str(pattern), recursive=True)) if path.is_file())
@@ -200,7 +200,7 @@ class FoundFiles:
                 yield from self._members(path, name, root.name or "notes")
 
     def _members(self, path: Path, name: str, given: str) -> Iterator[NoteFile]:
-        """The file itself, unpacked if it is compressed, or the members of an archive."""
+        """Yield the file itself, unpacked if compressed, or the members of an archive."""
         name = shown_name(name)
         if not is_archive(path.name) and _ending(path.name) not in OPENERS:
             yield NoteFile(Entry(partial(open_file, path), 1), name, str(path), given)
@@ -220,7 +220,7 @@ class FoundFiles:
             yield NoteFile(entry, f"{name}/{inner}" if name else inner, str(path / inner), given)
 
     def _chosen(self, found: Sequence[NoteFile], path: Path, what: str) -> list[NoteFile]:
-        """Texts and JSON Lines of a folder or archive; its tables if it has neither."""
+        """Choose the text and JSON Lines files of a folder or archive, or its tables if it has neither."""
         endings = [_ending(file.name) for file in found]
         wanted = _IN_FOLDERS if any(ending in _IN_FOLDERS for ending in endings) else TABLES
         chosen = [file for file, ending in zip(found, endings, strict=True) if ending in wanted]
@@ -235,7 +235,7 @@ def _ending(name: str) -> str:
 
 
 def _standard_input() -> NoteFile:
-    """Everything that is piped in, kept in memory or in a temporary file, because it is read more than once."""
+    """Buffer standard input in memory or in a temporary file, because it is read more than once."""
 
     def opened() -> BinaryIO:
         if not held:

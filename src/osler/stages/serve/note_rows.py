@@ -28,16 +28,16 @@ _PAIRS = (
 )
 _IDS = ("id", "index", "pairid", "guid", "row_id")
 _PARQUET_ROWS = 64
-"""Rows of a Parquet file in memory at once."""
+"""Number of rows of a Parquet file in memory."""
 _IN_MEMORY = 1 << 26
 
 Cells = Mapping[str, Any]
 Row = tuple[int, Cells | InputError]
-"""The line of a row, or its number, with its cells; an error in place of a row that is broken."""
+"""Line or number of a row, with its cells, or with an error if the row is broken."""
 
 
 class Roles(NamedTuple):
-    """The columns of a table, or keys of JSON objects, that hold texts and ids, and those that are not read."""
+    """Columns of a table, or keys of JSON objects, that hold texts and ids, and those that are not read."""
 
     texts: tuple[str, ...]
     id: str | None
@@ -45,7 +45,7 @@ class Roles(NamedTuple):
 
 
 def rows(file: NoteFile) -> Iterator[Row]:
-    """The rows of a file in UTF-8, one after another."""
+    """Yield the rows of a UTF-8 file."""
     if file.suffix in LINES:
         return _objects(file)
     if file.suffix == ".parquet":
@@ -54,7 +54,7 @@ def rows(file: NoteFile) -> Iterator[Row]:
 
 
 def count_rows(file: NoteFile) -> int:
-    """How many rows there are, broken ones included."""
+    """Count rows, including broken ones."""
     if file.suffix in LINES:
         return file.survey.lines
     if file.suffix == ".parquet":
@@ -72,21 +72,21 @@ def columns(file: NoteFile) -> list[str] | None:
 
 
 def where(file: NoteFile, line: int) -> str:
-    """The place of a row for messages."""
+    """Location of a row for messages."""
     return f"{file.shown}: row {line}" if file.suffix == ".parquet" else f"{file.shown}:{line}"
 
 
 def choose_roles(
     found: Sequence[str], text_columns: tuple[str, ...], id_column: str | None, *, where: str, what: str
 ) -> Roles:
-    """Which columns (or keys) hold texts and ids: those that are asked for, else those with the usual names."""
+    """Determine which columns (or keys) hold texts and ids: the requested ones, else those with the usual names."""
     known = list_columns(found) or f"The {what}s are not shown, because they look like data: is there a header?"
     for asked in (*text_columns, *([id_column] if id_column else [])):
         if asked not in found:
             close = nearest(asked, found)
             hint = f"Did you mean {close!r}? " if close else ""
             raise RecipeError(f"no {what} {asked!r}", where=where, fix=f"{hint}{known}")
-    # Keys of osler's own records; everything else of a row goes to the metadata of its annotations.
+    # Keys of osler's own records. The rest of a row goes to the metadata of its annotations.
     unread = frozenset({"meta", "label", "value"} if what == "key" else ())
     lower = {column.lower().strip(): column for column in found}
     # The first object need not have an id, but others may.
@@ -104,7 +104,7 @@ def choose_roles(
 
 
 def make_record(cells: Cells, roles: Roles, number: str, where: str) -> Record:
-    """The note or pair of a row; `number` is its id if it has none."""
+    """Create the note or pair of a row. `number` is its id if it has none."""
     texts = []
     for column in roles.texts:
         text = cells.get(column)
@@ -127,7 +127,7 @@ def make_record(cells: Cells, roles: Roles, number: str, where: str) -> Record:
 
 
 def _objects(file: NoteFile) -> Iterator[Row]:
-    """JSON Lines. A broken line is one error, and the lines after it are read."""
+    """Yield the rows of JSON Lines. A broken line gives one error, and reading continues after it."""
     with file.open() as stream:
         for number, raw in enumerate(stream, 1):
             line = (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).strip()
@@ -168,7 +168,7 @@ def _table(file: NoteFile) -> Iterator[Row]:
 
 
 def _tree(file: NoteFile, name: str) -> SourceTree:
-    """One file as a tree, in which errors have the place of the file."""
+    """Represent one file as a tree whose errors show the location of the file."""
     return SourceTree(Path(file.shown).parent, {name: file.entry})
 
 
@@ -183,7 +183,8 @@ def _parquet(file: NoteFile) -> Iterator[Row]:
 
 @contextmanager
 def _opened_parquet(file: NoteFile) -> Iterator[Any]:
-    """A Parquet file. Its rows are read a few at a time, its columns found at its end: a packed one is unpacked first."""
+    """Open a Parquet file. The columns are listed at its end, so a compressed file is unpacked first. Rows are read a few at a
+    time."""
     arrow, parquet = require("pyarrow", "corpus"), require("pyarrow.parquet", "corpus")
     with file.open() as stream, tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as spool:
         source: BinaryIO = stream
@@ -193,7 +194,7 @@ def _opened_parquet(file: NoteFile) -> Iterator[Any]:
             spool.seek(0)
             source = cast(BinaryIO, spool)
         try:
-            # Without the buffer, only the pages that are being read are in memory.
+            # Without a buffer, only the pages being read are in memory.
             yield parquet.ParquetFile(source, pre_buffer=False)
         except (arrow.ArrowException, OSError):  # its own message may quote the file
             problem = "the Parquet file is damaged or cut short"

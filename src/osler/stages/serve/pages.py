@@ -1,7 +1,7 @@
-"""Annotated notes as HTML pages that open from disk and load nothing, for people who read them.
+"""Annotated notes as HTML pages for people to read. They open from disk and load nothing.
 
-Entities are marked by type; score and attributes are shown on hover, relations below each note. `per_page` notes are on a
-page. If there is more than one page, index.html lists them.
+Entities are marked by type; score and attributes are shown on hover, relations below each note. A page has `per_page` notes. If
+there is more than one page, index.html lists them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from osler.text.document import Document, Record
 
 _HOLDS = frozenset({SPANS, DISCONTINUOUS, RELATIONS, ATTRIBUTES, LABELS, VALUES, SCORES})
 _CHARACTERS = 1 << 20
-"""Characters after which a page ends: a browser becomes slow with more."""
+"""Characters after which a page ends: browsers become slow with more."""
 _WARNING = "These pages hold the complete text of the notes. Keep them where you keep the notes."
 
 
 @dataclass(frozen=True)
 class NotePages(OutputFormat):
-    """A folder of pages. `title` is shown on top of each."""
+    """A folder of pages. `title` is shown at the top of each."""
 
     per_page: int = 50
     title: str = "Annotated notes"

@@ -1,4 +1,4 @@
-"""Compare pairs of texts: how similar they are, or what the second says given the first."""
+"""Compare pairs of texts: how similar they are, or what the first implies about the second."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _HEADS: dict[Question, str] = {
 
 
 class PairSimilarity(NamedTuple):
-    """How similar two texts are, on the scale of the corpus that the head learned."""
+    """Similarity of two texts, on the scale of the corpus that the head was trained on."""
 
     id: str
     similarity: float
 
 
 class PairInference(NamedTuple):
-    """What the second text is, given the first, and the probability of that label."""
+    """Label of the second text, given the first, with its probability."""
 
     id: str
     label: str
@@ -44,7 +44,7 @@ class PairInference(NamedTuple):
 
 @dataclass(frozen=True)
 class PairComparer:
-    """One head of a bundle that compares two texts."""
+    """Compares two texts with one head of a bundle."""
 
     bundle: Bundle
     head: str
@@ -53,13 +53,14 @@ class PairComparer:
     def load(
         cls, bundle: str | Path, question: Question, head: str | None, language: str | None, device: str
     ) -> PairComparer:
-        if Path(bundle).is_dir():  # a wrong head is told before the weights are loaded
+        if Path(bundle).is_dir():  # report a wrong head before the weights are loaded
             choose_head(BundleSpec.load(bundle), question, head, language)
         loaded = Bundle.load(bundle, device)
         return cls(loaded, choose_head(loaded.spec, question, head, language))
 
     def similar(self, pairs: Sequence[TextPair]) -> list[PairSimilarity]:
-        """PairSimilarity has no order: a head that reads pairs in one order is asked in both, and the mean is the answer."""
+        """Score the similarity of each pair. If the head reads one order only, average both orders, because similarity has
+        none."""
         found = self._values(pairs)
         if len(self.bundle.builders[self.head].orders) == 1:
             swapped = self._values([TextPair(pair.id, pair.second, pair.first) for pair in pairs])
@@ -67,7 +68,7 @@ class PairComparer:
         return [PairSimilarity(pair.id, round(value, 4)) for pair, value in zip(pairs, found, strict=True)]
 
     def infer(self, pairs: Sequence[TextPair]) -> list[PairInference]:
-        """The first text is the premise, the second the hypothesis."""
+        """Classify pairs, with the first text as the premise and the second as the hypothesis."""
         answers = []
         for pair in self.bundle.compare(pairs, [self.head]):
             [named] = pair.labels
@@ -82,7 +83,7 @@ class PairComparer:
 
 
 def choose_head(spec: BundleSpec, question: Question, name: str | None, language: str | None) -> str:
-    """The head that is named, or the only one that fits."""
+    """Return the named head, or the only one that fits."""
     able = [head for head in spec.heads_for("pair", (), language) if spec.heads[head].card.kind is _KINDS[question]]
     listed = ", ".join(able)
     if name is not None:
@@ -105,7 +106,7 @@ def choose_head(spec: BundleSpec, question: Question, name: str | None, language
 
 
 def plan(recipe: PairsRecipe, question: Question, out: Path | None, *, force: bool = False) -> list[str]:
-    """Describe what will be done, with its errors if the inputs do not fit."""
+    """Describe what will be done, and raise an error if the inputs do not fit."""
     notes = _notes(recipe)
     if out is not None:
         _check_out(recipe, out, force=force)
@@ -117,7 +118,7 @@ def plan(recipe: PairsRecipe, question: Question, out: Path | None, *, force: bo
 
 
 def compare(recipe: PairsRecipe, question: Question, out: Path | None, skipped: list[Skipped]) -> Iterator[str]:
-    """The lines of the answer in input order, made batch by batch. What could not be read is added to `skipped`."""
+    """Yield the output lines in input order, batch by batch. What could not be read is added to `skipped`."""
     notes = _notes(recipe)
     comparer = PairComparer.load(recipe.bundle, question, recipe.head, recipe.language, recipe.device)
     tabbed = _format(recipe, out) == "tsv"

@@ -1,6 +1,6 @@
-"""The spaCy component `osler`: what the heads of a bundle find as entities, spans, relations and categories of a spaCy document.
+"""The spaCy component `osler`: adds the findings of a bundle to a spaCy document, as entities, spans, relations and categories.
 
-Importing this module registers the component. The entry point `spacy_factories` does so where osler is installed.
+Importing this module registers the component. If osler is installed, the entry point `spacy_factories` does so.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from osler.stages.serve.engine import AnnotationEngine
 from osler.text.document import Document
 
 KEY = "osler"
-"""Name of the component, of its group of spans, and of its part of a document's `user_data`."""
+"""Name of the component, of its span group, and of its key in a document's `user_data`."""
 _BUNDLE = "bundle"
 
 
 class OslerComponent:
-    """Annotates spaCy documents with a bundle, which is loaded when the first one comes."""
+    """Annotates spaCy documents with a bundle, which is loaded with the first document."""
 
     def __init__(self, name: str, bundle: str, options: AnnotateOptions, device: str) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class OslerComponent:
         return self._loaded
 
     def use(self, bundle: str | Path) -> None:
-        """Annotate with another bundle."""
+        """Switch to another bundle."""
         self._bundle, self._loaded = str(bundle), None
 
     def __call__(self, doc: Doc) -> Doc:
@@ -66,7 +66,7 @@ class OslerComponent:
             yield from batch
 
     def to_disk(self, path: str | Path, *, exclude: Sequence[str] = ()) -> None:
-        """Write a copy of the bundle, so that the pipeline works where the original is not."""
+        """Write a copy of the bundle, so that the pipeline works without the original."""
         source, target = Path(model_folder(self._bundle)), Path(path) / _BUNDLE
         if not source.is_dir():
             raise RecipeError("this bundle is no folder and cannot be copied", where=source, fix="Give a bundle folder")
@@ -80,7 +80,7 @@ class OslerComponent:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        # Every process of nlp.pipe(n_process=…) loads the bundle for itself.
+        # Each process of nlp.pipe(n_process=…) loads its own copy of the bundle.
         return {**self.__dict__, "_loaded": None}
 
     def _annotate(self, docs: Sequence[Doc]) -> None:
@@ -104,7 +104,7 @@ def make_component(
     name: str,
     bundle: str,
     device: str,
-    # Those of AnnotateOptions; spaCy refuses settings that it does not see here.
+    # The fields of AnnotateOptions: spaCy rejects settings that are not listed here.
     heads: list[str],
     language: str | None,
     min_score: float,
@@ -112,7 +112,7 @@ def make_component(
     target_recall: float | None,
     attributes: str,
 ) -> OslerComponent:
-    """Make the component: `nlp.add_pipe("osler", config={"bundle": "FOLDER"})`."""
+    """Create the component: `nlp.add_pipe("osler", config={"bundle": "FOLDER"})`."""
     values = {"heads": heads, "language": language, "min_score": min_score, "thresholds": thresholds}
     options = validate(
         AnnotateOptions, {**values, "target_recall": target_recall, "attributes": attributes}, where="config of osler"
@@ -121,17 +121,17 @@ def make_component(
 
 
 def _add(doc: Doc, found: Document) -> None:
-    """Write annotations into a spaCy document.
+    """Add annotations to a spaCy document.
 
-    A spaCy span consists of whole spaCy tokens. A mention that begins or ends inside one is widened to it, and `span._.osler` keeps its
-    own characters.
+    A spaCy span consists of whole spaCy tokens. A mention that begins or ends inside a token is widened to it, and
+    `span._.osler` keeps its exact offsets.
     """
     plain = found.to_dict()
     doc.user_data[KEY] = {name: plain[name] for name in ("spans", "relations", "labels", "value", "scores", "meta")}
     spans = []
     for span in found.spans:
         made = doc.char_span(span.start, span.end, label=span.label, span_id=span.id, alignment_mode="expand")
-        assert made is not None  # a mention has characters, and spaCy's tokens cover all of them
+        assert made is not None  # a mention is never empty, and spaCy's tokens cover the whole text
         spans.append(made)
     doc.spans[KEY] = SpanGroup(doc, name=KEY, spans=spans)
     scores = {span.id: span.score for span in found.spans}
@@ -140,7 +140,7 @@ def _add(doc: Doc, found: Document) -> None:
 
 
 def _apart(spans: Iterable[Span]) -> list[Span]:
-    """Spans that share no token, the first of those that do."""
+    """Filter spans to those that share no token. The first of overlapping spans is kept."""
     kept: list[Span] = []
     taken: set[int] = set()
     for span in spans:
@@ -151,7 +151,7 @@ def _apart(spans: Iterable[Span]) -> list[Span]:
 
 
 def _mention(span: Span) -> dict[str, Any] | None:
-    """The mention behind a spaCy span, with its own characters; None if osler did not find it."""
+    """Return the mention of a spaCy span, with its exact offsets, or None if osler did not find it."""
     found = [
         mention
         for mention in span.doc.user_data.get(KEY, {}).get("spans", ())
@@ -179,7 +179,7 @@ def _relations(doc: Doc) -> list[dict[str, Any]]:
 
 
 def _register() -> None:
-    """Define the extensions, unless another package has one of the same name."""
+    """Define the extensions, unless another package has one with the same name."""
     for name, getter in (
         ("osler", _mention),
         ("score", lambda span: (_mention(span) or {}).get("score")),

@@ -27,7 +27,7 @@ SAMPLE_TEXTS = (
     "Sleep apnoea?",
     "",
 )
-"""Invented texts in which predictions are compared."""
+"""Invented texts on which predictions are compared."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def dev_score(task: TaskFolder, bundle: Bundle, export: Bundle) -> DevScore:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far an export is from its bundle on built-in texts."""
+    """How closely an export matches its bundle on built-in texts."""
 
     difference: float
-    """Largest difference of two logits."""
+    """Largest difference between two logits."""
     scale: float
     """Largest logit of the bundle."""
     same: int
@@ -108,13 +108,13 @@ def agreement(bundle: Bundle, export: Bundle) -> Agreement:
 
 
 def _documents(bundle: Bundle) -> list[Document]:
-    """The texts, and one that is longer than a window."""
+    """Return the texts, and one that is longer than a window."""
     times = 2 + bundle.spec.max_length // 100
     return [Document(str(number), text) for number, text in enumerate((*SAMPLE_TEXTS, " ".join(SAMPLE_TEXTS * times)))]
 
 
 def _instances(bundle: Bundle) -> list[Instance]:
-    """Windows of the texts with what any head may read besides: segments, and marks."""
+    """Return windows of the texts, with segments and marks for the heads that read them."""
     windows = document_windows(bundle.tokens, _documents(bundle), bundle.spec.max_length, bundle.spec.overlap)
     made = []
     for window in windows:

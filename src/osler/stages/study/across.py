@@ -1,4 +1,4 @@
-"""Runs scored on the split of another task than their own, without further training: across corpora of the same kind."""
+"""Cross-corpus scores: runs scored on another task's split, without further training."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from osler.tasks.scoring import Scored, score
 from osler.text.document import Record
 
 Across = Mapping[str, tuple[AcrossTask, ...]]
-"""By column trained on: the tasks its chosen runs are also scored on."""
+"""By training column, the tasks that its chosen runs are also scored on."""
 
 
 def across_tasks(
     asked: Mapping[str, Sequence[str]], protocols: Mapping[str, str], columns: Mapping[str, Sequence[TaskFolder]]
 ) -> Across:
-    """The tasks of a recipe's `across`, or an error that says why one cannot be scored. All names are columns."""
+    """Resolve the tasks of a recipe's `across`, or raise an error if one cannot be scored. All names are columns."""
     return {
         name: tuple(_across_task(name, other, protocols, columns) for other in others) for name, others in asked.items()
     }
@@ -73,7 +73,7 @@ def _across_task(
 
 @dataclass(frozen=True)
 class AcrossCell:
-    """All chosen runs of one model on one task, scored on another, beside the same model trained on that other task."""
+    """All chosen runs of one model on one task, scored on another task, next to the same model trained on that task."""
 
     row: str
     trained_on: str
@@ -83,11 +83,11 @@ class AcrossCell:
     documents: int
     """Number of documents scored."""
     left_out: int
-    """Documents that are not scored, because the task trained on has a copy of them in its training data."""
+    """Documents that are not scored, because the training task has a copy of them in its training or dev data."""
     scores: tuple[float, ...]
-    """One per seed; none if all documents are left out."""
+    """One score per seed; empty if all documents are left out."""
     in_corpus: tuple[float, ...]
-    """Scores of the model trained on the task tested on, on the same documents, one per seed."""
+    """Scores of the model trained on the test task, on the same documents, one per seed."""
     comparison: PairedComparison | None
     """Across minus in-corpus; None if either is missing or the metric cannot be decomposed by document."""
 
@@ -112,7 +112,7 @@ class AcrossCell:
 
 
 def gather_across(finished: Sequence[Run], across: Across, resamples: int) -> tuple[AcrossCell, ...]:
-    """Score the stored predictions of the chosen runs on other tasks, by pair of tasks, models in the order of the runs."""
+    """Score the stored predictions of the chosen runs on other tasks, by pair of tasks, with models in run order."""
     chosen: dict[tuple[str, str], list[Run]] = {}
     for run in finished:
         spec = run.spec
@@ -133,20 +133,20 @@ def gather_across(finished: Sequence[Run], across: Across, resamples: int) -> tu
 
 @dataclass(frozen=True)
 class _ScoredSplit:
-    """The split of a task without the documents that another task trains on."""
+    """A task's split without the documents that another task trains on."""
 
     task: TaskFolder
     protocol: Protocol
     records: list[Record]
     kept: list[bool]
-    """By document of the split."""
+    """Whether to score each document of the split."""
 
     @classmethod
     def read(cls, run: Run, target: AcrossTask) -> _ScoredSplit:
         task, own = TaskFolder.open(target.task), TaskFolder.open(run.spec.tasks[0])
         protocol = task.card.protocol_named(target.protocol)
-        # Dev chooses the epoch and the settings, so its documents are known to the run as well. Both protocols train on the
-        # same splits: `training_differences` refuses others.
+        # Dev chooses the epoch and the settings, so the run knows its documents too. Both protocols train on the same
+        # splits, as `training_differences` ensures.
         known = [name for name in own.splits if name in (*protocol.train_on, "dev")]
         records = task.read(run.spec.split)
         copied = copied_from((record for name in known for record in own.read(name)), records)
@@ -167,7 +167,7 @@ def _cell(
     runs: tuple[Sequence[Run], Sequence[Run]],
     resamples: int,
 ) -> AcrossCell:
-    """The cell of a model: its runs on the task trained on, and those on the task tested on."""
+    """Build the cell of a model from its runs on the training task and on the test task."""
     across = [target.evaluation(run.folder) for run in runs[0]]
     own = [run.evaluation(target.column) for run in runs[1] if run.metrics(target.column)]
     metrics = Evaluation.read_metrics(across[0])

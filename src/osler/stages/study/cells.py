@@ -1,4 +1,4 @@
-"""Cells of a study: all runs of one model on one task, read from their folders and scored."""
+"""Cells of a study, each with all runs of one model on one task, read from their folders and scored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from osler.tasks.seen import form_metrics, mention_forms, score_by_form
 from osler.text.document import Record
 
 RESAMPLES = 2000
-"""Draws of a bootstrap."""
+"""Number of bootstrap resamples."""
 Curve = list[tuple[float, float]]
 OverFolds = Literal["mean", "median"]
 
@@ -33,7 +33,7 @@ class CellKey(NamedTuple):
     mode: str = "single"
     fraction: float = 1.0
     partner: str = ""
-    """The other task of a pair, or of the pair that a single-task baseline is matched to."""
+    """The other task of a pair; for a single-task baseline, of the pair it is matched to."""
 
     @property
     def plain(self) -> CellKey:
@@ -41,14 +41,14 @@ class CellKey(NamedTuple):
         return CellKey(self.row, self.column)
 
     def single_task(self, cells: Container[CellKey], *, matched: bool) -> CellKey | None:
-        """The single-task baseline of a joint run's cell: the plain cell, or with `matched` the one with as many steps."""
+        """Return the key of a joint cell's single-task baseline: the plain cell, or with `matched` the one with equal steps."""
         key = CellKey(self.row, self.column, "twin", 1.0, self.partner) if matched else self.plain
         return key if key in cells else None
 
 
 @dataclass(frozen=True)
 class RunScore:
-    """One run, seen from one column."""
+    """One run's result in one column."""
 
     seed: int
     point: RunSettings
@@ -63,7 +63,7 @@ class RunScore:
     steps: int
     """All steps of the run."""
     task_steps: int
-    """Steps on this column's task: batches of it, where a step takes one batch."""
+    """Training batches of this column's task, which are its steps if a step takes one batch."""
     best_step: int | None
     best_epoch: float | None
     tokens: int | None
@@ -72,7 +72,7 @@ class RunScore:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The grid point by the last part of each name: {"lr": 3e-5}."""
+        """The grid point with names cut to their last part, such as {"lr": 3e-5}."""
         return {name.rpartition(".")[2]: value for name, value in self.point.items()}
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,11 +96,11 @@ class StudyCell:
     """Number of documents scored."""
     runs: tuple[RunScore, ...]
     interval: Interval | None
-    """95 % over documents and seeds; None if the metric cannot be decomposed by document."""
+    """95 % interval over documents and seeds; None if the metric cannot be decomposed by document."""
     curve: Curve
     """Mean dev score of the chosen runs by step."""
     over_folds: OverFolds = "mean"
-    """How the folds of a seed become one score, if the column is cross-validated."""
+    """How the folds of a seed are combined if the column is cross-validated."""
 
     @property
     def chosen(self) -> list[RunScore]:
@@ -112,7 +112,7 @@ class StudyCell:
 
     @property
     def scores(self) -> tuple[float, ...]:
-        """The score of each seed; the mean or median over folds if the column is cross-validated."""
+        """The score of each seed, as mean or median over folds if the column is cross-validated."""
         scores = [[run.score for run in runs if run.score is not None] for _, runs in by_seed(self.chosen)]
         return tuple(self._of_folds(found) for found in scores)
 
@@ -147,7 +147,7 @@ class StudyCell:
 
     @property
     def winner(self) -> RunScore:
-        """A run with the chosen grid point; with the most frequent one if folds or seeds chose differently."""
+        """A run with the chosen grid point, or the most frequent one if folds or seeds chose differently."""
         points = [run.point for run in self.chosen]
         winner = max(dict.fromkeys(points), key=points.count)
         return next(run for run in self.chosen if run.point == winner)
@@ -164,7 +164,7 @@ class StudyCell:
         return round(median(run.task_steps for run in self.chosen))
 
     def over_all(self, metric: str | None = None) -> Summary | None:
-        """Mean and spread over every scored run, folds first; of the main metric or of another one."""
+        """Summarise a metric (by default the main one) over all scored runs, combining folds first."""
         groups: dict[tuple[int, RunSettings], list[float]] = {}
         for run in self.scored:
             value = run.score if metric is None else run.metrics.get(metric)
@@ -174,7 +174,7 @@ class StudyCell:
         return summarise([self._of_folds(values) for values in groups.values()]) if groups else None
 
     def over_chosen(self, metric: str) -> Summary | None:
-        """Mean and spread over the seeds of the chosen runs, folds first; None if a run does not have the metric."""
+        """Summarise a metric over the seeds of the chosen runs, combining folds first; None if a run lacks the metric."""
         seeds = [[run.metrics.get(metric) for run in runs] for _, runs in by_seed(self.chosen)]
         known = [[value for value in values if value is not None] for values in seeds]
         return summarise([self._of_folds(values) for values in known]) if known == seeds else None
@@ -220,7 +220,7 @@ class StudyCell:
 
 
 def by_seed(runs: Sequence[RunScore]) -> list[tuple[int, list[RunScore]]]:
-    """Runs by seed, in their order. If each fold chose one run of its own, they are one group."""
+    """Group runs by seed, in order. If each fold chose a run of its own, they form one group."""
     groups: dict[int, list[RunScore]] = {}
     for run in runs:
         groups.setdefault(run.seed, []).append(run)
@@ -248,10 +248,10 @@ def gather(finished: Sequence[Run], over_folds: OverFolds = "mean") -> dict[Cell
     """Score the predictions of every chosen run again and group the runs into cells, in the order of their first run."""
     grouped: dict[CellKey, list[tuple[Run, str]]] = {}
     for run in finished:
-        # A refinement that others only start from has no line, even if another study that shares the store scored it.
+        # A refinement that others only start from gets no cell, even if another study with the same store scored it.
         for column in () if run.spec.only_start else run.spec.columns:
             grouped.setdefault(_key(run.spec, column), []).append((run, column))
-    # Runs of a cell share their task or its folds: few tasks in memory are enough.
+    # Runs of a cell share their task or its folds, so a small cache is enough.
     gold = lru_cache(maxsize=12)(_Gold.read)
     cells: dict[CellKey, tuple[StudyCell, Evidence]] = {}
     protocols: dict[str, str] = {}
@@ -277,7 +277,7 @@ def _key(spec: RunSpec, column: str) -> CellKey:
 
 @dataclass(frozen=True)
 class _Gold:
-    """A split of a task, and the forms of the mentions that its training split has."""
+    """A task's split, and the mention forms in its training split."""
 
     task: TaskFolder
     records: list[Record]
@@ -290,7 +290,7 @@ class _Gold:
         return cls(task, task.read(split), mention_forms(task.read("train")) if mentions else set())
 
     def by_form(self, protocol: Protocol, predicted: Sequence[Record]) -> dict[str, float]:
-        """Scores of the mentions that training had and of the others, and the share of the others."""
+        """Return the scores of mentions with seen and unseen forms, and the share of unseen ones."""
         if not self.forms:
             return {}
         found = score_by_form(self.task.card, protocol, self.records, predicted, self.forms)
@@ -343,7 +343,7 @@ def _read(run: Run, column: str, gold_of: Callable[[Path, str], _Gold]) -> _Read
 
 def _cell(key: CellKey, read: Sequence[_ReadRun], over_folds: OverFolds) -> tuple[StudyCell, Evidence]:
     chosen = [item for item in read if item.run.chosen and item.run.score is not None]
-    # A fold that only serves choices is not scored and is not part of the column's score.
+    # A fold used only for choices is not scored and does not enter the column's score.
     runs = tuple(replace(item.run, chosen=item.run.chosen and item.run.score is not None) for item in read)
     evidence = _evidence(chosen, over_folds)
     folds: dict[int | None, int] = {item.run.fold: item.documents for item in chosen}
@@ -372,5 +372,5 @@ def _evidence(chosen: Sequence[_ReadRun], over_folds: OverFolds) -> Evidence:
         if len(decomposed) < len(known):
             return None
         seeds.append(decomposed[0] if len(decomposed) == 1 else over_parts(decomposed, over_folds))
-    # If some seeds lack a fold, documents cannot be paired.
+    # Documents cannot be paired if some seeds lack a fold.
     return tuple(seeds) if len({len(seed.rows) for seed in seeds}) == 1 else None

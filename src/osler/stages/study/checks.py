@@ -50,7 +50,7 @@ def check_names(recipe: StudyRecipe, columns: Columns) -> None:
 
 
 def check_published(recipe: StudyRecipe) -> None:
-    """The paper must be known, and must have the rows that models name."""
+    """Reject an unknown paper, and rows that it does not have."""
     named = {row: model.published for row, model in recipe.models.items()}
     if recipe.published is not None:
         rows_of_models(load_published(recipe.published), named)
@@ -62,7 +62,7 @@ def check_published(recipe: StudyRecipe) -> None:
 
 
 def check_split(recipe: StudyRecipe, columns: Columns) -> None:
-    """The split to score must exist in every task: training comes first, so a missing one would show too late."""
+    """Reject a split that a task lacks, before training rather than at scoring."""
     for name, tasks in columns.items():
         for task in tasks:
             if recipe.split not in task.splits:
@@ -75,7 +75,7 @@ def check_split(recipe: StudyRecipe, columns: Columns) -> None:
 
 
 def check_modes(recipe: StudyRecipe, columns: Columns) -> None:
-    """Joint runs need at least two tasks, each with a single test split."""
+    """Check that joint runs have at least two tasks, each with a single test split."""
     joint = [mode for mode in recipe.modes if mode != "single"]
     if joint and recipe.folds:
         raise RecipeError(
@@ -87,7 +87,7 @@ def check_modes(recipe: StudyRecipe, columns: Columns) -> None:
 
 
 def check_grid(recipe: StudyRecipe, columns: Columns) -> None:
-    """A grid must vary settings that affect results, and needs a dev score to choose by."""
+    """Check that a grid varies settings that affect results, and has a dev score to choose by."""
     for name in recipe.grid:
         section, _, last = name.rpartition(".")
         if name == "train.seed":
@@ -108,7 +108,7 @@ def check_grid(recipe: StudyRecipe, columns: Columns) -> None:
 
 
 def check_settings(values: Mapping[str, Any], where: str) -> None:
-    """Reject fine-tuning settings that the study sets for every run: they would be ignored."""
+    """Reject fine-tuning settings that the study sets itself, because they would be ignored."""
     for name in ("model", "tasks", "keep_out", "add_to", "rehearse", "forms"):
         if name in values:
             raise RecipeError(
@@ -124,7 +124,7 @@ def check_settings(values: Mapping[str, Any], where: str) -> None:
 
 
 def check_decoding(recipe: StudyRecipe, columns: Columns, runs: Sequence[RunSpec]) -> None:
-    """Every run of a column must decode in the same way: otherwise its scores cannot be compared."""
+    """Reject columns whose runs decode differently, because their scores would not be comparable."""
     seen: dict[str, str] = {}
     for spec in runs:
         chosen = {name: spec.settings[name] for name in ("tagger", "decoding") if name in spec.settings}
@@ -143,7 +143,7 @@ def check_decoding(recipe: StudyRecipe, columns: Columns, runs: Sequence[RunSpec
 
 
 def check_matched(joint: Mapping[str, Any], alone: Mapping[str, Any]) -> None:
-    """Single-task baselines of matched length need steps that can be counted by task."""
+    """Check that steps can be counted by task, as single-task baselines of matched length need."""
     if any(settings.get("accumulate", 1) != 1 for settings in (joint, alone)):
         raise RecipeError(
             "twins: with accumulate a step holds batches of several tasks, so the steps of one task cannot be counted",

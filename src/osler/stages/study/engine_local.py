@@ -1,4 +1,4 @@
-"""Runs in worker processes of this machine. If a worker is killed, only its run fails and a new worker takes its place."""
+"""Runs in local worker processes. If a worker is killed, only its run fails and a new worker replaces it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from osler.stages.study.runner import RunJob, Step
 
 _POLL_SECONDS = 1.0
 _GRACE_SECONDS = 20.0
-"""Time a run has to write a checkpoint after Ctrl-C."""
+"""Time for a run to write a checkpoint after Ctrl-C."""
 PRELOADED = ("osler.stages.finetune.run", "osler.stages.evaluate.run", "transformers.models.auto.modeling_auto")
 """Slow modules that every worker needs, loaded once for all of them."""
 
@@ -37,7 +37,7 @@ class _Worker:
 
 
 class LocalEngine:
-    """Workers that do many runs each, every one bound to its slot."""
+    """Engine of worker processes, each bound to a slot and reused for many runs."""
 
     def __init__(self, space: Room) -> None:
         self._room = space
@@ -49,7 +49,7 @@ class LocalEngine:
         return self._room.workers
 
     def take(self, job: RunJob) -> bool:
-        """Give a job to a free worker in a slot with room for it."""
+        """Give a job to a free worker in a slot that has room, or return False."""
         busy = [worker for worker in self._workers if worker.job is not None]
         if len(busy) >= self._room.workers:
             return False
@@ -63,7 +63,7 @@ class LocalEngine:
         return True
 
     def wait(self) -> Sequence[tuple[RunJob, RunStatus]]:
-        """The jobs of workers that sent a status or died."""
+        """Return the jobs of workers that sent a status or died."""
         busy = [worker for worker in self._workers if worker.job is not None]
         if not busy:
             return []
@@ -73,7 +73,7 @@ class LocalEngine:
         return [found for worker in ended.values() if (found := self._outcome(worker)) is not None]
 
     def close(self) -> None:
-        """End all workers; a run under way may write a checkpoint first."""
+        """Stop all workers, giving current runs time to write a checkpoint."""
         for worker in self._workers:
             if worker.job is not None:
                 _signal(worker, signal.SIGTERM)
@@ -105,7 +105,7 @@ class LocalEngine:
         return job, status
 
     def _find_slot(self, job: RunJob, busy: Sequence[_Worker]) -> int | None:
-        """The slot with the fewest runs where the job fits."""
+        """Return the slot with the fewest runs that has room for the job."""
         used = [0] * len(self._room.slots)
         held = [0] * len(self._room.slots)
         for worker in busy:
@@ -139,10 +139,10 @@ class LocalEngine:
 def _work(
     pipe: Connection, steps: tuple[Step, Step], slot: RunSlot, threads: int, environment: Mapping[str, str]
 ) -> None:
-    """A worker: do jobs and send their status until the pipe is closed."""
+    """Worker process: do jobs and send their status until the pipe is closed."""
     os.environ.clear()
     os.environ.update(environment)
-    # Its own process group: Ctrl-C reaches it once, through the parent, and processes it starts die with it.
+    # In a process group of its own, Ctrl-C reaches it once, through the parent, and processes it starts die with it.
     os.setpgrp()
     _end_with_parent()
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -160,7 +160,7 @@ def _work(
 
 
 def _end_with_parent() -> None:
-    """End this worker and the processes it started as soon as its parent is killed; the next study resumes the run."""
+    """Stop this worker and the processes it started as soon as its parent is killed; the next study resumes the run."""
     parent = multiprocessing.parent_process()
 
     def watch(sentinel: int) -> None:

@@ -39,7 +39,7 @@ class RayEngine:
         self._cpus = max((int(node.get("CPU", 0)) for node in nodes), default=1) or 1
         self._gpus = sum(node.get("GPU", 0) for node in nodes)
         self._all_cpus = sum(int(node.get("CPU", 0)) for node in nodes) or 1
-        # The memory of a GPU, asked of a node that has one.
+        # Ask a node with a GPU for its GPU memory.
         ask = self._ray.remote(num_gpus=0.01, num_cpus=0)(_gpu_memory)
         self._gpu_memory = int(self._ray.get(ask.remote())) if self._gpus else 0
 
@@ -48,7 +48,7 @@ class RayEngine:
         return self._limit or max(1, self._all_cpus // min(_THREADS, self._cpus))
 
     def take(self, job: RunJob) -> bool:
-        """Hand a job to Ray, which begins it when a node has room. Few jobs wait there, to keep their order."""
+        """Hand a job to Ray, which starts it when a node has room. Only few jobs queue there, to keep their order."""
         if len(self._jobs) >= self.at_once:
             return False
         settings = job.spec.runtime
@@ -73,7 +73,7 @@ class RayEngine:
         return found
 
     def close(self) -> None:
-        """Stop unfinished jobs and leave the cluster as it was."""
+        """Stop unfinished jobs and disconnect from the cluster."""
         for reference in self._jobs:
             self._ray.cancel(reference, force=False)
         if self._jobs:
@@ -83,7 +83,7 @@ class RayEngine:
             self._ray.shutdown()
 
     def _share(self, memory: int) -> float:
-        """The share of a GPU that a run needs, rounded up to hundredths."""
+        """Return the share of a GPU that a run needs, rounded up to hundredths."""
         if not memory or not self._gpu_memory:
             return 1.0
         return min(1.0, math.ceil(100 * memory / (GPU_SHARE * self._gpu_memory)) / 100)

@@ -1,4 +1,4 @@
-"""Engines: where runs are done, and how many fit at the same time."""
+"""Engines that do runs, and how many runs fit at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from osler.stages.study import runner
 from osler.stages.study.runner import RunJob
 
 GPU_SHARE = 0.9
-"""Share of a GPU's memory that runs may fill; the rest covers what an estimate misses."""
+"""Share of a GPU's memory that runs may fill; the rest covers underestimates."""
 
 
 class Engine(Protocol):
@@ -23,20 +23,20 @@ class Engine(Protocol):
 
     @property
     def at_once(self) -> int:
-        """About how many jobs run at the same time."""
+        """Approximate number of jobs that run at the same time."""
 
     def take(self, job: RunJob) -> bool:
-        """Begin a job, or return False if there is no room for it now."""
+        """Start a job, or return False if there is no room for it now."""
 
     def wait(self) -> Sequence[tuple[RunJob, RunStatus]]:
-        """Wait a short while; return the jobs that ended."""
+        """Wait briefly and return the jobs that ended."""
 
     def close(self) -> None:
-        """Stop unfinished jobs, which a later study resumes, and release everything."""
+        """Stop unfinished jobs, which a later study resumes, and release all resources."""
 
 
 class InlineEngine:
-    """One job after the other, in this process."""
+    """Does one job after the other in this process."""
 
     at_once = 1
 
@@ -58,30 +58,30 @@ class InlineEngine:
 
 @dataclass(frozen=True)
 class RunSlot:
-    """Where runs are done: the CPU, a GPU, or as many GPUs as a run has processes."""
+    """Devices for a run: the CPU, a GPU, or as many GPUs as a run has processes."""
 
     visible: str | None
-    """For CUDA_VISIBLE_DEVICES; None leaves it unchanged."""
+    """Value for CUDA_VISIBLE_DEVICES; None leaves it unchanged."""
     memory: int
-    """Free bytes."""
+    """Free memory in bytes."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """The slots, the number of runs at the same time, and the CPU threads of each run."""
+    """The slots, the number of concurrent runs, and the CPU threads of each run."""
 
     slots: tuple[RunSlot, ...]
     workers: int
     threads: int
     gated: bool
-    """Whether a run waits until its slot has memory for it; False if the user set the number of workers."""
+    """Whether a run waits for free memory in its slot; False if the user set the number of workers."""
 
 
 def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False, smallest: int = 0) -> Room:
-    """The room on this machine for this many runs; `workers` 0 chooses. `smallest` is the memory of the smallest run.
+    """Decide how to fit this many runs on this machine; `workers` 0 chooses. `smallest` is the memory of the smallest run.
 
-    On GPUs: as many as their memory holds, at most one per core, and no more than the number of rounds needs, because runs
-    that share a GPU slow each other down (20 runs on 16 cores: 10 at a time). Without a GPU: one per two cores. The cores are
+    On GPUs, as many run at once as fit in memory, at most one per core, spread evenly over the rounds this takes, because runs that
+    share a GPU slow each other down (20 runs on 16 cores: 10 at a time). Without a GPU, one runs per two cores. The cores are
     divided among the runs, unless OMP_NUM_THREADS sets the threads of each.
     """
     gpus = [] if cpu_only else visible_gpus()
@@ -100,18 +100,18 @@ def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False,
 
 
 def wanted_threads() -> int | None:
-    """OMP_NUM_THREADS, or None if it is not set to a number. Of a list, one value per nesting level, the first counts."""
+    """Return OMP_NUM_THREADS, or None if it is not a number. Of a list (one value per nesting level), return the first."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(first) if first.isascii() and first.isdigit() and int(first) > 0 else None
 
 
 def fits(slot: RunSlot, used: int, wanted: int) -> bool:
-    """Whether a run has room next to those in its slot; the first always has."""
+    """Whether a run fits next to those in its slot; the first always does."""
     return used == 0 or used + wanted <= slot.memory * GPU_SHARE
 
 
 def visible_gpus() -> list[RunSlot]:
-    """The GPUs this process may use, with their free memory, without allocating any of it."""
+    """Return the GPUs this process may use with their free memory, without allocating any."""
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if allowed is not None and not allowed.strip().strip("-1"):
         return []
@@ -128,7 +128,7 @@ def visible_gpus() -> list[RunSlot]:
 
 
 def listed_gpus(listing: str, allowed: str | None) -> list[RunSlot]:
-    """The GPUs in the output of nvidia-smi (index, uuid, free MiB) that CUDA_VISIBLE_DEVICES allows, in its order."""
+    """Parse nvidia-smi output (index, uuid, free MiB) into the GPUs that CUDA_VISIBLE_DEVICES allows, in its order."""
     found: dict[str, RunSlot] = {}
     for line in listing.strip().splitlines():
         index, uuid, free = (part.strip() for part in line.split(","))
@@ -139,7 +139,7 @@ def listed_gpus(listing: str, allowed: str | None) -> list[RunSlot]:
 
 
 def _together(gpus: list[RunSlot], processes: int) -> tuple[RunSlot, ...]:
-    """GPUs in sets of as many as a run has processes; a set has the free memory of its fullest GPU."""
+    """Group GPUs into sets of one per process of a run; a set has the free memory of its fullest GPU."""
     size = min(processes, len(gpus))
     sets = [gpus[first : first + size] for first in range(0, len(gpus) - size + 1, size)]
     return tuple(

@@ -1,4 +1,4 @@
-"""What the runs of a study will take: training sequences, updates and time, for its dry run."""
+"""Expected cost of a study's runs for its dry run: training sequences, updates and time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from osler.stages.finetune.config import FinetuneRecipe
     from osler.stages.finetune.run import FinetuneData
 
-# Modules that load torch are imported in functions: only a dry run needs them.
+# Modules that load torch are imported in functions, because only a dry run needs them.
 
 _LAYERS = 3
 """Layers of the encoder that is timed; ModernBERT repeats its kinds of attention every three."""
 _TRIAL = {"cpu": 2_048, "cuda": 16_384}
-"""Tokens of a trial step."""
+"""Tokens per trial step."""
 _TRIAL_LENGTH = 128
 _TRIAL_SECONDS = 0.5
 
@@ -38,33 +38,33 @@ class RunWork:
     """The work of one run."""
 
     sequences: Mapping[str, int]
-    """Training sequences of each column: sentences, windows, pairs or candidates, as the recipe reads them."""
+    """Training sequences by column: sentences, windows, pairs or candidates, as the recipe reads them."""
     updates: int
     by_column: Mapping[str, int]
-    """Updates on each column; batches if a step takes several."""
+    """Updates by column; batches if a step takes several."""
     evaluations: int
-    """How often dev is scored; 0 if the protocol trains on dev."""
+    """Number of evaluations on dev; 0 if the protocol trains on dev."""
     flops: float
-    """Of training, and of the scores on dev while it trains."""
+    """FLOP of training and of its evaluations on dev."""
 
     def for_updates(self, updates: int) -> RunWork:
-        """The same task trained alone for another number of updates, with as many scores on dev."""
+        """Return the work of the same task alone for another number of updates, with as many evaluations on dev."""
         columns = dict.fromkeys(self.by_column, updates)
         return replace(self, updates=updates, by_column=columns, flops=self.flops * updates / self.updates)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Work and seconds of every run that is needed, by key, and the speed that the seconds are computed with."""
+    """Work and seconds by key of every run to do, and the speeds behind the seconds."""
 
     work: Mapping[str, RunWork]
     seconds: Mapping[str, float]
     speeds: Mapping[str, tuple[float, str]]
-    """By row: FLOP/s, and the device they were measured on."""
+    """By row: FLOP/s and the device they were measured on."""
 
 
 def expect(runs: Sequence[PlannedRun]) -> Expected:
-    """Count the work of all runs and time a trial step of each model. Reads all tasks; trains nothing."""
+    """Count the work of all runs and time a trial step of each model. Reads all tasks, but does not train."""
     from osler.nn.encoder import fresh_encoder
 
     first = {run.spec.model: run.spec for run in reversed(runs)}
@@ -77,15 +77,15 @@ def expect(runs: Sequence[PlannedRun]) -> Expected:
 
 
 def _work(runs: Sequence[PlannedRun], encoders: Mapping[str, PackedEncoder]) -> dict[str, RunWork]:
-    """The work of each run by key. Data that several runs read is read once; seeds are taken to have equal work.
+    """Return the work of each run by key. Data shared by several runs is read once; all seeds are assumed to have equal work.
 
-    A single-task baseline that would only repeat the plain run of its task is left out.
+    Single-task baselines that would only repeat the plain run of their task are left out.
     """
     readers: dict[tuple[Any, ...], dict[tuple[str, RunSettings], dict[str, RunSpec]]] = {}
     for run in runs:
         spec = run.spec
         alike = readers.setdefault(_data_key(spec, encoders[spec.model]), {})
-        # The length of a baseline follows from that of its task alone.
+        # A baseline's work follows from that of its task alone.
         alike.setdefault((spec.model, spec.settings), {})[spec.alone or run.key] = spec
     counted: dict[str, RunWork] = {}
     with progress("read tasks", len(readers)) as bar:
@@ -109,7 +109,7 @@ def _work(runs: Sequence[PlannedRun], encoders: Mapping[str, PackedEncoder]) -> 
 
 
 def _data_key(spec: RunSpec, encoder: PackedEncoder) -> tuple[Any, ...]:
-    """Everything that decides which sequences a run trains on, and how they are put into batches."""
+    """Return everything that determines a run's training sequences and their batches."""
     settings = {name: value for name, value in spec.settings.items() if name not in ("train", "epochs")}
     tokenizer = Encoder.open(spec.model).tokenizer
     vocabulary = fingerprint([tokenizer]) if tokenizer else spec.model
@@ -117,12 +117,12 @@ def _data_key(spec: RunSpec, encoder: PackedEncoder) -> tuple[Any, ...]:
 
 
 def _countable(spec: RunSpec) -> FinetuneRecipe:
-    """The fine-tuning recipe of a run without its teacher, whose outputs change no number."""
+    """Return the fine-tuning recipe of a run without its teacher, which changes none of the counts."""
     return runner.finetune_recipe(spec, "settings").changed(teacher=None)
 
 
 def _read(spec: RunSpec, recipe: FinetuneRecipe, encoder: PackedEncoder) -> FinetuneData:
-    """The data of a run exactly as fine-tuning reads it; the encoder's weights do not matter."""
+    """Read the data of a run as fine-tuning does; the encoder's weights do not matter."""
     from osler.artifacts.bundle import Bundle
     from osler.nn.multihead import MultiHeadModel
     from osler.stages.finetune.run import new_spec, read_data
@@ -147,7 +147,7 @@ def _count(spec: RunSpec, recipe: FinetuneRecipe, data: FinetuneData) -> RunWork
     epoch = {name: data.batches.streams[name].cut(0) for name in data.instances}
     flops = 0.0
     for name, number in trained.items():
-        # Raw text, which has no instances, fills its batches.
+        # Raw text has no instances; assume full batches.
         lengths, tokens = [recipe.max_length], float(recipe.batch_tokens)
         if made := data.instances.get(name):
             lengths = [made.instances[index].length for batch in epoch[name] for index in batch]
@@ -158,7 +158,7 @@ def _count(spec: RunSpec, recipe: FinetuneRecipe, data: FinetuneData) -> RunWork
     for dev in data.dev.values():
         lengths = [instance.length for instance in dev.instances]
         once = sum(lengths) * flops_per_token(config, length=_attended(lengths), backward=False)
-        flops += (evaluations + 1) * once  # and once more with the weights that are kept
+        flops += (evaluations + 1) * once  # one more for the weights that are kept
     names = dict(zip((TaskFolder.open(path).card.name for path in spec.tasks), spec.columns, strict=True))
     return RunWork(
         sequences={column: sum(map(len, epoch[name])) for name, column in names.items()},
@@ -170,13 +170,13 @@ def _count(spec: RunSpec, recipe: FinetuneRecipe, data: FinetuneData) -> RunWork
 
 
 def _attended(lengths: Sequence[int]) -> float:
-    """The mean number of tokens that a token attends to."""
+    """Return the mean number of tokens that a token attends to."""
     total = sum(lengths)
     return sum(length * length for length in lengths) / total if total else 1.0
 
 
 def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
-    """FLOP/s of training steps on the device of the runs, measured with a few layers of the encoder, and the device's name."""
+    """Measure FLOP/s of training steps with a few encoder layers on the device of the runs; also return the device's name."""
     import numpy as np
     import torch
 
@@ -213,7 +213,7 @@ _HEADER = ("", "learning rate", "epochs", "batch", "sequences", "updates", "dev 
 
 
 def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
-    """The settings of every row, with sequences, updates and time of each task. Rows without a difference share their lines."""
+    """Describe every row: its settings, and the sequences, updates and time of each task. Equal rows share their lines."""
     blocks: dict[tuple[str, ...], list[str]] = {}
     for row in dict.fromkeys(run.spec.row for run in runs):
         blocks.setdefault(tuple(_block([run for run in runs if run.spec.row == row], expected)), []).append(row)
@@ -238,7 +238,7 @@ def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
 
 
 def _block(runs: Sequence[PlannedRun], expected: Expected) -> Iterator[str]:
-    """The lines of one row: how it is trained, then a line for each task or set of tasks. The first lacks the row's name."""
+    """Yield the lines of one row: its settings, then one per task or set of tasks. The caller adds the row's name to the first."""
     table: dict[str, list[tuple[str, ...]]] = {}
     groups: dict[tuple[str, ...], dict[str, RunSpec]] = {}
     for run in runs:
@@ -301,7 +301,7 @@ def _used(spec: RunSpec) -> FinetuneRecipe:
 
 
 def _how(used: FinetuneRecipe) -> str:
-    """The settings that a row's tasks usually share."""
+    """Describe the settings that a row's tasks usually share."""
     train = used.train
     warmup = f"{train.warmup} steps" if isinstance(train.warmup, int) else f"{train.warmup:.0%}"
     words = f" of at most {used.max_words} words" if used.max_words else ""
@@ -316,7 +316,7 @@ def _how(used: FinetuneRecipe) -> str:
 
 
 def _range(values: Sequence[Any]) -> str:
-    """One value, or the smallest and the largest of several."""
+    """Format one value, or the smallest and largest of several."""
     found = sorted(set(values))
     texts = [f"{value:,}" if isinstance(value, int) else rate_text(value) or "" for value in found]
     return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"

@@ -1,4 +1,4 @@
-"""A study in --out that was made from another recipe: extend it, or say exactly what differs."""
+"""Compare a recipe with the study in --out, to extend it or to say exactly what differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from osler.core.errors import OslerError, OutputError
 from osler.stages.study.recipe import StudyRecipe
 
 _ONLY_TABLES = {"title", "layout", "groups", "baseline", "choose", "score", "over_folds", "published", "across"}
-"""Settings that change no run, only what is scored and what the tables show."""
+"""Settings that affect no run, only scoring and tables."""
 _LISTS = ("seeds", "fractions", "modes")
 _MOST = 5
 
@@ -19,7 +19,7 @@ _MOST = 5
 def compare(
     out: Path, recipe: StudyRecipe, parents: Mapping[str, str | Artifact]
 ) -> Literal["free", "same", "extended"]:
-    """What --out holds: nothing, this very study, or one that this recipe extends. Anything else is an error.
+    """Decide whether --out holds nothing, this very study, or one that this recipe extends. Anything else is an error.
 
     A study is extended if it keeps every run: models, tasks, folds, seeds, grid values, fractions and modes may be added, and
     settings of the tables may change.
@@ -55,7 +55,7 @@ def compare(
 
 
 def _inputs(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Models and tasks that are gone or have other content."""
+    """Yield models and tasks that are missing or have other content."""
     for name, digest in before.items():
         kind, _, label = name.partition(":")
         if kind == "settings":
@@ -68,7 +68,7 @@ def _inputs(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 
 def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mapping[str, str]) -> Iterator[str]:
-    """Settings that change runs of the earlier study."""
+    """Yield changed settings that affect runs of the earlier study."""
     columns = {name.removeprefix("task:").partition("/")[0] for name in parents if name.startswith("task:")}
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name), now.get(name)
@@ -81,17 +81,17 @@ def _settings(before: Mapping[str, Any], now: Mapping[str, Any], parents: Mappin
         elif name == "grid":
             yield from _grid(old or {}, new or {})
         elif name in ("models", "protocols", "task_settings", "mode_settings"):
-            # An entry for a model, task or mode that the earlier study did not have changes none of its runs.
+            # An entry for a model, task or mode that is new affects none of the earlier runs.
             known = old if name == "models" else columns if name != "mode_settings" else before["modes"]
             for key in dict.fromkeys([*(old or {}), *(key for key in new or {} if key in (known or ()))]):
-                if key in (new or {}) or name != "models":  # a model that is gone is named with the inputs
+                if key in (new or {}) or name != "models":  # missing models are reported with the inputs
                     yield from _changed(f"{name}.{key}", (old or {}).get(key), (new or {}).get(key))
         else:
             yield from _changed(name, old, new)
 
 
 def _without_published(models: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]]:
-    """Models without the published rows that they are compared with, which change no run."""
+    """Return the models without `published`, which affects no run."""
     return {
         row: {key: value for key, value in model.items() if key != "published"} for row, model in (models or {}).items()
     }
@@ -114,7 +114,7 @@ def _grid(old: Mapping[str, Sequence[Any]], new: Mapping[str, Sequence[Any]]) ->
 
 
 def _changed(name: str, old: Any, new: Any) -> Iterator[str]:
-    """The values that differ, by dotted name."""
+    """Yield the values that differ, by dotted name."""
     if isinstance(old, Mapping) or isinstance(new, Mapping):
         old, new = old or {}, new or {}
         for key in dict.fromkeys([*old, *new]):

@@ -1,4 +1,4 @@
-"""The grid of a study: its points, and choices at its edge."""
+"""The points of a study's grid, and choices at its edge."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ MARKS: dict[Edge, str] = {"lowest": "↓", "highest": "↑"}
 
 
 def points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """All combinations of a grid; one empty point if there is no grid."""
+    """Return all combinations of a grid, or one empty point without a grid."""
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
-    """A setting by its dotted name as sections: train.lr as {"train": {"lr": value}}."""
+    """Expand a dotted name into sections: train.lr becomes {"train": {"lr": value}}."""
     for part in reversed(name.split(".")):
         value = {part: value}
     return dict(value)
 
 
 def edges(chosen: Mapping[str, Any], tried: Iterable[Mapping[str, Any]]) -> dict[str, Edge]:
-    """Settings of the chosen point that have the lowest or highest value that was tried, if a wider grid could go beyond it."""
+    """Return settings of the chosen point at the lowest or highest value tried, where a wider grid could go beyond it."""
     tried = list(tried)
     found: dict[str, Edge] = {}
     for name, value in chosen.items():
@@ -42,7 +42,7 @@ def edges(chosen: Mapping[str, Any], tried: Iterable[Mapping[str, Any]]) -> dict
 
 
 def edge_text(found: Iterable[tuple[str, Edge]]) -> str:
-    """Explain the marks of a table, given setting names and edges. Empty if there are none."""
+    """Explain the edge marks of a table from setting names and edges; empty if there are none."""
     beyond = {"lowest": "lower", "highest": "higher"}
     texts = [
         f"{MARKS[edge]} {name} was chosen at the {edge} value of the grid: {beyond[edge]} values may do better."
@@ -52,12 +52,12 @@ def edge_text(found: Iterable[tuple[str, Edge]]) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether a setting is a number; True and False are not."""
+    """Whether a setting is a number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _upper_bound(name: str) -> float:
-    """The largest valid value of a training setting, such as 1 for layer_decay."""
+    """Return the largest valid value of a training setting, such as 1 for layer_decay."""
     section, _, last = name.rpartition(".")
     field = TrainConfig.model_fields.get(last) if section == "train" else None
     bounds = [getattr(item, "le", None) for item in (field.metadata if field else ())]

@@ -13,20 +13,20 @@ from osler.artifacts.run import RunSpec, RunTraining, is_trained
 
 @dataclass(frozen=True)
 class MatchedLength:
-    """How long a run trains, and how often it is evaluated on dev."""
+    """Training steps of a run, and the steps between evaluations on dev."""
 
     steps: int
     eval_every: int
 
 
 def matched_length(joint: RunTraining, task: str) -> MatchedLength:
-    """The steps that a joint run spent on a task, with as many evaluations as in the joint run."""
+    """Return the steps that a joint run spent on a task, with as many evaluations as the joint run had."""
     steps = joint.steps_on(task)
     return MatchedLength(steps, max(1, joint.eval_every * steps // max(1, joint.steps)))
 
 
 def same_length(joint: RunTraining, alone: RunTraining, task: str) -> bool:
-    """Whether a finished run of the task alone already has this length: the baseline would only repeat it."""
+    """Whether a finished run of the task alone already has this length, so the baseline would only repeat it."""
     wanted = matched_length(joint, task)
     if not wanted.steps == alone.steps_on(task) == alone.steps == alone.planned_steps:
         return False
@@ -36,7 +36,7 @@ def same_length(joint: RunTraining, alone: RunTraining, task: str) -> bool:
 
 
 def run_folder(store: Path, key: str, spec: RunSpec) -> Path:
-    """The folder of a run. A baseline that would only repeat the plain run of its task shares its folder."""
+    """Return the folder of a run. A baseline that would only repeat the plain run of its task shares that run's folder."""
     own = store / key
     if spec.equal_to is None or spec.alone is None or is_trained(own):
         return own

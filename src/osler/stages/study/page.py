@@ -1,4 +1,4 @@
-"""A study as files: results.json, tables as Markdown, CSV and LaTeX, and one page."""
+"""Write a study's results.json, its tables as Markdown, CSV and LaTeX, and its page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write_report(results: Results, folder: Path) -> None:
         pairwise_page(results).write(folder / "pairwise.html")
     _study_page(results, main, extra, published).write(folder / "report.html")
     if results.timings:
-        # Times are never the same twice, so they go to logs/, which is not part of an artifact's hash.
+        # Times differ between runs, so they go to logs/, which is not part of an artifact's hash.
         table = timing_table(results.timings)
         write_json(folder / LOGS / "cost.json", [asdict(time) for time in results.timings])
         write_atomic(folder / LOGS / "cost.md", markdown_table(table))
@@ -61,18 +61,18 @@ def write_report(results: Results, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class StudySummary:
-    """What a finished study found: its verdict and its main tables."""
+    """Verdict and main tables of a finished study."""
 
     verdict: list[str]
     tables: list[Table]
     compact: Table
-    """The main table for a terminal, which has more room down than across."""
+    """The main table for a terminal, tall rather than wide."""
     published: Table | None = None
-    """Published numbers, apart from all others."""
+    """Published numbers, in a table of their own."""
 
 
 def study_summary(folder: Path) -> StudySummary:
-    """The verdict and the main tables of a finished study."""
+    """Read the verdict and the main tables of a finished study."""
     results = read_results(folder / RESULTS)
     tables = list(LAYOUTS[results.layout](results).values())
     down = results.layout == "plain" and len(results.columns) > len(lines(results))
@@ -81,7 +81,7 @@ def study_summary(folder: Path) -> StudySummary:
 
 
 def study_markdown(results: Results, about: str = "") -> str:
-    """A study as one Markdown page: what `about` says, the verdict and every table."""
+    """Render a study as one Markdown page: `about`, the verdict and every table."""
     parts = [f"# {markdown_text(results.title)}", about.strip(), *map(markdown_text, verdict(results))]
     sections = {
         "Scores": LAYOUTS[results.layout](results),
@@ -177,7 +177,7 @@ def _add_intervals(page: Page, results: Results, column: str) -> None:
         if cell is not None:
             scores = tuple(100 * score for score in cell.scores)
             bars.append(Bar(line.label, 100 * cell.summary.mean, *_bounds(cell), scores))
-    if bars:  # of an incomplete study, a column may have only pairs or learning curves
+    if bars:  # in an incomplete study, a column may have only pairs or learning curves
         plot = bars_with_intervals(bars, xlabel=f"{results.metric(column)} x 100", title=column, from_zero=False)
         caption = "mean, 95 % interval over documents and seeds, and every seed as a ring."
         page.figure(plot, f"{results.protocol(column)}: {caption}")

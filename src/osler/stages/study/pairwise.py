@@ -37,11 +37,11 @@ class Effect:
     helped: str
     difference: float
     compared: Compared | None
-    """None if the metric cannot be decomposed by document, which leaves no interval."""
+    """Tested comparison; None if the metric cannot be decomposed by document."""
     steps: int
     """Steps on the helped task in the pair."""
     single_steps: int
-    """Its steps when it was trained alone."""
+    """Steps on the helped task when trained alone."""
 
     @property
     def kind(self) -> str:
@@ -81,7 +81,7 @@ class AffinityGroup:
 
 
 def effects(results: Results, row: str) -> list[Effect]:
-    """All effects between tasks for one model, in the order of the study's columns."""
+    """Return all effects between tasks for one model, in column order."""
     found = []
     for helped, helper in product(results.columns, results.columns):
         key = CellKey(row, helped, "pair", 1.0, helper)
@@ -93,9 +93,9 @@ def effects(results: Results, row: str) -> list[Effect]:
 
 
 def affinity_groups(tasks: Sequence[str], found: Sequence[Effect]) -> list[AffinityGroup]:
-    """Join tasks greedily, the largest help first, but never where a task would hurt another of its group.
+    """Join tasks greedily, the largest gain first, but never where a task would hurt another in its group.
 
-    A task that no effect joins to another is a group of its own.
+    A task that joins no other is a group of its own.
     """
     group_of = {task: {task} for task in tasks}
     hurts = {(effect.helper, effect.helped) for effect in found if effect.kind == HURTS}
@@ -120,13 +120,13 @@ def _paired_tasks(results: Results, found: Sequence[Effect]) -> list[str]:
 
 
 def matrix(tasks: Sequence[str], found: Sequence[Effect]) -> list[list[float | None]]:
-    """Differences: one row per helped task, one column per helping task; None on the diagonal."""
+    """Return the differences with one row per helped and one column per helping task; None on the diagonal."""
     by_pair: Mapping[tuple[str, str], float] = {(e.helped, e.helper): e.difference for e in found}
     return [[by_pair.get((helped, helper)) for helper in tasks] for helped in tasks]
 
 
 def pairwise_dict(results: Results) -> dict[str, Any]:
-    """Matrix, effects and suggested groups of every model, for pairwise.json."""
+    """Return matrix, effects and suggested groups of every model, for pairwise.json."""
     by_model = {row: effects(results, row) for row in results.rows}
     models: dict[str, Any] = {}
     for row, found in by_model.items():
@@ -150,7 +150,7 @@ def pairwise_dict(results: Results) -> dict[str, Any]:
 
 
 def pairwise_page(results: Results) -> Page:
-    """The matrix, the graph, the suggestions and the numbers of every model."""
+    """Build the page with matrix, graph, suggested groups and numbers of every model."""
     page = Page(f"{results.title}: pairs of tasks", "Which task helps which, compared with training each alone")
     page.text(RULE)
     for row in results.rows:
@@ -193,7 +193,7 @@ def pairwise_page(results: Results) -> Page:
 
 
 def effect_tables(results: Results) -> dict[str, Table]:
-    """The effects of every model that was trained on pairs."""
+    """Return a table of effects for every model that was trained on pairs."""
     by_model = {row: effects(results, row) for row in results.rows}
     return {row: _effect_table(results, row, found) for row, found in by_model.items() if found}
 

@@ -1,4 +1,4 @@
-"""From a recipe to runs: models x columns x grid points x seeds x fractions."""
+"""Expand a recipe into runs: models x columns x grid points x seeds x fractions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RECIPE_MODE: dict[Mode, Literal["single", "together", "pairs"]] = {
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, its key, and its expected cost in an arbitrary unit."""
+    """A run with its key and its expected cost in arbitrary units."""
 
     spec: RunSpec
     key: str
@@ -55,9 +55,9 @@ class StudyPlan:
     runs: tuple[PlannedRun, ...]
     store: Path
     columns: dict[str, tuple[TaskFolder, ...]]
-    """The task of each column, or the tasks of its folds."""
+    """Task of each column, or the tasks of its folds."""
     digests: dict[str, str]
-    """The digest of each row's model."""
+    """Model digest of each row."""
     across: Across
 
     def folder(self, key: str) -> Path:
@@ -65,7 +65,7 @@ class StudyPlan:
 
 
 def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
-    """Plan all runs of a study and check every setting before the first run."""
+    """Plan all runs of a study and check every setting up front."""
     columns, digests = _open(recipe)
     check_names(recipe, columns)
     check_published(recipe)
@@ -79,20 +79,20 @@ def expand(recipe: StudyRecipe, out: Path) -> StudyPlan:
 
 
 def runs_folder(out: Path) -> Path:
-    """The folder next to a study's --out that holds its recipe and, without a store, its runs."""
+    """Return the folder next to --out that holds a study's recipe and, without a store, its runs."""
     return out.with_name(f"{out.name}.runs")
 
 
 def absolute_model(model: str) -> str:
-    """A model folder as an absolute path; a hub name as it is."""
+    """Return a model folder as an absolute path, and a hub name unchanged."""
     folder = Path(model).expanduser()
     return os.path.abspath(folder) if folder.is_dir() else model
 
 
 def _open(recipe: StudyRecipe) -> tuple[dict[str, tuple[TaskFolder, ...]], dict[str, str]]:
-    """Every column with its task or the tasks of its folds, in recipe order, and the digest of each row's model.
+    """Return the tasks of every column in recipe order, one or one per fold, and the model digest of each row.
 
-    One error names all tasks and models that cannot be opened: finding them is work for the user, best done in one go.
+    A single error names all tasks and models that cannot be opened, so the user can find them in one go.
     """
     columns: dict[str, tuple[TaskFolder, ...]] = {}
     digests: dict[str, str] = {}
@@ -137,7 +137,7 @@ class _Missing(NamedTuple):
 
 
 def _not_opened(missing: Sequence[_Missing], *, others: bool) -> RecipeError:
-    """One error for everything that is missing; `others` says whether any model was found."""
+    """Build one error for everything that is missing; `others` says whether any model was found."""
     if len(missing) == 1:
         [(kind, name, _, error)] = missing
         subject = f"models.{name}.model: " if kind == "model" else ""
@@ -160,7 +160,7 @@ def _not_opened(missing: Sequence[_Missing], *, others: bool) -> RecipeError:
 
 @dataclass(frozen=True)
 class _Start:
-    """What all runs of a row, fraction and seed start from."""
+    """Common start of all runs of a row, fraction and seed."""
 
     row: str
     model: StudyModel
@@ -171,7 +171,7 @@ class _Start:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a run trains on."""
+    """Columns and fold that a run trains on."""
 
     mode: Mode
     columns: tuple[str, ...]
@@ -209,7 +209,7 @@ class _Expansion:
                     yield from self._single_task_baselines(start, planned, point)
 
     def _parts(self) -> Iterator[_Part]:
-        """The columns of each run of a row, seed and fraction."""
+        """Yield the columns of each run of a row, seed and fraction."""
         groups = [self.recipe.groups[name] for name in self.recipe.within] or [tuple(self.columns)]
         for mode in self.recipe.modes:
             if mode == "single":
@@ -249,7 +249,7 @@ class _Expansion:
     def _single_task_baselines(
         self, start: _Start, joint: PlannedRun, point: Mapping[str, Any]
     ) -> Iterator[PlannedRun]:
-        """Each task of a joint run alone: its single-task run with another length."""
+        """Yield the baseline of each task of a joint run: its single-task run with another length."""
         spec = joint.spec
         for name in spec.columns:
             alone = self._run(start, _Part("single", (name,)), point)
@@ -274,14 +274,14 @@ class _Expansion:
             values = merged(values, nested(name, value))
         check_settings(values, where)
         if start.after:
-            values.pop("reinitialise", None)  # it was for the refinement; here it would undo it
+            values.pop("reinitialise", None)  # applied to the refinement; here it would discard the refined weights
         if start.fraction < 1:
             values["fraction"] = start.fraction
         train = values.pop("train", {})
         kept = {name: value for name, value in train.items() if name not in RUNTIME}
         if kept:
             values["train"] = kept
-        # A model that later runs start from must not train on the dev and test documents of any column.
+        # Later runs may start from a jointly trained model, so keep the dev and test documents of other columns out.
         later = [
             task.artifact
             for name, found in self.columns.items()

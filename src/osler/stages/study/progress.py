@@ -1,4 +1,4 @@
-"""The status of a study: read from its files, or shown in the terminal while it runs."""
+"""The status of a study, read from its files or shown in the terminal while it runs."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _STATES: tuple[State, ...] = ("done", "running", "waiting", "stopped", "failed")
 _BROKEN: tuple[State, ...] = ("stopped", "failed")
 _MOST_LINES = 10
 _SCORING = 0.05
-"""Guess of the cost of scoring a trained run, as a share of its training."""
+"""Assumed cost of scoring a trained run, as a share of its training."""
 _INTERVAL = 60.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between progress lines without a terminal."""
 
 
 def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
@@ -55,7 +55,7 @@ def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
 
 
 def recall(path: Path) -> tuple[StudyRecipe, Path] | None:
-    """Recipe and --out of the study with this --out or this folder of runs; None if no study was begun there."""
+    """Return recipe and --out of the study with this --out or runs folder, or None if no study was started there."""
     path = Path(os.path.abspath(path))
     for folder in (runs_folder(path), path):
         if (folder / RECIPE).is_file() and folder.name.endswith(".runs"):
@@ -77,12 +77,12 @@ class RunLine:
 
     @property
     def shown(self) -> State:
-        """The state for counts. A trained run counts as done while it waits for its score, so no count goes backwards."""
+        """The state for counts. A trained run counts as done while it waits for its score, so counts never go down."""
         return "done" if self.trained and self.state in {"waiting", "running"} else self.state
 
 
 def lines(out: Path) -> list[RunLine]:
-    """Every run of a study that was begun, from files alone."""
+    """Read every run of a started study from its files."""
     path = runs_folder(Path(os.path.abspath(out))) / RUNS
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -100,7 +100,7 @@ def lines(out: Path) -> list[RunLine]:
 
 
 def planned_lines(plan: StudyPlan) -> list[RunLine]:
-    """Every run of a plan."""
+    """Return a line for every run of a plan."""
     return _lines([(run.key, run.spec, run.cost) for run in plan.runs], plan.store)
 
 
@@ -114,7 +114,7 @@ def _lines(runs: Sequence[tuple[str, RunSpec, float]], store: Path) -> list[RunL
 
 
 def summary(lines: Sequence[RunLine], at_once: int | None = None) -> str:
-    """The study in one line. A run that several rows share counts once."""
+    """Summarise the study in one line. A run that several rows share counts once."""
     lines = _once(lines)
     counts = Counter(line.shown for line in lines)
     to_score = sum(line.shown != line.state for line in lines)
@@ -135,7 +135,7 @@ def summary(lines: Sequence[RunLine], at_once: int | None = None) -> str:
 def time_left(
     costs: Mapping[str, float], seconds: Mapping[str, float], todo: Sequence[float], at_once: int
 ) -> float | None:
-    """Seconds until the costs in `todo` are done, from the seconds that finished runs took; None before the first."""
+    """Estimate the seconds for the costs in `todo` from those of finished runs; None before the first has finished."""
     known = {key: value for key, value in seconds.items() if value > 0}
     if not known:
         return None
@@ -145,7 +145,7 @@ def time_left(
 
 
 def states_table(lines: Sequence[RunLine]) -> Table:
-    """Models and tasks: how many runs of each cell are done, running, stopped and failed."""
+    """Build a table of models and tasks with the number of done, running, stopped and failed runs of each cell."""
     from rich.table import Table
     from rich.text import Text
 
@@ -155,7 +155,7 @@ def states_table(lines: Sequence[RunLine]) -> Table:
             cells.setdefault((line.spec.row, column), Counter())[line.shown] += 1
     models, tasks = dict.fromkeys(row for row, _ in cells), dict.fromkeys(column for _, column in cells)
     table = Table(box=None, pad_edge=False)
-    # A terminal has more room down than across.
+    # A terminal scrolls down but not sideways.
     by_task = len(tasks) > len(models)
     table.add_column("task" if by_task else "model", overflow="fold")
     down, across = (tasks, models) if by_task else (models, tasks)
@@ -177,7 +177,7 @@ def _cell(counts: Counter[State]) -> str:
 
 
 def failures(lines: Sequence[RunLine]) -> list[str]:
-    """Every run that stopped or failed, with its reason."""
+    """Describe every run that stopped or failed, with its reason."""
     return [
         f"{line.state}: {line.spec.label}: {line.status.reason or 'unknown reason'} (attempt {line.status.attempts})"
         for line in _once(lines)
@@ -186,7 +186,7 @@ def failures(lines: Sequence[RunLine]) -> list[str]:
 
 
 def _once(lines: Sequence[RunLine]) -> list[RunLine]:
-    """The first line of each run."""
+    """Return the first line of each run."""
     found: dict[str, RunLine] = {}
     for line in lines:
         found.setdefault(line.key, line)
@@ -194,7 +194,7 @@ def _once(lines: Sequence[RunLine]) -> list[RunLine]:
 
 
 class StudyView:
-    """Shows a study while it runs: a live page in a terminal, otherwise a line for every run that ends and one a minute."""
+    """Shows a study while it runs: live in a terminal, otherwise one line per finished run and one per minute."""
 
     def __init__(
         self, schedule: Schedule, at_once: int, *, live: bool, clock: Callable[[], float] = time.monotonic
@@ -219,14 +219,14 @@ class StudyView:
             self._live.stop()
 
     def show(self, job: RunJob | None = None, status: RunStatus | None = None) -> None:
-        """Show the study: after a job began (`status` None), after it ended, or while waiting (no job)."""
+        """Show the study after a job started (`status` None), after it ended, or while waiting (no job)."""
         if self._live is not None:
             if job is not None:
                 self._live.update(self._page(self._lines()))
             return
         text = ""
         if job is not None and status is not None:
-            # With a grid, a run is trained first, and scored later if it is chosen.
+            # With a grid, a run is trained first and scored later if chosen.
             verb = "done" if job.score else "trained"
             broken = status.failed or status.stopped
             done = f"{status.state}: {status.reason}" if broken else f"{verb} in {duration(status.seconds)}"

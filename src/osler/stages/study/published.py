@@ -1,4 +1,4 @@
-"""Published numbers beside a study's, in tables of their own: never in a mean, a test or a verdict of the study."""
+"""Published numbers next to a study's, in tables of their own; they never enter its means, tests or verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATISTICS = {"mean": "mean over seeds", "median": "median over seeds", "all": 
 
 
 def published_tables(results: Results) -> dict[str, Table]:
-    """By file name: models beside the rows they name; the paper's own tables on the study's tasks; how the paper scored them."""
+    """Return tables by file name: models next to their published rows, the paper's tables on the study's tasks, and its protocols."""
     beside = results.published
     if beside is None:
         return {}
@@ -32,7 +32,7 @@ def published_tables(results: Results) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A line of the study beside a row of the paper, on one task or over one group of tasks."""
+    """A line of the study next to a row of the paper, on one task or one group of tasks."""
 
     line: TableLine
     row: str
@@ -42,7 +42,7 @@ class _Compared:
     cells: tuple[StudyCell, ...]
 
     def ours(self) -> Value | None:
-        """The study's own number, by the paper's statistic; over a group of tasks the mean without a spread."""
+        """Return the study's own number, by the paper's statistic; over a group of tasks, the mean without a spread."""
         found = [_ours(cell, self.number.table) for cell in self.cells]
         values = [value for value in found if value is not None]
         if not values or len(values) < len(found):
@@ -62,7 +62,7 @@ def _ours(cell: StudyCell, table: PublishedTable) -> Value | None:
 
 
 def _compared(results: Results, beside: Beside) -> list[_Compared]:
-    """Every model that names rows of the paper. Joint runs and refinements are compared with rows trained on several tasks."""
+    """Pair every model with the rows of the paper it names. Joint runs and refinements pair with rows trained on several tasks."""
     return [
         found
         for line in lines(results, ("single", "together", "refine"))
@@ -83,7 +83,7 @@ def _of_row(results: Results, paper: PublishedPaper, line: TableLine, row: str, 
 
 
 def same_text(results: Results, beside: Beside, cell: StudyCell, row: str = "") -> str:
-    """Whether a cell has the protocol and the data of a row of the paper: yes, nearly or no, and why."""
+    """Describe whether a cell has the protocol and data of a row of the paper: yes, nearly or no, and why."""
     task = beside.paper.tasks[cell.key.column]
     protocol = cell.protocol.rpartition("/")[2].partition("@")[0]
     differences = [f"quoted from {beside.paper.quoted[row]} there"] if row in beside.paper.quoted else []
@@ -111,7 +111,7 @@ def _same(results: Results, beside: Beside, found: _Compared) -> str:
 
 
 def compact_table(results: Results) -> Table | None:
-    """What a terminal shows: models beside the rows they name, else the paper's first table on the study's tasks."""
+    """Return the table for a terminal: models next to their published rows, else the paper's first table on the study's tasks."""
     tables = published_tables(results)
     if results.published is None or "published" not in tables:
         return next(iter(tables.values()), None)
@@ -121,7 +121,7 @@ def compact_table(results: Results) -> Table | None:
 def _comparison_table(
     results: Results, beside: Beside, compared: Sequence[_Compared], *, compact: bool = False
 ) -> Table:
-    """One section per model; if `compact`, without spreads, and its heading names the published row in place of two columns."""
+    """Build a table with one section per model. `compact` drops spreads and names the published row in the heading, not in columns."""
     score = _score_column(results, beside.paper)
     heads: list[Column | str] = ["task", Column("published row", align="left"), Column("table", align="right")]
     heads += [score("published", quoted=True), score("ours"), score("difference"), Column(SAME, align="left")]
@@ -170,7 +170,7 @@ def _shown_names(results: Results, table: PublishedTable, paper: PublishedPaper)
 
 
 def _hint(results: Results, beside: Beside) -> str:
-    """How to compare a model that names no row."""
+    """Explain how to compare a model that names no row."""
     unnamed = [model for model in results.rows if model not in beside.rows]
     row = beside.paper.rows[0]
     return f' To compare a model with a row: --set "models.{unnamed[0]}.published={row}".' if unnamed else ""
@@ -215,7 +215,7 @@ def _protocol_table(results: Results, beside: Beside) -> Table:
 
 
 def _score_column(results: Results, paper: PublishedPaper) -> partial[Column]:
-    """Scores with the decimals of the paper: times 100, but in peng2020's layout from 0 to 1 as in all of its tables."""
+    """Return a column of scores with the paper's decimals, times 100 except in peng2020's layout, whose tables go from 0 to 1."""
     digits = paper.digits if paper.scale == 1 else paper.digits + 2
     if results.layout == "peng2020":
         return partial(Column, digits=digits)

@@ -15,14 +15,14 @@ from osler.core.errors import RecipeError
 
 
 class Refinement(Recipe):
-    """Joint training of a model on several tasks before it is fine-tuned on each (peng2020)."""
+    """Joint training on several tasks before fine-tuning on each (peng2020)."""
 
     tasks: tuple[str, ...] = Field(min_length=2)
     """Names of columns of the study."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Fine-tuning settings of the refinement, on top of the study's."""
+    """Fine-tuning settings of the refinement, on top of the study's and the model's."""
     score: bool = False
-    """Whether the refined model also has a line in the tables, before it is fine-tuned on any task (peng2020)."""
+    """Also score the refined model itself, before it is fine-tuned on any task (peng2020)."""
 
 
 class StudyModel(Recipe):
@@ -33,7 +33,7 @@ class StudyModel(Recipe):
     model: str = runtime()
     """An encoder folder, a bundle folder or a hub name."""
     like: str | None = runtime(None)
-    """Another row: take its refinement and its settings. What this row sets itself comes on top."""
+    """Another row whose refinement and settings to take; this row's own settings override them."""
     refine: Refinement | None = None
     """Train the model on several tasks together first."""
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -57,37 +57,37 @@ class StudyRecipe(Recipe):
 
     title: str = Field("Study", description="title of the report")
     models: dict[str, StudyModel] = Field(min_length=1)
-    """By name: the models to compare, one row of the table each."""
+    """Models to compare by name, one table row each."""
     tasks: tuple[Path, ...] = runtime(())
     """Task folders, one per column."""
     folds: dict[str, tuple[Path, ...]] = runtime(default_factory=dict)
-    """Cross-validated columns: a name and the task folders of its folds."""
+    """Cross-validated columns by name, each with the task folders of its folds."""
     over_folds: Literal["mean", "median"] = "mean"
-    """How the scores of a seed's folds become one: their mean, or their median (lewis2020)."""
+    """How to combine the fold scores of a seed: mean, or median (lewis2020)."""
     seeds: tuple[int, ...] = Field((1, 2, 3), min_length=1, description="one run per seed")
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """Settings to try, by dotted name: `"train.lr" = [1e-5, 3e-5]`, quoted or not. All combinations are run."""
+    """Settings to try by dotted name, such as `"train.lr" = [1e-5, 3e-5]`, quoted or not. All combinations are run."""
     choose: Literal["settings", "run"] = "settings"
     """What to choose on dev: one grid point for all seeds by its mean dev score, or the single best run (carrino2022)."""
     score: Literal["chosen", "all"] = "chosen"
     """Runs to score on the test split: those chosen on dev, or all (tables over all configurations)."""
     modes: tuple[Literal["single", "together", "pairs"], ...] = ("single",)
-    """Each task alone; all tasks in one run (mulyar2020); every pair of tasks in one run (peng2020, pairwise)."""
+    """How to train: each task alone, all tasks in one run (mulyar2020), or every pair of tasks in one run (peng2020, pairwise)."""
     twins: Literal["epochs", "updates"] = "epochs"
-    """The single-task baseline of a joint run. "epochs": the task alone with its own settings. "updates": a further run of
-    the task alone, for as many steps as the joint run spent on it."""
+    """Single-task baseline of a joint run. "epochs": the task alone with its own settings. "updates": an extra run of the task
+    alone, for as many steps as the joint run spent on it."""
     within: tuple[str, ...] = ()
-    """Groups of tasks to train together or in pairs, each group by itself. By default all columns are one group."""
+    """Groups of tasks to train together or in pairs, each group separately. By default all columns are one group."""
     fractions: tuple[float, ...] = ()
-    """Shares of the training data for learning curves, in addition to all of it."""
+    """Fractions of the training data for learning curves, in addition to the full data."""
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Groups of columns that get their own mean."""
     without: tuple[str, ...] = ()
     """Models and tasks (by folder name) to leave out, with all settings that name them."""
     protocols: dict[str, str] = Field(default_factory=dict)
-    """By column: the protocol, if it is not the task's default."""
+    """Protocol by column, where it is not the task's default."""
     baseline: str | None = None
-    """The model that others are compared with; by default the first."""
+    """Model that the others are compared with; by default the first."""
     finetune: dict[str, Any] = Field(default_factory=dict)
     """Fine-tuning settings of all runs, as in a fine-tuning recipe."""
     mode_settings: dict[Literal["single", "together", "pairs"], dict[str, Any]] = Field(default_factory=dict)
@@ -96,27 +96,27 @@ class StudyRecipe(Recipe):
     """By column: settings of the runs on this task alone, on top of `finetune` and `mode_settings`."""
     split: str = Field("test", description="the split to score")
     across: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """By column trained on: other columns to score its chosen runs on, without further training. Only for taggers."""
+    """By training column, other columns to score its chosen runs on, without further training. Only for taggers."""
     layout: Literal["plain", "carrino2022", "lewis2020", "mulyar2020", "peng2020", "wada2020"] = "plain"
     """The layout of the main table."""
     published: str | None = None
-    """A paper whose published numbers the report shows beside the study's, such as lewis2020. They are in no mean and no test."""
+    """A paper whose published numbers are shown next to the study's, such as lewis2020. They enter no mean and no test."""
     store: Path | None = runtime(None)
     """Folder of finished runs, which several studies may share; by default OUT.runs."""
     engine: Literal["local", "ray"] = runtime("local", description="this machine, or a Ray cluster (RAY_ADDRESS)")
     workers: int = runtime(0, ge=0)
-    """Runs at the same time. 1: one after the other in this process; 0: chosen by cores and GPU memory."""
+    """Number of concurrent runs. 1: one after the other in this process; 0: chosen by cores and GPU memory."""
     keep_weights: bool = runtime(True)
-    """Whether runs keep their weights. Without them tables can still be made; a run that is needed again is trained again."""
+    """Keep the weights of runs. Tables do not need them, but a run whose weights are needed again is retrained."""
     processes: int = runtime(1, ge=1)
     """Processes per run; more than one are started with torchrun."""
 
     def identity(self) -> dict[str, Any]:
-        """Identity without the paths in settings: the files they point to are parents of the study, by digest."""
+        """Return the identity without paths in settings, because their files are parents of the study by digest."""
         return without_paths(super().identity())
 
     def in_pairs(self) -> Self:
-        """The same study with each task alone and in a pair with every other, and nothing else."""
+        """Return the same study with only each task alone and every pair of tasks."""
         if len(self.tasks) < 2:
             raise RecipeError("pairs need at least two tasks", fix="Add a task to the recipe")
         return self.changed(modes=("single", "pairs"), fractions=())
@@ -160,7 +160,7 @@ class StudyRecipe(Recipe):
         return self
 
     def _check_rows(self) -> None:
-        """Where rows have settings of their own by task, a row without any must say which it takes: there is no common choice."""
+        """If some rows have settings by task, require every row to say which it takes, because there is no common default."""
         tuned = [row for row, model in self.models.items() if model.task_settings]
         for row, model in self.models.items():
             if tuned and not model.model_fields_set & {"refine", "settings", "task_settings"}:
@@ -192,7 +192,7 @@ def _with_likeness(values: Mapping[str, Any]) -> dict[str, Any]:
                 raise ValueError(f"models.{row}.like: {other!r} takes its settings from {row!r}")
             base = resolve(other, row, *below)
             plain = base if isinstance(base, Mapping) else base.resolved()
-            # Even if the other row has no settings of its own, this one has said which it takes.
+            # Set `settings` even if the other row has none, because this row has said which it takes.
             own = merged({"settings": {}, **_kept(plain, ("model", "like", "published"))}, own)
         found[row] = own
         return own
@@ -248,7 +248,7 @@ def _model_without(model: Mapping[str, Any], gone: Collection[str]) -> dict[str,
 
 
 def without_tasks(settings: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """Drop tasks from the `mixing` settings: a study names all of its tasks, a run trains only some."""
+    """Drop tasks from the `mixing` settings, which name all tasks of a study while a run trains only some."""
     if not isinstance(settings.get("mixing"), Mapping):
         return dict(settings)
     mixing = dict(settings["mixing"])
@@ -263,7 +263,7 @@ def _kept(table: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
 
 
 def _dotted(grid: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A grid by dotted names. TOML turns unquoted names into sections, and so does --set."""
+    """Flatten a grid to dotted names, because TOML and --set turn unquoted names into sections."""
     result: dict[str, Any] = {}
     for name, values in grid.items():
         full = f"{prefix}{name}".replace('"', "")

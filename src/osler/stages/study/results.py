@@ -1,4 +1,4 @@
-"""Results of a study: cells, comparisons and costs; every table can be made from results.json alone."""
+"""Results of a study: cells, comparisons and costs. Every table can be made from results.json alone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from osler.tasks.published import PublishedPaper, load_published, rows_of_models
 COMPARED = ("single", "together", "refine")
 """Modes in which models are compared with the baseline."""
 _COPIED = ("title", "layout", "split", "baseline", "choose", "resamples")
-"""Fields of `Results` that results.json has as they are."""
+"""Fields of `Results` that go to results.json unchanged."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A cell against another of the same task. `p_value` is corrected for all comparisons of its family in the study."""
+    """A comparison of two cells of the same task. `p_value` is corrected for all comparisons in its family."""
 
     key: CellKey
     other: CellKey
@@ -50,7 +50,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Timing:
-    """Time of one model on one set of tasks in one mode, over seeds, folds and grid points."""
+    """Time of one model on one set of tasks in one mode, summed over seeds, folds and grid points."""
 
     row: str
     columns: tuple[str, ...]
@@ -58,34 +58,34 @@ class Timing:
     fraction: float
     runs: int
     seconds: float
-    """Of all runs, chosen or not."""
+    """Time of all runs, chosen or not."""
     chosen_runs: int
     chosen_seconds: float
     gpu_seconds: float
-    """Of all runs: seconds on a GPU, times the GPUs of the run. Runs that share a GPU count each."""
+    """GPU time of all runs: seconds on a GPU times the number of GPUs. Runs that share a GPU count in full."""
     devices: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Work:
-    """Training work of a study. Every run counts once, however many cells it is in."""
+    """Training work of a study. A run counts once, no matter how many cells share it."""
 
     runs: int = 0
     tokens: int = 0
     flops: float = 0.0
     uncounted: int = 0
-    """Runs made before fine-tuning counted its work."""
+    """Number of runs from before fine-tuning counted its work."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A paper whose numbers are shown beside the study's, in tables of their own."""
+    """A paper whose numbers are shown next to the study's, in tables of their own."""
 
     paper: PublishedPaper
     rows: Mapping[str, tuple[str, ...]]
-    """The paper's rows that each model is compared with."""
+    """Rows of the paper that each model is compared with."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Tasks whose data is not the official one, and why: synthetic files, or only some of the documents."""
+    """Tasks with unofficial data, and why: synthetic files, or only some of the documents."""
 
     def to_dict(self) -> dict[str, Any]:
         return {"paper": self.paper.resolved(), "rows": self.rows, "data": self.data}
@@ -98,7 +98,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Results:
-    """Every cell, and the comparisons between them."""
+    """All cells and the comparisons between them."""
 
     title: str
     layout: str
@@ -106,30 +106,30 @@ class Results:
     baseline: str
     cells: Mapping[CellKey, StudyCell]
     comparisons: Mapping[CellKey, Compared]
-    """Models against the baseline model."""
+    """Each model against the baseline model."""
     together: Mapping[CellKey, Compared] = field(default_factory=dict)
-    """All tasks in one run, each task against its single-task baseline, of matched length if the study has those."""
+    """All tasks in one run: each task against its single-task baseline, of matched length if the study has those."""
     pairs: Mapping[CellKey, Compared] = field(default_factory=dict)
-    """Pairs of tasks in one run, each task against its single-task baseline."""
+    """Pairs of tasks in one run: each task against its single-task baseline."""
     alone: Mapping[CellKey, Compared] = field(default_factory=dict)
-    """All tasks in one run, each task against its plain single-task run, if the baselines in `together` are others."""
+    """All tasks in one run: each task against its plain single-task run, if `together` has other baselines."""
     ranks: RankTest | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     refined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Models that were refined before fine-tuning, and the tasks they were refined on."""
+    """Refined models, and the tasks they were refined on."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Learning rate and epochs of a cell's chosen runs, by "model/task/mode"."""
     choose: str = "settings"
     resamples: int = RESAMPLES
     missing: int = 0
-    """Number of runs that are not done."""
+    """Number of unfinished runs."""
     work: Work = field(default_factory=Work)
-    """Of all runs, chosen or not, including refinements."""
+    """Work of all runs, chosen or not, including refinements."""
     published: Beside | None = None
     across: Sequence[AcrossCell] = ()
-    """Models on other tasks than the one they were trained on."""
+    """Models scored on other tasks than the one they were trained on."""
     timings: Sequence[Timing] = ()
-    """Not part of results.json: times differ from run to run."""
+    """Not part of results.json, because times differ from run to run."""
 
     @property
     def rows(self) -> list[str]:
@@ -149,12 +149,12 @@ class Results:
         return any(key.mode == mode for key in self.cells)
 
     def single_task_baseline(self, key: CellKey) -> StudyCell | None:
-        """The cell that a joint run's cell is compared with: of matched length if the study has such cells."""
+        """Return the baseline cell of a joint cell, of matched length if the study has such cells."""
         baseline = key.single_task(self.cells, matched=self.has("twin"))
         return None if baseline is None else self.cells[baseline]
 
     def of_column(self, column: str) -> StudyCell:
-        """Any cell of a column: they share their protocol, metric and folds."""
+        """Return any cell of a column; all share protocol, metric and folds."""
         return next(cell for key, cell in self.cells.items() if key.column == column)
 
     def protocol(self, column: str) -> str:
@@ -164,11 +164,11 @@ class Results:
         return self.of_column(column).metric
 
     def setting(self, cell: StudyCell) -> dict[str, Any]:
-        """Learning rate, epochs and the chosen grid point of a cell."""
+        """Return learning rate, epochs and chosen grid point of a cell."""
         return {**self.settings.get("/".join(cell.key[:3]), {}), **cell.winner.settings}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for results.json; `read_results` reads it back."""
+        """Return plain data for results.json; `read_results` reads it back."""
         families = [("against", self.comparisons), ("alone", self.alone), ("twin", self.together), ("twin", self.pairs)]
         cells = []
         for key, cell in self.cells.items():
@@ -262,7 +262,7 @@ Gathered = Mapping[CellKey, tuple[StudyCell, Evidence]]
 
 
 def _against_baseline(cells: Gathered, baseline: str) -> dict[CellKey, Compared]:
-    """Every model against the baseline in the same mode, on all of the data. A refinement is compared with the plain baseline."""
+    """Compare every model with the baseline in the same mode, on the full data. Refinements compare with the plain baseline."""
     return _compared(
         cells,
         (
@@ -274,7 +274,7 @@ def _against_baseline(cells: Gathered, baseline: str) -> dict[CellKey, Compared]
 
 
 def _against_single_task(cells: Gathered, mode: str, *, matched: bool) -> dict[CellKey, Compared]:
-    """Tasks of joint runs, each against its single-task baseline of the same model."""
+    """Compare each task of joint runs with its single-task baseline of the same model."""
     found = [
         (key, key.single_task(cells, matched=matched)) for key in cells if key.mode == mode and key.fraction == 1.0
     ]
@@ -282,9 +282,9 @@ def _against_single_task(cells: Gathered, mode: str, *, matched: bool) -> dict[C
 
 
 def draws_for(comparisons: int, resamples: int) -> int:
-    """Draws for a family of comparisons: enough for the smallest corrected p-value to be half of 5 %.
+    """Return enough draws for the smallest corrected p-value of a family of comparisons to be half of 5 %.
 
-    A bootstrap p-value is at least 2 / (draws + 1), and Holm multiplies it by the number of comparisons. With too few draws no
+    A bootstrap p-value is at least 2 / (draws + 1), and Holm multiplies it by the number of comparisons. With too few draws, no
     difference in a large study could be significant.
     """
     return max(resamples, 80 * comparisons)
@@ -306,7 +306,7 @@ def _compared(cells: Gathered, pairs: Iterable[tuple[CellKey, CellKey]]) -> dict
 
 
 def _ranks(cells: Mapping[CellKey, StudyCell]) -> RankTest | None:
-    """Ranks of the models over the columns that all of them have a score on."""
+    """Rank the models over the columns on which all of them have a score."""
     main = {(key.row, key.column): cell for key, cell in cells.items() if key == key.plain}
     rows = list(dict.fromkeys(row for row, _ in main))
     columns = [
@@ -318,7 +318,7 @@ def _ranks(cells: Mapping[CellKey, StudyCell]) -> RankTest | None:
 
 
 def _settings(finished: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """Peak learning rate and epochs of each model on each task."""
+    """Return peak learning rate and epochs of each model on each task."""
     found: dict[str, dict[str, Any]] = {}
     for run in finished:
         spec = run.spec
@@ -342,13 +342,13 @@ def _beside(recipe: StudyRecipe, finished: Sequence[Run], cells: Mapping[CellKey
 
 
 def _not_official(task: TaskFolder, cell: StudyCell) -> str:
-    """How the data of a task differs from the official files; empty as far as is known if it does not."""
+    """Describe how the data of a task differs from the official files; empty if it is not known to."""
     card = task.card
     if task.artifact.manifest.counts.get("synthetic"):
         return "synthetic data here"
     stated = card.counts.get("test") or (card.paper and card.paper.splits.get("test"))
     number = stated.documents if stated else None
-    # Folds are of different sizes, and some protocols leave out records on purpose.
+    # Folds differ in size, and some protocols leave out records on purpose.
     if number is None or cell.folds or card.protocol_behind(cell.protocol).records != "all" or cell.documents >= number:
         return ""
     return f"{cell.documents:,} of {number:,} test documents here"
@@ -361,11 +361,11 @@ def _work(finished: Sequence[Run]) -> Work:
 
 
 def _timings(finished: Sequence[Run]) -> list[Timing]:
-    """Times by model, tasks and mode, of the runs whose time is known."""
+    """Sum up the known times of runs by model, tasks and mode."""
     grouped: dict[tuple[str, tuple[str, ...], str, float], list[Run]] = {}
     plain = {run.folder for run in finished if run.spec.mode != "twin"}
     for run in finished:
-        repeated = run.spec.mode == "twin" and run.folder in plain  # a baseline that needed no run of its own
+        repeated = run.spec.mode == "twin" and run.folder in plain  # this baseline needed no run of its own
         if not repeated and run.status.state == "done":
             spec = run.spec
             grouped.setdefault((spec.row, spec.columns, spec.mode, spec.fraction), []).append(run)

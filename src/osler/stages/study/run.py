@@ -38,7 +38,7 @@ def plan(
 ) -> list[str]:
     """Describe what `run` will do: the runs, how they are chosen and scored, and which are done.
 
-    A dry run also reads all tasks and times a step of each model: it says the settings, updates and time of every row and task.
+    A dry run also reads all tasks and times a step of each model, to list the settings, updates and time of every row and task.
     """
     found = planned_lines(planned)
     names = []
@@ -68,14 +68,14 @@ def plan(
 
 
 def _tried(recipe: StudyRecipe) -> str:
-    """Seeds and grid."""
+    """Describe seeds and grid."""
     grid = [f"{name} {', '.join(rate_text(value) or '' for value in values)}" for name, values in recipe.grid.items()]
     tried = f"grid: {'; '.join(grid)}" if grid else "no grid"
     return f"seeds {', '.join(map(str, recipe.seeds))}; {tried}"
 
 
 def _product(recipe: StudyRecipe, planned: StudyPlan) -> str:
-    """Models x tasks x grid x seeds = runs."""
+    """Describe models x tasks x grid x seeds = runs."""
     splits = sum(len(tasks) for tasks in planned.columns.values())
     sizes = [("model", len(recipe.models)), ("task or fold" if recipe.folds else "task", splits)]
     sizes += [("grid point", len(points(recipe.grid)))] if recipe.grid else []
@@ -97,7 +97,7 @@ def _plural(name: str, number: int) -> str:
 
 
 def _selection(recipe: StudyRecipe) -> str:
-    """What is chosen on dev, and what is scored."""
+    """Describe what is chosen on dev and what is scored."""
     score = f"score the {recipe.split} split once for"
     if recipe.choose == "run":
         chosen, rule = "the chosen run", "choose the single run with the best dev score"
@@ -109,7 +109,7 @@ def _selection(recipe: StudyRecipe) -> str:
 
 
 def _across_lines(recipe: StudyRecipe) -> list[str]:
-    """The scores on other tasks than the one trained on."""
+    """Describe the scores on other tasks than the one trained on."""
     if not recipe.across:
         return []
     pairs = "; ".join(f"{name} on {', '.join(others)}" for name, others in recipe.across.items())
@@ -127,9 +127,9 @@ def run(
     retry_failed: bool = False,
     planned: StudyPlan | None = None,
 ) -> Artifact:
-    """Make the study artifact, or extend the one there. Runs that failed before are tried again only with `retry_failed`.
+    """Make the study artifact, or extend an existing one. Failed runs are retried only with `retry_failed`.
 
-    `planned` saves time if the caller has expanded the recipe already.
+    Pass `planned` if the recipe is already expanded, to save time.
     """
     planned = planned or expand(recipe, out)
 
@@ -151,7 +151,7 @@ def run(
 
 
 def report(recipe: StudyRecipe, out: Path, *, force: bool = False) -> tuple[Path, Sequence[RunSpec]]:
-    """Write the tables of finished runs; returns their folder and the missing runs.
+    """Write the tables of finished runs, and return their folder and the missing runs.
 
     A complete study becomes the artifact. The tables of an incomplete one go to OUT.so-far, marked as incomplete.
     """

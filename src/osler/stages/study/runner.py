@@ -1,4 +1,4 @@
-"""Do one run of a study: check its settings, estimate its memory, fine-tune, score, and record how it went."""
+"""Do one run of a study: check its settings, estimate its memory, fine-tune, score, and record the outcome."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from osler.stages.study.matched import MatchedLength
 if TYPE_CHECKING:
     from osler.stages.finetune.config import FinetuneRecipe
 
-# Modules that load torch are imported in functions: `osler study status` must not wait for them.
+# Modules that load torch are imported in functions, to keep `osler study status` fast.
 
 _CONTEXT = 600 << 20
-"""Bytes of GPU memory a process takes before it allocates anything."""
+"""GPU memory in bytes that a process takes before it allocates anything."""
 _MACHINE = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -43,34 +43,34 @@ _MACHINE = {
     errno.ENFILE: "too many files are open",
     errno.ENOMEM: "memory ran out",
 }
-"""Errors of the machine, not of the run: it can go on once there is room again."""
+"""Errors of the machine rather than the run, which can resume once they are fixed."""
 
 
 @dataclass(frozen=True)
 class RunJob:
-    """Work on one run: fine-tune it if that is not done, and score it if asked to."""
+    """One run to fine-tune if that is not done, and to score if asked to."""
 
     spec: RunSpec
     key: str
     folder: Path
     start: str
-    """The model to start from: the row's, or the bundle of a refinement."""
+    """Model to start from: the row's, or the bundle of a refinement."""
     score: bool
     cost: float = 0.0
     memory: int = 0
-    """Bytes it is expected to need."""
+    """Expected memory in bytes."""
     threads: int | None = None
-    """CPU threads; None leaves them to the settings and to torch."""
+    """CPU threads; None leaves them to the settings and torch."""
     processes: int = 1
-    """Processes of the run, started with torchrun if there are several."""
+    """Processes of the run; several are started with torchrun."""
     length: MatchedLength | None = None
-    """Single-task baseline: its length, which replaces its epochs."""
+    """Length of a single-task baseline, which replaces its epochs."""
     across: tuple[AcrossTask, ...] = ()
-    """Other tasks to score it on."""
+    """Other tasks to score the run on."""
 
     @property
     def is_scored(self) -> bool:
-        """Whether all scores that it is to make exist."""
+        """Whether all requested scores exist."""
         own = not self.score or Run(self.spec, self.folder).scored
         return own and all(target.is_scored(self.folder) for target in self.across)
 
@@ -84,20 +84,20 @@ class DeviceUse:
 
 
 def identify(model: str) -> str:
-    """The digest of a model's weights, configuration and vocabulary."""
+    """Return the digest of a model's weights, configuration and vocabulary."""
     return Encoder.open(model).digest
 
 
 def configuration(model: str) -> Any:
-    """The configuration of a model, which its default learning rate depends on."""
+    """Return the configuration of a model, which decides its default learning rate."""
     return Encoder.open(model).config
 
 
 def check(spec: RunSpec, where: str) -> tuple[str, ...]:
     """Reject settings that fine-tuning would reject.
 
-    Returns what else decides the result: the digests of the teacher and the corpus that the settings name, and the learning rate
-    if they leave it to the encoder.
+    Returns further inputs of the result: the digests of the teacher and the corpus in the settings, and the learning rate if the
+    settings leave it to the encoder.
     """
     from osler.stages.finetune.heads import check as check_finetuning
     from osler.stages.finetune.heads import check_pooler
@@ -161,7 +161,7 @@ def train(job: RunJob) -> DeviceUse:
 
 
 def score(job: RunJob) -> DeviceUse:
-    """Score the study's split once for every column and every task across."""
+    """Score the study's split once for every column and every task of `across`."""
     from osler.stages.evaluate.config import EvaluateRecipe
     from osler.stages.evaluate.run import run as evaluate
 
@@ -190,7 +190,7 @@ def score(job: RunJob) -> DeviceUse:
 
 
 def _of_other_weights(run: Run, evaluation: Path) -> bool:
-    """Whether a score is of weights that were removed and, on a GPU, came out differently when they were trained again."""
+    """Whether a score belongs to other weights: removed ones may come out differently when retrained on a GPU."""
     path = evaluation / MANIFEST
     return path.is_file() and Manifest.read(path).parents["bundle"] != Manifest.read(run.bundle / MANIFEST).digest
 
@@ -199,27 +199,27 @@ Step = Callable[[RunJob], DeviceUse]
 
 
 def attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
-    """Do one job and record in its folder how it went. A failure is a status; an interrupt is raised.
+    """Do one job and record the outcome in its folder. A failure becomes a status; an interrupt is raised.
 
-    Engines pass `train` and `score` of this module, also to other processes, so tests can replace them.
+    Engines pass this module's `train` and `score` as arguments, even to other processes, so tests can replace them.
     """
     try:
         return _attempt(job, train, score)
     except (OSError, OutputError) as error:
-        # Not even the status can be written.
+        # The status itself could not be written.
         return replace(RunStatus.read(job.folder), state="stopped", reason=_machine_error(error) or _safe_reason(error))
 
 
 def _attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
     with holding(job.folder):
         before = RunStatus.read(job.folder)
-        if lacks_weights(job.folder):  # they are needed again: for another score, or for runs that start from them
+        if lacks_weights(job.folder):  # needed again for another score or for runs that start from them
             remove_tree(job.folder / "bundle")
         trained = is_trained(job.folder)
         if before.state == "done" and trained and job.is_scored:
-            return before  # another study that shares the store did it meanwhile
+            return before  # another study with the same store has done it meanwhile
         job.spec.write(job.folder)
-        # Scoring a run that was trained before is not a new attempt.
+        # Scoring an already trained run is not a new attempt.
         attempts = before.attempts + (before.state != "done")
         processes = before.processes if trained else job.processes
         status = replace(before, state="running", reason=None, attempts=attempts, processes=processes)
@@ -252,22 +252,22 @@ def _attempt(job: RunJob, train: Step, score: Step) -> RunStatus:
 def record_failure(job: RunJob, reason: str) -> RunStatus:
     """Record that the process of a job died."""
     status = replace(RunStatus.read(job.folder), state="failed", reason=reason)
-    with suppress(OutputError):  # then the next study takes it for a run that was killed, and resumes it
+    with suppress(OutputError):  # if this fails, the next study treats the run as killed and resumes it
         status.write(job.folder)
     return status
 
 
 def finetune_recipe(spec: RunSpec, where: str, job: RunJob | None = None) -> FinetuneRecipe:
-    """The fine-tuning recipe of a run; a job adds its threads, its start and its length."""
+    """Return the fine-tuning recipe of a run; a job adds its threads, its start and its length."""
     from osler.stages.finetune.config import FinetuneRecipe
 
     settings = spec.settings.plain()
     threads = {"threads": job.threads} if job and job.threads else {}
     train: dict[str, Any] = {**threads, **settings.pop("train", {}), **spec.runtime, "seed": spec.seed}
     if job and job.length:
-        # Exactly this many steps: nothing else may end a single-task baseline of matched length.
+        # A single-task baseline of matched length takes exactly this many steps; nothing else may end it.
         train |= {"steps": job.length.steps, "eval_every": job.length.eval_every, "patience": None, "budget": None}
-    # Nobody reads the scores of single predictions in a study; its metrics do not depend on them.
+    # A study does not use the confidence of single predictions, and its metrics do not depend on it.
     values = {"calibrate": False, **settings, "model": job.start if job else spec.model, "tasks": list(spec.tasks)}
     return validate(FinetuneRecipe, {**values, "keep_out": list(spec.kept_out), "train": train}, where=where)
 
@@ -280,7 +280,7 @@ def _torchrun(recipe: FinetuneRecipe, bundle: Path, job: RunJob) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": str(job.threads or 1)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
-        # Only osler's own error line is safe to repeat: anything else may quote a document.
+        # Only osler's own error line is safe to repeat; anything else may quote a document.
         errors = [line.partition("error: ")[2] for line in done.stderr.splitlines() if line.startswith("error: ")]
         raise OslerError(errors[0] if errors else f"torchrun exited with code {done.returncode}")
 
@@ -293,7 +293,7 @@ def _use_threads(job: RunJob) -> None:
 
 
 def _parameters(path: Path) -> int:
-    """The number of parameters in a safetensors file, from its header."""
+    """Read the number of parameters in a safetensors file from its header."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
@@ -302,7 +302,7 @@ def _parameters(path: Path) -> int:
 def _on_gpu() -> bool:
     import torch
 
-    # is_initialized: whether this process already uses a GPU. Asking CUDA for more would allocate memory on it.
+    # is_initialized tells whether this process already uses a GPU; asking CUDA for more would allocate memory on it.
     return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
@@ -315,7 +315,7 @@ def _device_use() -> DeviceUse:
 
 
 def _free_gpu_memory() -> None:
-    """Return cached memory to the GPU, which other runs share."""
+    """Free cached GPU memory, because other runs may share the GPU."""
     import torch
 
     if _on_gpu():
@@ -324,11 +324,11 @@ def _free_gpu_memory() -> None:
 
 
 def _machine_error(error: BaseException | None) -> str | None:
-    """What was wrong with the machine, if that is what caused an error: in words, or None."""
+    """Describe the machine's problem if that caused the error, else return None."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _MACHINE:
             return _MACHINE[error.errno]
-        # A run with several processes reports its error as text.
+        # A run of several processes reports its error as text.
         if isinstance(error, OslerError) and (told := [text for text in _MACHINE.values() if text in error.problem]):
             return told[0]
         error = error.__cause__ or error.__context__
@@ -336,7 +336,7 @@ def _machine_error(error: BaseException | None) -> str | None:
 
 
 def _safe_reason(error: BaseException) -> str:
-    """An unexpected error without its message, which may quote a document."""
+    """Describe an unexpected error without its message, which may quote a document."""
     kind = type(error).__name__
     if kind in {"OutOfMemoryError", "MemoryError"}:
         return "out of memory; use fewer workers or smaller batch_tokens"

@@ -42,7 +42,7 @@ class ChoiceGroup(NamedTuple):
     fold: int | None
     fraction: float
     partner: str = ""
-    """Single-task baseline of a pair: the other task."""
+    """For a single-task baseline of a pair, the other task."""
 
     @classmethod
     def of(cls, spec: RunSpec) -> ChoiceGroup:
@@ -51,7 +51,7 @@ class ChoiceGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class DevChoice:
-    """The runs of a group that were chosen on dev."""
+    """The choice on dev within a group of runs."""
 
     point: RunSettings
     """The grid point of the chosen runs."""
@@ -63,7 +63,7 @@ class DevChoice:
 
 
 def choose(runs: Sequence[PlannedRun], folders: Mapping[str, Path], rule: Literal["settings", "run"]) -> DevChoice:
-    """Choose by dev score. Ties go to the first, in the order of the grid and the seeds."""
+    """Choose by dev score. Ties go to the first in grid and seed order."""
     scores = {run.key: _dev_score(folders[run.key]) for run in runs}
     if rule == "run":
         best = max(runs, key=lambda run: scores[run.key])
@@ -77,7 +77,7 @@ def choose(runs: Sequence[PlannedRun], folders: Mapping[str, Path], rule: Litera
 
 
 def _dev_score(folder: Path) -> float:
-    """The mean dev score over a run's tasks, each under its own protocol."""
+    """Return the mean dev score over a run's tasks, each under its own protocol."""
     scores = RunTraining.read(folder).dev.values()
     if not scores:
         raise OslerError(
@@ -87,13 +87,13 @@ def _dev_score(folder: Path) -> float:
 
 
 class Schedule:
-    """The runs of a study as jobs. Rows that share a key share a job."""
+    """Schedules the runs of a study as jobs. Rows that share a key share a job."""
 
     def __init__(self, recipe: StudyRecipe, plan: StudyPlan, *, retry_failed: bool = False) -> None:
         self.recipe = recipe
         self.plan = plan
         self.by_key: dict[str, list[PlannedRun]] = {}
-        # A refinement that is also a run of its own (all tasks together) is scored as that run.
+        # If a refinement is also a run of its own (all tasks together), it is scored as that run.
         for run in sorted(plan.runs, key=lambda run: run.spec.only_start):
             self.by_key.setdefault(run.key, []).append(run)
         self.states: dict[str, State] = {}
@@ -104,7 +104,7 @@ class Schedule:
         self._chosen: set[str] = set()
         """Runs chosen on dev, and those of groups without a choice."""
         self._repeated: dict[str, str] = {}
-        """Single-task baselines that need no run of their own, and the run that already has their length."""
+        """Single-task baselines that need no run of their own, each with the run that already has its length."""
         for key in self.by_key:
             status = self.statuses[key] = RunStatus.read(plan.folder(key))
             done = status.state == "done" and is_trained(plan.folder(key))
@@ -124,20 +124,20 @@ class Schedule:
         self._advance()
 
     def ready(self) -> list[RunJob]:
-        """Jobs that can begin now, longest first: the study should not end with one long run."""
+        """Return the jobs that can start now, longest first, so the study does not end with one long run."""
         jobs = []
         for key, runs in self.by_key.items():
             if self.states[key] != "waiting" or key in self._repeated or not self._can_begin(runs[0].spec):
                 continue
-            # Columns of different names (a task and a fold) may share a run: each is scored.
+            # Columns with different names (a task and a fold) may share a run; each is scored.
             spec = (self._unscored(key) or [runs[0].spec])[0]
             folder = self.plan.folder(key)
             length = None
             if spec.equal_to:
-                # Columns of joint runs have the name of their task: cross-validated columns have no joint runs.
+                # A joint run's columns are named after their tasks, because cross-validated columns have no joint runs.
                 length = matched_length(RunTraining.read(self.plan.folder(spec.equal_to)), spec.columns[0])
             start = str(Run(spec, self.plan.folder(spec.after)).bundle) if spec.after else spec.model
-            # Scoring is short however long the training took.
+            # Scoring is short, no matter how long the training took.
             cost = 0.0 if is_trained(folder) else runs[0].cost
             job = RunJob(spec, key, folder, start, score=key in self._to_score, cost=cost, length=length)
             jobs.append(replace(job, processes=self.recipe.processes, across=self._across(key)))
@@ -150,8 +150,7 @@ class Schedule:
         self._advance()
 
     def remove_weights(self) -> None:
-        """Remove the weights of runs that nothing needs any more: those that are scored or were not chosen, and that no run is
-        still to start from."""
+        """Remove weights that are no longer needed: of runs that are scored or not chosen, and that no pending run starts from."""
         needed = {key for key in self._to_score if self._lacks_scores(key)} | self._started_from()
         for group, runs in self._groups.items():
             if self._needs_choice(group) and group not in self._choices:
@@ -161,7 +160,7 @@ class Schedule:
                 remove_weights(self.plan.folder(key))
 
     def finished(self) -> list[Run]:
-        """Every run that is done, in recipe order."""
+        """Return every finished run in recipe order."""
         chosen = {(group, key) for group, choice in self._choices.items() for key in choice.keys}
         found = []
         for run in self.plan.runs:
@@ -175,7 +174,7 @@ class Schedule:
         return [run.spec for run in self.plan.runs if self.states[run.key] != "done"]
 
     def choices(self) -> dict[str, Any]:
-        """The choices as plain data, for choices.json."""
+        """Return the choices as plain data for choices.json."""
         by_settings, scored_all = self.recipe.choose == "settings", self.recipe.score == "all"
         return {
             "chosen_on": "dev",
@@ -233,7 +232,7 @@ class Schedule:
             )
 
     def _started_from(self) -> set[str]:
-        """Runs that others are still to start from."""
+        """Return the runs that pending runs start from."""
         waiting = (run.spec.after for key, runs in self.by_key.items() if self.states[key] != "done" for run in runs)
         return {key for key in waiting if key}
 
@@ -242,11 +241,11 @@ class Schedule:
         return len(runs if self.recipe.choose == "run" else {run.spec.point for run in runs}) > 1
 
     def _folder(self, key: str) -> Path:
-        """The folder of a run, or of the run that it would only repeat."""
+        """Return the folder of a run, or of the run that it would only repeat."""
         return self.plan.folder(self._repeated.get(key, key))
 
     def _trained(self, key: str) -> bool:
-        """Whether a run is fine-tuned, even if its evaluation failed later."""
+        """Whether a run is fine-tuned, even if scoring it failed."""
         return self.states[key] != "running" and is_trained(self._folder(key))
 
     def _can_begin(self, spec: RunSpec) -> bool:
@@ -255,7 +254,7 @@ class Schedule:
             return False
         if spec.equal_to is None:
             return True
-        # The plain run of the task comes first: if it has the same length, no baseline run is needed.
+        # Wait for the plain run of the task; if it has the same length, no baseline run is needed.
         wait_for = spec.alone if spec.alone in self.by_key and self.states[spec.alone] != "failed" else None
         return self._trained(spec.equal_to) and (wait_for is None or self._trained(wait_for))
 
@@ -268,7 +267,7 @@ class Schedule:
                 if folder != self.plan.folder(key) and self._trained(spec.alone):
                     self._repeated[key] = spec.alone
         for group, runs in self._groups.items():
-            # A failed run leaves its group undecided: a choice among the others would depend on which run failed.
+            # A failed run leaves its group undecided, because a choice among the others would depend on which one failed.
             undecided = group not in self._choices and self._needs_choice(group)
             if undecided and all(self._trained(run.key) for run in runs):
                 folders = {run.key: self._folder(run.key) for run in runs}
@@ -284,7 +283,7 @@ class Schedule:
             self.statuses[key] = self.statuses[alone]
 
     def _across(self, key: str) -> tuple[AcrossTask, ...]:
-        """The other tasks that a run is to be scored on: none unless it is chosen, of one task and of all of its data."""
+        """Return the other tasks to score a run on: none unless it is chosen and trains on all data of a single task."""
         plain = (run.spec for run in self.by_key[key] if key in self._chosen and run.spec.is_plain)
         found = (target for spec in plain for target in self.plan.across.get(spec.columns[0], ()))
         return tuple(dict.fromkeys(found))
@@ -294,14 +293,16 @@ class Schedule:
         return bool(self._unscored(key)) or not all(target.is_scored(folder) for target in self._across(key))
 
     def _unscored(self, key: str) -> list[RunSpec]:
-        """The specs that share this run and have a column without a score."""
+        """Return the specs of this run that have a column without a score."""
         specs = [run.spec for run in self.by_key[key] if not run.spec.only_start]
         return [spec for spec in specs if not Run(spec, self.plan.folder(key)).scored]
 
 
 def do_runs(schedule: Schedule, engine: Engine, show: Callable[..., None]) -> None:
-    """Do all remaining runs. A run that fails does not stop the others. An interrupt or an error of the machine does: no new
-    run begins. Finished runs are kept."""
+    """Do all remaining runs. A failed run does not stop the others; after an interrupt or a machine error, no new run starts.
+
+    Finished runs are kept.
+    """
     memory: dict[str, int] = {}
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Tables next to the main one: intervals, differences, ranks, learning curves, choices and costs."""
+"""Tables in addition to the main one: intervals, differences, ranks, learning curves, choices and costs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MODES = {
 
 
 def extra_tables(results: Results) -> dict[str, Table]:
-    """The tables that the papers do not have, by file name."""
+    """Return the tables that the papers do not have, by file name."""
     made = {"intervals": interval_table(results)}
     if any("unseen_f1" in run.metrics for cell in results.cells.values() for run in cell.chosen):
         made["seen"] = seen_table(results)
@@ -45,7 +45,7 @@ def extra_tables(results: Results) -> dict[str, Table]:
         made["across"] = across_table(results)
     if results.comparisons:
         made["differences"] = difference_table(results)
-    # Over one or two tasks ranks add nothing to the scores.
+    # Ranks over one or two tasks add nothing to the scores.
     if results.ranks and len(results.columns) > 2:
         made["ranks"] = rank_table(results.ranks)
     if any(key.mode == "together" and results.single_task_baseline(key) for key in results.cells):
@@ -59,7 +59,7 @@ def extra_tables(results: Results) -> dict[str, Table]:
 
 
 def _trained(key: CellKey) -> str:
-    """How a cell's task was trained, in words."""
+    """Describe how a cell's task was trained."""
     if key.mode == "twin":
         text = f"alone, as many steps as {f'with {key.partner}' if key.partner else 'together'}"
     else:
@@ -68,7 +68,7 @@ def _trained(key: CellKey) -> str:
 
 
 def interval_table(results: Results) -> Table:
-    """Every cell trained on all of the data with its 95 % interval, one section per task."""
+    """Table of every cell on the full data with its 95 % interval, one section per task."""
 
     def rows_of(column: str) -> list[Row]:
         rows: list[Row] = []
@@ -91,7 +91,7 @@ def interval_table(results: Results) -> Table:
 
 
 def seen_table(results: Results) -> Table:
-    """How well mentions are found whose form training had, and others, one section per task."""
+    """Table of scores of mentions with seen and unseen forms, one section per task."""
 
     def rows_of(column: str) -> list[Row]:
         rows: list[Row] = []
@@ -114,12 +114,12 @@ def seen_table(results: Results) -> Table:
 
 
 def _spread(found: Summary | None) -> Value | None:
-    """Mean and deviation over seeds; one seed has no deviation."""
+    """Return mean and deviation over seeds; one seed has no deviation."""
     return None if found is None else Value(found.mean, std=found.std if found.n > 1 else None)
 
 
 def across_table(results: Results) -> Table:
-    """Models on other tasks than the one they were trained on, beside the same models trained on the task."""
+    """Table of models on other tasks than their own, next to the same models trained on those tasks."""
     rows: list[Row] = []
     for cell in results.across:
         difference = None if cell.comparison is None else compared_value(cell.comparison)
@@ -142,7 +142,7 @@ def across_table(results: Results) -> Table:
 
 
 def _untested(results: Results) -> str:
-    """Name the tasks whose scores have no interval, and so no test."""
+    """Name the tasks whose scores have no interval and therefore no test."""
     found = {key.column: cell.metric for key, cell in results.cells.items() if cell.interval is None}
     if not found:
         return ""
@@ -154,7 +154,7 @@ def _untested(results: Results) -> str:
 
 
 def difference_table(results: Results) -> Table:
-    """Every comparison with the baseline model, one section per task."""
+    """Table of comparisons with the baseline model, one section per task."""
 
     def rows_of(column: str) -> list[Row]:
         rows: list[Row] = []
@@ -178,7 +178,7 @@ def difference_table(results: Results) -> Table:
 
 
 def rank_table(found: RankTest) -> Table:
-    """Average ranks over tasks."""
+    """Table of average ranks over tasks."""
     order = sorted(zip(found.names, found.ranks, strict=True), key=lambda item: item[1])
     joined = {(one, other) for clique in found.cliques for one in clique for other in clique if one != other}
     rows: list[Row] = [
@@ -196,7 +196,7 @@ def rank_table(found: RankTest) -> Table:
 
 
 def accounting_table(results: Results) -> Table:
-    """Every task trained with all others against its single-task baseline, with the steps of both."""
+    """Table of every task trained with all others against its single-task baseline, with the steps of both."""
     heads: list[Column | str] = ["task", "protocol", score_column("together"), score_column("alone")]
     heads += [score_column("difference"), Column("together", group="steps"), Column("alone", group="steps")]
     heads += [Column("equal", group="steps", align="left")]
@@ -239,17 +239,17 @@ def accounting_table(results: Results) -> Table:
 
 
 def fractions(results: Results, column: str) -> list[float]:
-    """The shares of training data that a column was trained on, smallest first."""
+    """Return the fractions of training data that a column was trained on, smallest first."""
     return sorted({key.fraction for key in results.cells if key.column == column and key.mode == "single"})
 
 
 def curved_columns(results: Results) -> list[str]:
-    """Columns with a learning curve: trained on several shares of their data."""
+    """Return the columns with a learning curve, trained on several fractions of their data."""
     return [column for column in results.columns if len(fractions(results, column)) > 1]
 
 
 def learning_table(results: Results, column: str) -> Table:
-    """One task by share of training data."""
+    """Table of one task by fraction of training data."""
     shares = fractions(results, column)
     heads: list[Column | str] = ["model"]
     heads += [score_column(f"{share:.3g}", best="max", group="share of the training data") for share in shares]
@@ -265,7 +265,7 @@ def learning_table(results: Results, column: str) -> Table:
 
 
 def choice_table(results: Results) -> Table:
-    """What was chosen on dev, and among how many configurations."""
+    """Table of what was chosen on dev, and among how many configurations."""
     cells = [cell for cell in results.cells.values() if cell.configurations > 1]
     rows: list[Row] = []
     at_edge = []
@@ -309,7 +309,7 @@ def choice_table(results: Results) -> Table:
 
 
 def cost_table(results: Results) -> Table:
-    """Steps, tokens and FLOP of one chosen run of every cell, and of all runs it was chosen from."""
+    """Table of steps, tokens and FLOP of one chosen run of every cell, and of all runs it was chosen from."""
     rows: list[Row] = []
     for key, cell in results.cells.items():
         chosen = cell.chosen
@@ -333,7 +333,7 @@ def cost_table(results: Results) -> Table:
     heads: list[Column | str] = ["model", "task", "trained", "steps", "batches of this task", "tokens"]
     heads += [Column(name, align="right", group="FLOP") for name in ("of a chosen run", "of all runs")]
     heads += [Column(name, group="runs") for name in ("done", "chosen")]
-    # Runs made before fine-tuning counted tokens and FLOP have none to show.
+    # Runs from before fine-tuning counted tokens and FLOP have none to show.
     kept = [i for i in range(len(heads)) if i not in (5, 6, 7) or any(row[i] is not None for row in rows)]
     work = results.work
     total = ""
@@ -353,7 +353,7 @@ def cost_table(results: Results) -> Table:
 
 
 def timing_table(timings: Sequence[Timing]) -> Table:
-    """Seconds by model, tasks and mode."""
+    """Table of seconds by model, tasks and mode."""
     rows: list[Row] = [
         [
             time.row,

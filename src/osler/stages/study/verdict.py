@@ -1,4 +1,4 @@
-"""What a study found, in a few sentences: the headline first, then one line per comparison, then how far to trust it."""
+"""A study's findings in a few sentences: the headline, one line per comparison, and how far to trust them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_NAMES = 6
 
 
 def verdict(results: Results) -> list[str]:
-    """The sentences of a study's verdict. Differences are in points (times 100)."""
+    """Return the sentences of a study's verdict. Differences are in points (times 100)."""
     found = [*_models(results), *_joint(results), *_pairs(results)]
     if not found:
         found = [_nothing_to_compare(results)]
@@ -25,14 +25,14 @@ def verdict(results: Results) -> list[str]:
 
 @dataclass(frozen=True)
 class _Versus:
-    """One way of training against another over several tasks."""
+    """Comparison of two ways of training over several tasks."""
 
     first: str
     second: str
     family: Mapping[str, Compared]
-    """The tested comparison of each task."""
+    """Tested comparison of each task."""
     untested: Mapping[str, float]
-    """The difference on tasks whose metric has no test."""
+    """Difference on tasks whose metric has no test."""
 
     def __str__(self) -> str:
         clear = {column: found.comparison.difference for column, found in self.family.items() if found.significant}
@@ -67,7 +67,7 @@ class _Versus:
         return f"{self.first} and {self.second} do not differ beyond noise on {column}: {size}."
 
     def _mean(self) -> str:
-        """The mean difference over tasks. Its interval joins those of the tasks, whose documents are drawn independently."""
+        """Describe the mean difference over tasks. Its interval combines those of the tasks as independent samples of documents."""
         values = [found.comparison for found in self.family.values()]
         differences = [*(c.difference for c in values), *self.untested.values()]
         mean = sum(differences) / len(differences)
@@ -93,7 +93,7 @@ def _versus(
     pairs: Sequence[tuple[CellKey, CellKey]],
     family: Mapping[CellKey, Compared],
 ) -> _Versus | None:
-    """Compare cells with others, task by task; None if no task has both."""
+    """Compare cells with others task by task; None if no task has both."""
     cells = results.cells
     known = [(key, other) for key, other in pairs if key in cells and other in cells]
     tested = {key.column: family[key] for key, _ in known if key in family}
@@ -104,7 +104,7 @@ def _versus(
 
 
 def _models(results: Results) -> list[str]:
-    """Every model against the baseline; with several models, the one with the best mean first."""
+    """Compare every model with the baseline; with several models, name the one with the best mean first."""
     shown = [line for line in lines(results, ("single", "together", "refine")) if line.row != results.baseline]
     found: list[str] = []
     for line in shown:
@@ -121,7 +121,7 @@ def _models(results: Results) -> list[str]:
 
 
 def _best_mean(results: Results) -> str | None:
-    """The model with the best mean over tasks, among those that have all of them."""
+    """Name the model with the best mean over tasks, among those that have all of them."""
     means: dict[str, float] = {}
     for line in lines(results, ("single", "together", "refine")):
         known = [cell for cell in line.cells(results, results.columns) if cell is not None]
@@ -141,7 +141,7 @@ def _best_mean(results: Results) -> str | None:
 
 
 def _joint(results: Results) -> list[str]:
-    """All tasks in one run against each task alone, for every model."""
+    """Compare all tasks in one run with each task alone, for every model."""
     found = []
     for row in results.rows:
         keys = [
@@ -181,7 +181,7 @@ def _nothing_to_compare(results: Results) -> str:
 
 
 def _trust(results: Results) -> str:
-    """How many seeds there are, and what "better" means."""
+    """State the number of seeds and what "better" means."""
     seeds = seeds_text(results.cells.values())
     fewest = min(len(cell.seeds) for cell in results.cells.values())
     text = f"Based on {seeds}."

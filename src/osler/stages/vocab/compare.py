@@ -41,7 +41,7 @@ _RULES = ("normalizer", "pre_tokenizer", "model", "added_tokens")
 
 
 def plan(recipe: CompareRecipe, out: Path | None, *, check: bool = False, force: bool = False) -> list[str]:
-    """Describe what a run will do, one line per step. With `check`, raise what the run would raise before it starts."""
+    """Describe what a run will do, one line per step. With `check`, raise the errors of a run before it starts."""
     corpus = _open(recipe)
     documents = corpus.documents
     if check:
@@ -58,7 +58,7 @@ def plan(recipe: CompareRecipe, out: Path | None, *, check: bool = False, force:
 
 
 def run(recipe: CompareRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Write the comparison to `out`, or reuse the one that is there."""
+    """Write the comparison to `out`, or reuse an existing one."""
     require("jinja2", "report")
     corpus, loaded = _open(recipe), load_all(recipe.tokenizers)
     build = partial(_build, recipe, corpus, loaded)
@@ -79,7 +79,7 @@ def _parents(recipe: CompareRecipe, corpus: Corpus, loaded: Sequence[LoadedToken
         f"tokenizer {n:02d} {one.name}": one.digest for n, one in enumerate(loaded, 1)
     }
     if recipe.terms:
-        read_terms(recipe.terms)  # a bad file is an error before anything is written
+        read_terms(recipe.terms)  # raise on a bad file before anything is written
         parents["terms"] = sha256(recipe.terms)
     return {**parents, "corpus": corpus}
 

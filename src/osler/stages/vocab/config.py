@@ -22,17 +22,17 @@ class VocabRecipe(Recipe):
     size: int = Field(50_262, ge=16)
     """Vocabulary entries, special tokens included."""
     min_frequency: int = Field(2, ge=1)
-    """How often a pair must occur to be merged (BPE, WordPiece)."""
+    """Minimum frequency of a pair to be merged (BPE, WordPiece)."""
     prefix_space: bool = False
     """Treat the first word of a text like a word after a space (BPE; the others always do)."""
     lowercase: bool = False
     """Lower-case all text and remove accents, as BERT's uncased models do (WordPiece)."""
     weighted: bool = False
-    """Count the text of each source as often as its weight on the corpus card says (wada2020's amplified vocabulary)."""
+    """Count each source's text as often as its weight on the corpus card (wada2020's amplified vocabulary)."""
     max_length: int = Field(512, ge=8)
-    """Maximum length in sub-words that the tokenizer folder states."""
+    """Maximum length in sub-words, as stated in the tokenizer folder."""
     sample_documents: int = Field(2_000, ge=1)
-    """Documents, evenly spaced, that the statistics are measured on."""
+    """Number of evenly spaced documents to measure statistics on."""
 
     @model_validator(mode="after")
     def _lower_case_is_bert_s(self) -> Self:
@@ -51,7 +51,7 @@ class CompareRecipe(Recipe):
     terms: Path | None = runtime(None)
     """Text file with one term per line; by default, words of the corpus with medical stems or endings."""
     sample_documents: int = Field(2_000, ge=1)
-    """Documents, evenly spaced, to count words in."""
+    """Number of evenly spaced documents to count words in."""
     min_documents: int = Field(5, ge=1)
     """Show only terms that occur in at least this many of these documents."""
     shown_terms: int = Field(20, ge=1)

@@ -26,7 +26,7 @@ _TITLES = {"bpe": "byte-level BPE", "wordpiece": "WordPiece", "unigram": "unigra
 
 
 def plan(recipe: VocabRecipe, out: Path, *, check: bool = False, force: bool = False) -> list[str]:
-    """Describe what a run will do, one line per step. With `check`, raise what the run would raise before it starts."""
+    """Describe what a run will do, one line per step. With `check`, raise the errors of a run before it starts."""
     corpus = _open(recipe)
     if check:
         check_out(out, kind="tokenizer", recipe=recipe, parents={"corpus": corpus}, force=force)
@@ -39,7 +39,7 @@ def plan(recipe: VocabRecipe, out: Path, *, check: bool = False, force: bool = F
 
 
 def run(recipe: VocabRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Train the tokenizer at `out`, or reuse the one that is there."""
+    """Train the tokenizer at `out`, or reuse an existing one."""
     corpus = _open(recipe)
     build = partial(_build, recipe, corpus)
     return produce(out, kind="tokenizer", recipe=recipe, parents={"corpus": corpus}, build=build, force=force)

@@ -131,7 +131,7 @@ def _rule(language: str | None) -> tuple[re.Pattern[str], frozenset[str]]:
 
 
 def _respelled(term: str, written: list[str]) -> str:
-    """A term with its words spelled as in the corpus; the characters between them stay."""
+    """Respell the words of a term as in the corpus; the characters between them stay."""
     made, end = "", 0
     for (start, stop), word in zip(words(term), written, strict=True):
         made += term[end:start] + word

@@ -47,7 +47,7 @@ class LoadedTokenizer:
 
 
 def load_all(paths: Sequence[Path]) -> list[LoadedTokenizer]:
-    """Load tokenizers and name each by the last parts of its path, as few as make the name unique."""
+    """Load tokenizers and name each by the shortest unique suffix of its path."""
     folders = [path.expanduser().resolve() for path in paths]
     folders = [folder.parent if folder.name == TOKENIZER else folder for folder in folders]
     loaded = []
@@ -83,7 +83,7 @@ def _load(path: Path) -> Tokenizer:
             fix="Give a Hugging Face tokenizer folder, or train one: osler vocab",
         )
     if (path / "vocab.txt").is_file() and not states_casing(path):
-        # transformers would lower-case it without a word, which is wrong for a cased model.
+        # transformers would silently lower-case it, which is wrong for a cased model.
         raise InputError(
             "no file says whether this tokenizer is cased",
             where=path,
@@ -109,7 +109,7 @@ def _load(path: Path) -> Tokenizer:
 
 
 JOINT = "·"
-"""Stands between two sub-words of one word."""
+"""Separator between two sub-words of a word."""
 # A word and a space in front of every word: some tokenizers treat the first word of a text differently, and some put a mark
 # before a text. After another word, all of them split as in running text.
 _LEAD = "a "
@@ -118,7 +118,7 @@ _BATCH = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The number of sub-words of a word, and whether a part of it is unknown."""
+    """The number of sub-words of a word, and whether any part of it is unknown."""
 
     subwords: int
     unknown: bool

@@ -1,7 +1,7 @@
-"""Attributes of mentions, such as negation: read from the words of mentions that are given.
+"""Attributes of given mentions, such as negation, read from their words.
 
 The head has one output per attribute for every token, so it shares the encoder pass of the taggers, and mentions need not be
-known before it. It is trained on the words of gold mentions alone. The score of a mention is the mean over its words.
+known beforehand. It is trained only on the words of gold mentions. The score of a mention is the mean over its words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from osler.text.words import covered
 
 
 class AttributeBuilder(Builder):
-    """Attributes of mentions to bits of their words, and outputs at these words to attributes."""
+    """Converts attributes of mentions to bits on their words, and outputs at these words to attributes."""
 
     @property
     def head(self) -> str:
@@ -71,7 +71,7 @@ class AttributeBuilder(Builder):
         transitions: np.ndarray | None = None,
         confidence: Confidence = PLAIN,
     ) -> list[Record]:
-        """Return the documents with predicted attributes of the mentions that they have."""
+        """Return the documents with predicted attributes on their mentions."""
         aligned, logits = by_document(instances, outputs, len(self.tokens.prefix))
         found: list[Record] = []
         for number, document in enumerate(records):
@@ -88,7 +88,7 @@ class AttributeBuilder(Builder):
         return replace(span, attributes={name: YES for name, mean in zip(self.outputs, means, strict=True) if mean > 0})
 
     def _targets(self, document: Document, aligned: Aligned, unexpressed: Counter[str]) -> np.ndarray:
-        """Attributes of each sub-word of a document, as bits. A word of several mentions has those of the shortest."""
+        """Attributes of each sub-word of a document, as bits. A word in several mentions has those of the shortest."""
         targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
         first = _first_subwords(aligned)
         for span in sorted(document.spans, key=lambda span: (span.start - span.end, span.start)):
@@ -104,6 +104,6 @@ def _words_of(span: Span, aligned: Aligned) -> list[int]:
 
 
 def _first_subwords(aligned: Aligned) -> dict[int, int]:
-    """The first sub-word of each word. The tokenizer may have none for a word of odd characters."""
+    """The first sub-word of each word. A word of unusual characters may have none."""
     words, places = aligned.first_subwords
     return dict(zip(words.tolist(), places.tolist(), strict=True))

@@ -31,7 +31,7 @@ Tagger = Literal["linear", "crf"]
 Decoding = Annotated[
     Literal["protocol", "greedy", "constrained"], BeforeValidator(lambda value: "greedy" if value == "free" else value)
 ]
-"""How tags are decoded. Greedy decoding was called free in earlier recipes, bundles and studies."""
+"""How tags are decoded. Older recipes, bundles and studies call greedy decoding `free`."""
 Relations = Literal["tagged", "markers"]
 Layers = Literal["mlp", "linear", "pooler"]
 Unit = Literal["document", "sentence"]
@@ -39,7 +39,7 @@ LabelledTokens = Literal["protocol", "every"]
 
 
 class HeadOptions(Recipe):
-    """Variants of a head. An option has no effect on heads of another kind."""
+    """Options of a head. A head ignores those of other kinds."""
 
     later: ClassVar = ("head", "unit", "max_words", "subwords")
 
@@ -53,7 +53,7 @@ class HeadOptions(Recipe):
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out later options at their default, so that bundles without them keep their bytes."""
+        """Omit newer options left at their default, so that existing bundles keep their bytes."""
         return self.without_later(write(self))
 
     def other_decoding(self, decoding: str) -> str:
@@ -89,18 +89,18 @@ class Built:
 
 
 class Confidence(NamedTuple):
-    """How outputs become scores, and how little it takes to predict something. By default outputs are taken as they are."""
+    """How outputs become scores, and a bias for or against predicting something. The defaults change nothing."""
 
     temperature: float = 1.0
-    """Outputs are divided by it before they become probabilities. It does not change what is predicted."""
+    """Divides outputs before they become probabilities. Does not change what is predicted."""
     slope: float = 1.0
-    """With `offset`: the log-odds of a mention's score, as its words have it, to the log-odds that the mention is right."""
+    """With `offset`, maps the log-odds of a mention's mean word score to the log-odds that the mention is right."""
     offset: float = 0.0
     bias: float = 0.0
-    """Taken from the output for nothing (O, no relation) or added to the output of each label. Above 0, more is predicted."""
+    """Subtracted from the output for nothing (O, no relation), or added to each label's. Above 0, more is predicted."""
 
     def mention(self, score: float) -> float:
-        """The probability that a mention is right, from the mean probability of its tags."""
+        """Return the probability that a mention is right, given the mean probability of its tags."""
         if (self.slope, self.offset) == (1.0, 0.0):
             return score
         sure = min(max(score, LEAST_SURE), 1.0 - LEAST_SURE)
@@ -108,18 +108,18 @@ class Confidence(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Decisions of a head with their gold answers, one row each."""
+    """Outputs of a head with the gold answers, one row per decision."""
 
     outputs: np.ndarray
     """[n, outputs]"""
     targets: np.ndarray
-    """Number of the right output [n], or 1 for each right label [n, outputs]."""
+    """Index of the right output [n], or 1 for each right label [n, outputs]."""
     records: np.ndarray
-    """Number of the record that a row belongs to [n]."""
+    """Index of each row's record [n]."""
 
 
 LEAST_SURE = 1e-6
-"""Scores are kept this far from 0 and 1 where their log-odds are taken."""
+"""Scores are clipped this far from 0 and 1 before their log-odds are taken."""
 PLAIN = Confidence()
 
 
@@ -141,7 +141,7 @@ class Builder(ABC):
 
     @property
     def reading(self) -> ReadingUnit | None:
-        """How documents are cut into windows; heads with the same reading share one encoder pass. None: not into windows."""
+        """How documents are cut into windows; None if they are not. Heads with the same reading share one encoder pass."""
         return None
 
     @property
@@ -172,7 +172,7 @@ class Builder(ABC):
     def evidence(
         self, gold: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
     ) -> Evidence | None:
-        """What a temperature is fitted on; None for a head that has none."""
+        """Return what a temperature is fitted on; None if the head has no temperature."""
         return None
 
     def weight(self, instance: Instance) -> float:
@@ -208,7 +208,7 @@ def make_builder(
 
 
 class ReadingUnit(NamedTuple):
-    """What the encoder sees of a document at once: all that fits its window, or one sentence."""
+    """What the encoder reads at once: as much of a document as fits its window, or one sentence."""
 
     unit: Unit = "document"
     max_words: int | None = None
@@ -220,14 +220,14 @@ class ReadingUnit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """The words of a document, and the word of each sub-word. Heads that read the document alike share it."""
+    """The words of a document and the word of each sub-word, shared by heads with the same reading."""
 
     words: list[Range]
     owners: np.ndarray
     """Word of each sub-word; -1 if it has none."""
     ids: list[int]
     starts: list[int]
-    """First word of each sentence that a mention cannot leave; only 0 if mentions may be anywhere in the document."""
+    """First word of each sentence that mentions must stay within; only 0 if they may cross sentences."""
 
     @cached_property
     def word_ids(self) -> list[int | None]:
@@ -242,7 +242,7 @@ class Aligned:
 
     @cached_property
     def borders(self) -> list[int]:
-        """Where sentences begin among the words with a sub-word."""
+        """Where sentences begin, counted in words with a sub-word."""
         found: list[int] = np.searchsorted(self.first_subwords[0], self.starts).tolist()
         return found
 
@@ -291,7 +291,7 @@ def document_windows(
 
 
 def with_target(window: Instance, targets: np.ndarray, prefix: int) -> Instance:
-    """A window with the targets of the sub-words that it labels; `targets` has those of the whole document."""
+    """Return a window with targets for the sub-words that it labels; `targets` covers the whole document."""
     place: Window = window.place.window
     shift = prefix - place.start
     target = np.full(window.length, IGNORED, dtype=np.int64)
@@ -302,7 +302,10 @@ def with_target(window: Instance, targets: np.ndarray, prefix: int) -> Instance:
 def by_document(
     instances: Sequence[Instance], outputs: Sequence[np.ndarray], prefix: int
 ) -> tuple[dict[int, Aligned], dict[int, np.ndarray]]:
-    """Words and outputs [sub-words, outputs] of each document. Each sub-word is read in the window where it has the most context."""
+    """Words and outputs [sub-words, outputs] of each document.
+
+    Each sub-word is read in the window where it has the most context.
+    """
     aligned: dict[int, Aligned] = {}
     logits: dict[int, np.ndarray] = {}
     for instance, output in zip(instances, outputs, strict=True):
@@ -338,7 +341,7 @@ def _sentence_starts(document: Document, words: Sequence[Range], reading: Readin
 
 
 def _unit_borders(aligned: Aligned, reading: ReadingUnit) -> list[int]:
-    """Sub-words at which the units of reading begin, and the end: the document, its sentences, or pieces of them."""
+    """Sub-words at which the reading units (document, sentences or pieces of them) begin, and the end."""
     if reading.unit == "document":
         return [0, len(aligned.ids)]
     first_words: list[int] = []
@@ -362,7 +365,7 @@ def split_sentences(document: Document, rule: str, language: str) -> list[Fragme
         return [(start, end) for start, end in places if start != end]
     if rule == "lines":
         return [(start, end) for start, end in line_ranges(document.text) if document.text[start:end].strip()]
-    # Also for text without the corpus's own sentence marks, such as a user's.
+    # Also the fallback for text without the corpus's own marks, such as a user's.
     return sentences(document.text, language)
 
 
@@ -379,7 +382,7 @@ def joined(text: str, units: list[Fragment]) -> list[Fragment]:
 
 
 def fold_last(operation: np.ufunc, rows: np.ndarray) -> np.ndarray:
-    """Reduce the last axis to one, entry by entry: numpy's own way takes ten times as long over an axis as short as that of the tags."""
+    """Reduce the last axis to one, entry by entry: numpy's own reduction is ten times slower over an axis of a few tags."""
     found = np.array(rows[..., :1])
     for entry in range(1, rows.shape[-1]):
         operation(found, rows[..., entry : entry + 1], out=found)

@@ -1,7 +1,7 @@
-"""Sequences of tags that follow rules: the best path and the probability of each tag, with or without the scores of a CRF.
+"""Decode tag sequences under transition rules: best paths and tag probabilities, with or without the scores of a CRF.
 
-Everything goes through all sequences together, position by position, and through several CRFs at once if they have equally many tags:
-numpy takes longer to be called than to compute what one sequence needs.
+All sequences are processed together, position by position, and so are CRFs with the same number of tags: for a single sequence,
+calling numpy takes longer than the computation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from osler.tasks.instances.base import fold_last
 
 _LEAST = 1e-300
 _CELLS = 1 << 22
-"""Cells (sequences x positions x tags) that are searched at once."""
+"""Number of cells (sequences x positions x tags) searched at once."""
 
 
 class ChainRules(NamedTuple):
@@ -33,10 +33,9 @@ def best_paths(
     ends: np.ndarray,
     transitions: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Best tag path through the log scores [n, tags] of each sequence that starts, continues and ends legally.
+    """Best legal tag path through the log scores [n, tags] of each sequence.
 
-    `transitions` [tag, next tag] holds the transition scores of a CRF; without it all legal transitions are equal. The sequences are
-    searched together, position by position, which is much faster for a split than one by one.
+    `transitions` [tag, next tag] holds the transition scores of a CRF; without it, all legal transitions are equal.
     """
     lengths = np.array([len(scores) for scores in sequences], dtype=np.int64)
     if not lengths.any():
@@ -72,7 +71,7 @@ def marginals(
 
 
 def chain_paths(scores: np.ndarray, lengths: np.ndarray, rules: ChainRules, transitions: np.ndarray) -> np.ndarray:
-    """Best legal paths [heads, words] of CRFs through scores [heads, words, tags] of sequences that are laid end to end."""
+    """Best legal paths [heads, words] of CRFs through the scores [heads, words, tags] of concatenated sequences."""
     paths = np.zeros(scores.shape[:2], dtype=np.int64)
     weights = np.where(rules.allowed, transitions, -np.inf)
     for words, group in _groups(lengths, np.flatnonzero(lengths), scores.shape[0] * scores.shape[2]):
@@ -91,9 +90,9 @@ def chain_marginals(scores: np.ndarray, lengths: np.ndarray, rules: ChainRules, 
 
 
 def _groups(lengths: np.ndarray, numbers: np.ndarray, cells: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Divide sequences into groups that fit in memory together, longest first: their words, and their lengths.
+    """Yield groups of sequences that fit in memory together, longest first: their words and their lengths.
 
-    A position of a sequence takes so many `cells`. None of the sequences may be empty.
+    Each position of a sequence takes `cells` cells. No sequence may be empty.
     """
     starts = np.cumsum(lengths) - lengths
     left = numbers[np.argsort(-lengths[numbers], kind="stable")]
@@ -105,13 +104,13 @@ def _groups(lengths: np.ndarray, numbers: np.ndarray, cells: int) -> Iterator[tu
 
 
 def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of every word of sequences that are laid end to end: its position in its sequence, and the number of that sequence."""
+    """Position in its sequence, and index of that sequence, of every word of concatenated sequences."""
     number = np.repeat(np.arange(len(lengths)), lengths)
     return np.arange(len(number)) - (np.cumsum(lengths) - lengths)[number], number
 
 
 def _reach(lengths: np.ndarray) -> list[int]:
-    """Number of sequences, the first ones, that reach each position; the longest comes first."""
+    """Number of sequences that reach each position. Sequences are sorted longest first."""
     found: list[int] = np.searchsorted(-lengths, -np.arange(lengths[0])).tolist()
     return found
 
@@ -122,7 +121,7 @@ def _search(
     """Viterbi search through sequences sorted by length, longest first: best paths [heads, words]."""
     heads, _, tags = scores.shape
     place, number = _places(lengths)
-    # The sequences are the last axis, because numpy is much slower over an axis as short as that of the tags.
+    # Sequences are the last axis, because numpy is much slower if the last axis is as short as the tags.
     total = np.zeros((lengths[0], heads, tags, len(lengths)), dtype=scores.dtype)
     total[place, :, :, number] = scores.transpose(1, 0, 2)
     reach = _reach(lengths)
@@ -134,7 +133,7 @@ def _search(
     every = np.arange(len(lengths))
     path = np.zeros((lengths[0], heads, len(lengths)), dtype=np.int64)
     path[lengths - 1, :, every] = np.where(ends, total[lengths - 1, :, :, every], -np.inf).argmax(axis=2)
-    # The best tag before the best tag is only looked for here, not for every tag on the way.
+    # Predecessors are looked up only along the best path, not for every tag.
     into = weights.transpose(0, 2, 1).reshape(heads * tags, tags)
     first = (np.arange(heads) * tags)[:, None]
     for position in range(lengths[0] - 1, 0, -1):
@@ -149,7 +148,7 @@ def _forward_backward(
 ) -> np.ndarray:
     """Marginals [heads, words, tags] of sequences sorted by length, longest first.
 
-    Going backward is going forward through the reversed sequences, so that both directions take one loop.
+    The backward pass is a forward pass over the reversed sequences, so one loop does both.
     """
     place, number = _places(lengths)
     mirrored = lengths[number] - 1 - place

@@ -32,11 +32,11 @@ from osler.tasks.instances.base import (
 from osler.text.document import Document, Record, Relation, Span
 
 _AT_ONCE = 256
-"""Candidates that are tokenised at once."""
+"""Number of candidates tokenised at once."""
 _MARGIN = 64
-"""Sub-words beyond those that are read, because a cut can change the sub-words next to it."""
+"""Sub-words kept beyond those that are read, because a cut can change the sub-words next to it."""
 _LONG_SENTENCE = 16
-"""Characters per sub-word of the window from which a sentence is cut before it is tokenised."""
+"""A sentence with more characters per sub-word of the window is cut before it is tokenised."""
 _LONG_WORD = 100
 
 
@@ -48,7 +48,7 @@ class RelationCandidate(NamedTuple):
     start: int
     end: int
     gap: tuple[int, int] | None = None
-    """Characters between the mentions that are left out."""
+    """Range of characters between the mentions that is left out."""
 
 
 class MarkedPair(NamedTuple):
@@ -61,7 +61,7 @@ class MarkedPair(NamedTuple):
 
 
 class RelationBuilder(Builder):
-    """Candidate pairs to marked texts to relations."""
+    """Converts candidate pairs to marked texts, and outputs to relations."""
 
     @property
     def head(self) -> str:
@@ -168,8 +168,8 @@ class RelationBuilder(Builder):
     def _readable(self, text: str, candidates: Iterable[RelationCandidate]) -> Iterator[RelationCandidate]:
         """Cut candidates in long texts to what the model reads.
 
-        In a document, a pair with more than a window between its mentions is left out if the head would see neither of them; a
-        marker head reads the surroundings of both.
+        With document candidates, a pair with more than a window between its mentions is skipped, because the head would see
+        neither of them; a marker head reads the text around both.
         """
         room = self.max_length - self.tokens.overhead
         document = self.protocol.candidates == "document"
@@ -238,7 +238,7 @@ class RelationBuilder(Builder):
         )
 
     def _fit(self, encoding: Encoding, middle: int) -> list[int]:
-        """Cut a candidate that is too long to the sub-words around the middle of its two mentions."""
+        """Return the sub-words of a candidate; if it is too long, those around the middle of its two mentions."""
         room = self.max_length - self.tokens.overhead
         ids = encoding.ids
         if len(ids) <= room:

@@ -35,7 +35,7 @@ from osler.text.words import Range, covered
 
 
 class TaggerOutputs(NamedTuple):
-    """What a tagger put out for some windows, and how that is read."""
+    """Outputs of a tagger for some windows, and what is needed to decode them."""
 
     builder: TaggingBuilder
     outputs: Sequence[np.ndarray]
@@ -44,14 +44,14 @@ class TaggerOutputs(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The words of documents that a tagger labels, end to end."""
+    """The words that a tagger labels, concatenated over documents."""
 
     documents: list[tuple[Document, Aligned]]
     words: np.ndarray
-    """Number of each word in its document."""
+    """Index of each word in its document."""
     logits: np.ndarray
     borders: list[int]
-    """Where sequences of tags begin, but the first: each sentence is one, or a document without sentences."""
+    """Where tag sequences begin, except the first: at each sentence, or at each document without sentences."""
     ends: list[int]
     """0, and where the words of each document end."""
 
@@ -59,7 +59,7 @@ class _Words(NamedTuple):
 def decode_taggers(
     heads: Sequence[TaggerOutputs], records: Sequence[Record], instances: Sequence[Instance]
 ) -> list[list[Record]]:
-    """Decode taggers that read the same windows. CRFs with equally many tags are searched together, word by word."""
+    """Decode taggers that read the same windows. CRFs with the same number of tags are searched together."""
     read = [head.builder._read_words(records, instances, head.outputs) for head in heads]
     together: dict[int, list[int]] = {}
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -81,7 +81,7 @@ def decode_taggers(
 def _read_chains(
     heads: Sequence[TaggerOutputs], logits: Sequence[np.ndarray], borders: Sequence[int]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The tag of each word and the probability of every tag, by CRFs with equally many tags that read the same words."""
+    """Decode CRFs with the same words and number of tags: the tag of each word, and the probability of every tag."""
     steps = [head.transitions for head in heads if head.transitions is not None]
     if len(steps) < len(heads):
         raise ValueError("a CRF cannot be decoded without its transition scores")
@@ -97,7 +97,7 @@ def _read_chains(
 
 
 class TaggingBuilder(Builder):
-    """Spans to tags and back. Each token is labelled in the window where it has the most context."""
+    """Converts spans to tags and back. Each token is labelled in the window where it has the most context."""
 
     @property
     def head(self) -> str:
@@ -149,7 +149,7 @@ class TaggingBuilder(Builder):
     def _read_words(
         self, records: Sequence[Record], instances: Sequence[Instance], outputs: Sequence[np.ndarray]
     ) -> _Words:
-        """The outputs at the words of all documents, end to end: small arrays cost more to call numpy for than to compute."""
+        """Collect the outputs at all words of all documents in one array: numpy is slow on many small ones."""
         aligned, logits = by_document(instances, outputs, len(self.tokens.prefix))
         last = self.protocol.read == "last" and self.head != "crf"
         documents: list[tuple[Document, Aligned]] = []
@@ -171,7 +171,7 @@ class TaggingBuilder(Builder):
         return _Words(documents, np.concatenate([*words, none]), np.concatenate([*rows, empty]), borders[1:], ends)
 
     def _documents(self, read: _Words, path: np.ndarray, likely: np.ndarray, confidence: Confidence) -> list[Record]:
-        """The documents with the mentions that the tags of their words make."""
+        """Return the documents with the mentions read from their tags."""
         found = np.flatnonzero(path)  # output 0 is O
         tags = [self.outputs[tag] for tag in path[found].tolist()]
         scores: list[float] = likely[found, path[found]].tolist()
@@ -220,7 +220,7 @@ class TaggingBuilder(Builder):
         return targets
 
     def _label_between(self, targets: np.ndarray, aligned: Aligned) -> None:
-        """Label tokens of whitespace and the like: inside the mention that goes on after them, else outside."""
+        """Label tokens without a word, such as whitespace: inside if a mention continues after them, else outside."""
         following = self.outputs[0]
         for place in range(len(targets) - 1, -1, -1):
             if aligned.word_ids[place] is not None:
@@ -232,9 +232,9 @@ class TaggingBuilder(Builder):
     def _paths(
         self, logits: np.ndarray, borders: Sequence[int], confidence: Confidence
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tag of each word and the probability of every tag, without a CRF. Sequences of tags begin at the borders.
+        """Return the tag of each word and the probability of every tag, without a CRF. Tag sequences begin at `borders`.
 
-        A bias changes only the tags: the score of a mention that it adds stays as low as it is.
+        A bias changes only the tags, so a mention that it adds keeps its low score.
         """
         decided = _less(logits, confidence.bias)
         likely = softmax(decided)
@@ -253,9 +253,9 @@ class TaggingBuilder(Builder):
         scores: Sequence[float],
         confidence: Confidence,
     ) -> tuple[Span, ...]:
-        """Read the mentions of a document from its words that are tagged, which are few, and their tags and scores."""
-        # One word outside stands for all between two tagged words, and for the border of a sentence. A word without a sub-word
-        # (the tokenizer drops some characters) is outside, so it cannot be part of a mention.
+        """Read the mentions of a document from its tagged words, which are few, and their tags and scores."""
+        # A single O stands for all words between two tagged ones, and for a sentence border. A word without a sub-word
+        # (the tokenizer drops some characters) is O too, so it cannot be part of a mention.
         starts = set(aligned.starts)
         read: list[str] = []
         ranges: list[Range] = []
@@ -273,14 +273,14 @@ class TaggingBuilder(Builder):
 
     @property
     def constrained(self) -> bool:
-        """Whether only legal tag sequences are predicted: as the recipe says, else as the protocol does."""
+        """Whether only legal tag sequences are predicted. The recipe overrides the protocol."""
         if self.head == "crf" or self.options.decoding == "constrained":
             return True
         return self.options.decoding == "protocol" and self.protocol.decoding == "constrained"
 
 
 def _less(logits: np.ndarray, bias: float) -> np.ndarray:
-    """Word outputs with the one for O, the first, lowered."""
+    """Lower the output for O, the first one, of each word."""
     if not bias:
         return logits
     lowered = logits.copy()
@@ -295,6 +295,6 @@ def _crosses(span: Span, aligned: Aligned) -> bool:
 
 
 def _continued(tag: str) -> str:
-    """Tag of the later sub-words of a word."""
+    """Tag of a word's sub-words after the first."""
     prefix, dash, label = tag.partition("-")
     return f"I-{label}" if dash and prefix in {"B", "S", "E"} else tag

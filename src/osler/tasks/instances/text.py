@@ -26,7 +26,7 @@ from osler.tasks.instances.base import (
 from osler.text.document import Document, Record, TextPair
 
 _SCORED_LABELS = 300
-"""Labels of a multi-label prediction that get a score: enough to rank the codes of a terminology."""
+"""Number of labels that get a score in a multi-label prediction: enough to rank the codes of a terminology."""
 _WORTH_SCORING = 0.01
 """Labels with at least this probability get a score whatever their rank."""
 
@@ -44,7 +44,7 @@ class TextBuilder(Builder):
 
     @property
     def orders(self) -> tuple[bool, ...]:
-        """Both orders in a symmetric task, unless the protocol says one."""
+        """Both orders in a symmetric task, unless the protocol asks for one."""
         first = self.protocol.swapped
         return (first, not first) if self.card.symmetric and self.protocol.order == "both" else (first,)
 
@@ -141,7 +141,7 @@ class TextBuilder(Builder):
 
 
 class ClassificationBuilder(TextBuilder):
-    """Exactly one label."""
+    """Predicts exactly one label."""
 
     head = Kind.CLASSIFICATION
 
@@ -162,7 +162,7 @@ class ClassificationBuilder(TextBuilder):
 
 
 class MultiLabelBuilder(TextBuilder):
-    """Any number of labels. A long document has a label if any of its windows has it."""
+    """Predicts any number of labels. A long document has a label if any of its windows has it."""
 
     head = Kind.MULTILABEL
 
@@ -186,7 +186,7 @@ class MultiLabelBuilder(TextBuilder):
 
 
 class RegressionBuilder(TextBuilder):
-    """A number."""
+    """Predicts a number."""
 
     head = Kind.REGRESSION
 

@@ -63,7 +63,7 @@ class FileSource:
                     self.card, self._located = _locate_release(self.card, self._tree, where, anywhere=self._anywhere)
                 except FilesMissingError:
                     raise missing from None
-        except InputError:
+        except BaseException:
             self._stack.close()
             raise
         return self
@@ -115,7 +115,7 @@ class FileSource:
         if not carves:
             yield from ((name, record) for record in self._selected(name, found, self._problems[name]))
             return
-        # The files are read twice: first for the groups, from which the carved splits are chosen.
+        # Read the files twice: the first pass collects the groups to carve from.
         keys = {target: _group_key(carve, found.view(self._tree)) for target, carve in carves.items()}
         groups: dict[str, list[str]] = {target: [] for target in carves}
         for record in self._selected(name, found, Problems()):
@@ -144,7 +144,7 @@ class FileSource:
                 yield record
 
     def _check(self, name: str) -> None:
-        """Raise if a split has more defects than its card knows."""
+        """Raise if a split has more defects than its card allows."""
         known = self.card.known_problems.get(name, {})
         problems = self._problems[name]
         for kind, count in sorted(problems.counts.items()):
@@ -162,18 +162,18 @@ class FileSource:
             )
 
     def _release(self) -> str:
-        """Tell releases in the same files apart: by a file that only one of them has, else by the number of records."""
+        """Tell releases with the same files apart: by a file that only one of them has, or by the number of records."""
         same = [name for name, release in self.card.releases.items() if name == self.card.release or not release.splits]
         names = [name.lower() for found in self._located.values() for name in found.files.values()]
         for release in same:
             marks = [_expression(mark) for mark in self.card.releases[release].marks]
             if any(mark.fullmatch(name) for mark in marks for name in names):
                 return release
-        # Of several with the same number, `max` takes the first: the card's own.
+        # `max` takes the first of several equals: the card's own.
         return max(sorted(same, key=lambda name: name != self.card.release), key=self._agreeing)
 
     def _agreeing(self, release: str) -> int:
-        """How many of the numbers of records stated for a release are those that were read."""
+        """Count the numbers of records stated for a release that match what was read."""
         card = self.card.at_release(release)
         stated = [*card.counts.items(), *(card.paper.splits.items() if card.paper else ())]
         return sum(counts.documents == sum(self._read[s] for s in key.split("+")) for key, counts in stated)
@@ -190,18 +190,18 @@ class FileSource:
 
 
 _Files = Mapping[str, str]
-"""Names in the tree by name below the folder."""
+"""Name in the tree by name relative to the folder."""
 
 
 @dataclass(frozen=True)
 class _Located:
-    """The files of one split: the folder with them and their names below it."""
+    """The files of one split: their folder, and their names relative to it."""
 
     root: str
     files: _Files
 
     def view(self, tree: SourceTree, leave_out: str = "") -> SourceTree:
-        """Return a tree of these files alone, named from their folder on: ids must not depend on its place."""
+        """Return a tree of only these files, named relative to their folder so that ids do not depend on its place."""
         kept = {short: name for short, name in self.files.items() if not leave_out or not short.endswith(leave_out)}
         return tree.view(kept, self.root)
 
@@ -216,7 +216,7 @@ class _Located:
 def _locate_release(
     card: TaskCard, tree: SourceTree, where: Path, *, anywhere: bool
 ) -> tuple[TaskCard, dict[str, _Located]]:
-    """Find the files of the card, else those of the first release in other files; return the card of that release."""
+    """Find the card's files, or those of the first release with other files; return that release's card with them."""
     others = [
         card.at_release(name) for name, release in card.releases.items() if release.splits and name != card.release
     ]
@@ -226,7 +226,7 @@ def _locate_release(
             return each, _locate(each, tree, where, anywhere=anywhere)
         except FilesMissingError as error:
             errors.append(error)
-    # The most useful message is about a release of which something is there.
+    # The most useful message is about a release that is partly there.
     raise next((error for error in errors if error.found), errors[0])
 
 
@@ -314,12 +314,12 @@ def _in_named_folder(card: TaskCard, tree: SourceTree, roots: Mapping[str, _File
 
 
 def _single(card: TaskCard, tree: SourceTree, split: str, roots: Mapping[str, _Files]) -> _Located:
-    """Return the files of a split in one folder, and of one distribution there."""
+    """Choose one folder for a split and, inside it, the files of one distribution."""
     root = _largest(card, tree, split, roots)
     files = dict(roots[root])
     layout = card.source.splits[split]
     for pattern in (*layout.files, *layout.extra):
-        # `CORPUS*/train.tsv` also matches CORPUS-IOBES/train.tsv, which is the same split once more.
+        # `CORPUS*/train.tsv` also matches CORPUS-IOBES/train.tsv, the same split in another copy.
         variants: dict[str, dict[str, str]] = defaultdict(dict)
         for short in [short for short in files if _expression(pattern).fullmatch(short.lower())]:
             parts = short.split("/")
@@ -334,7 +334,7 @@ def _single(card: TaskCard, tree: SourceTree, split: str, roots: Mapping[str, _F
 
 
 def _named_folders(pattern: str) -> int:
-    """Number of folders that a pattern names, before `**` leaves them open."""
+    """Count the folders that a pattern names before any `**`."""
     folders = pattern.split("/")[:-1]
     return next((place for place, folder in enumerate(folders) if "**" in folder), len(folders))
 
@@ -403,7 +403,7 @@ def _carved(carves: Mapping[str, Carve], groups: Mapping[str, Sequence[str]]) ->
     for name, carve in carves.items():
         everything = list(dict.fromkeys(groups[name]))
         free = [group for group in everything if group not in taken]
-        # Rounded first: 0.16 of 100 groups must be 16 in spite of floating point.
+        # Round first: 0.16 of 100 groups must be 16 despite floating point.
         size = math.ceil(round(carve.share * len(everything), 6))
         if carve.method == "tail":
             chosen[name] = set(free[len(free) - size :])

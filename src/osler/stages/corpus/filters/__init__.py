@@ -36,7 +36,7 @@ class Filter(Recipe, ABC):
     """Base of every filter."""
 
     def check(self) -> None:
-        """Raise what would stop the filter, such as a list that cannot be read: called before any work."""
+        """Raise early on anything that would stop the filter later, such as an unreadable list."""
 
     @abstractmethod
     def reason(self, document: RepairedDocument) -> str | None:

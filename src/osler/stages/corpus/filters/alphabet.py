@@ -30,17 +30,17 @@ _ASCII_LETTER = re.compile("[A-Za-z]")
 
 
 class Alphabet(Filter):
-    """Bounds on letters from elsewhere."""
+    """Bounds on foreign letters."""
 
     max_foreign: float = Field(0.1, ge=0, le=1)
-    """Foreign characters among all characters but whitespace."""
+    """Maximum share of foreign characters, whitespace not counted."""
     foreign: Literal["letters", "everything"] = "letters"
     """What can be foreign: letters only, or everything that is not a letter of the alphabet. carrino2022's cleaner counts
     everything, punctuation and digits too, so it removes most tables and dosage lists."""
     languages: tuple[str, ...] = ()
-    """Languages whose letters are known; by default that of the document. Without one, the letters of all known languages."""
+    """Languages whose letters are not foreign; by default the document's language or, without one, all known languages."""
     scripts: tuple[str, ...] = ("LATIN",)
-    """The document must have a letter of one of these scripts, named as Unicode names its letters. Empty: any script will do."""
+    """Scripts of which the document must have at least one letter, by Unicode name; empty allows any script."""
 
     @field_validator("languages")
     @classmethod
@@ -78,7 +78,7 @@ _ASCII = CharacterKind(frozenset(string.ascii_letters).__contains__, ascii_only=
 def _letters(languages: tuple[str, ...]) -> frozenset[str]:
     """Letters of the alphabets outside ASCII, in both cases."""
     letters = "".join(_LETTERS[language] for language in languages or _LETTERS)
-    # The ordinal signs of "1º" and the micro sign of "µg" are letters to Unicode, but nobody writes a language with them.
+    # The ordinal signs of "1º" and the micro sign of "µg" are letters to Unicode, but belong to no alphabet.
     return frozenset(letters + letters.upper() + "ªºµ")
 
 

@@ -25,10 +25,10 @@ class BlockedWords(Filter):
     file: str
     """Text file in UTF-8 with one word or phrase per line; lines that begin with # are comments. Case does not count."""
     max_count: int = Field(0, ge=0)
-    """How many different words and phrases of the list a document may have."""
+    """Maximum number of different words and phrases of the list in a document."""
 
     def identity(self) -> dict[str, Any]:
-        """The words count, not the place of their file."""
+        """Return the identity, with the words instead of the path of their file."""
         return {**super().identity(), "file": _blocked(self.file).digest}
 
     def check(self) -> None:
@@ -47,7 +47,7 @@ class BlockedWords(Filter):
 
 
 def _words(text: str) -> list[bytes]:
-    """The words of a text in lower case, as UTF-8. Far faster than a pattern."""
+    """Return the words of a text in lower case, as UTF-8. Far faster than a regular expression."""
     for character in other_characters(text):
         if not character.isalnum():
             text = text.replace(character, " ")
@@ -65,11 +65,11 @@ class _Blocked:
 
 
 def _blocked(file: str) -> _Blocked:
-    """Read a list once in a process, and again if it has changed."""
+    """Read a list once per process, and again if it has changed."""
     try:
         status = Path(file).stat()
     except OSError:
-        return _read(Path(file), 0, 0)  # which says what is wrong
+        return _read(Path(file), 0, 0)  # which raises the error
     return _read(Path(file), status.st_size, status.st_mtime_ns)
 
 

@@ -19,7 +19,7 @@ class Code(Filter):
     """Bound on the code score."""
 
     max_score: float = Field(0.25, ge=0)
-    """Keywords of JavaScript per word plus marks of code per character."""
+    """Maximum code score: JavaScript keywords per word plus code punctuation per character."""
 
     def reason(self, document: RepairedDocument) -> str | None:
         return "max_score" if looks_like_code(document.text, document.words, self.max_score) else None

@@ -13,7 +13,7 @@ class Digits(Filter):
     """Bound on the share of digits."""
 
     max_share: float = Field(0.1, ge=0, le=1)
-    """Digits among all characters, spaces included. The published 0.1 removes laboratory tables and drug charts."""
+    """Maximum share of digits among all characters, spaces included. The published 0.1 removes laboratory tables and drug charts."""
 
     def reason(self, document: RepairedDocument) -> str | None:
         text = document.text

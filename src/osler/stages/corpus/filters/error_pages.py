@@ -28,13 +28,13 @@ _PHRASES = (
 
 
 class ErrorPages(Filter):
-    """What the head of an error page says."""
+    """Phrases that mark the head of an error page."""
 
     words: tuple[str, ...] = _PHRASES
-    """Words or phrases, in any case, anywhere in the head. carrino2022's cleaner has `found` and `error` among them, which also
+    """Words or phrases to look for in the head, ignoring case. carrino2022's cleaner includes `found` and `error`, which also
     removes articles on medication errors."""
     first_line: bool = True
-    """Take the first line of a document without a title as its head. Otherwise such documents are kept."""
+    """Use the first line as the head of a document without a title; otherwise such documents are kept."""
 
     def reason(self, document: RepairedDocument) -> str | None:
         head = document.title or ""

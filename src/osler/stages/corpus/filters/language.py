@@ -13,9 +13,9 @@ class Language(Filter):
     """Which languages are kept."""
 
     languages: tuple[str, ...] = ()
-    """Languages to keep; by default that of the source. Documents of a source without a language are then kept."""
+    """Languages to keep; by default the stated language of the document or its source. Documents without one are then kept."""
     min_confidence: float = Field(0.3, ge=0, le=1)
-    """Confidence that must be exceeded."""
+    """Remove documents whose language is recognised with no more than this confidence."""
 
     def check(self) -> None:
         check_model()

@@ -14,13 +14,13 @@ class Length(Filter):
     """Bounds on characters and on whitespace-separated words."""
 
     min_characters: int = Field(40, ge=0)
-    """Characters that a document must have."""
+    """Minimum characters of a document."""
     max_characters: int | None = Field(None, ge=1)
-    """Characters that it may have; by default, any number."""
+    """Maximum characters of a document; no limit by default."""
     min_words: int = Field(0, ge=0)
-    """Words that it must have."""
+    """Minimum words of a document."""
     max_words: int | None = Field(None, ge=1)
-    """Words that it may have; by default, any number."""
+    """Maximum words of a document; no limit by default."""
 
     @model_validator(mode="after")
     def _bounds_in_order(self) -> Self:

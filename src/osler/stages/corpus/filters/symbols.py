@@ -13,7 +13,7 @@ class Symbols(Filter):
     """Bound on the share of characters that are neither letters nor digits."""
 
     max_share: float = Field(0.3, ge=0, le=1)
-    """Symbols among all characters but whitespace."""
+    """Maximum share of symbols, whitespace not counted."""
 
     def reason(self, document: RepairedDocument) -> str | None:
         text = document.text

@@ -19,10 +19,10 @@ class Terms(Filter):
     terms: Path = runtime()
     """Text file with one term per line. Case, accents and punctuation do not matter."""
     min_share: float = Field(gt=0.0, le=1.0)
-    """Term density that a document must have."""
+    """Minimum term density of a document."""
 
     def identity(self) -> dict[str, Any]:
-        """Identity with the terms themselves, wherever the file is."""
+        """Return the identity, with the terms instead of the path of their file."""
         return super().identity() | {"terms": terms_digest(self.terms)}
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ class Uppercase(Filter):
     """Bound on the share of capitals."""
 
     max_share: float = Field(0.4, ge=0, le=1)
-    """Capitals among all characters, spaces included. Some hospitals write whole notes in capitals."""
+    """Maximum share of capitals among all characters, spaces included. Some hospitals write whole notes in capitals."""
 
     def reason(self, document: RepairedDocument) -> str | None:
         text = document.text

@@ -1,8 +1,8 @@
 """Readers: each turns one file type into documents.
 
-To add one, write a module here with a `READER` object and register it below. A reader never repairs documents. Where it cannot read
-a record it yields a `BadRecord` and goes on; it raises an InputError where it cannot go on. Neither quotes the text. Where its
-options leave a record out it yields a `LeftOut`, so that every record is accounted for.
+To add one, write a module here with a `READER` object and register it below. A reader never repairs documents. For a record it
+cannot read it yields a `BadRecord` and goes on; if it cannot go on, it raises an InputError. Neither quotes the text. For a record
+that its options leave out it yields a `LeftOut`, so that every record is accounted for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reader(Protocol):
     """Interface of a reader.
 
     `endings` are the file endings it reads by default. A reader of XML may have `roots`: the root elements of `.xml` files it reads.
-    `options` is the class of its own settings, the table `options` of a source; `source.options` is then always an object of it.
+    `options` is the class of its own settings, the table `options` of a source; `source.options` is then always an instance of it.
     """
 
     endings: tuple[str, ...]

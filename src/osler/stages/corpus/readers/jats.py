@@ -59,7 +59,7 @@ _LEFT_OUT = frozenset(
     )
 )
 _LETTER = re.compile(r"[^\W\d_]")
-# A citation or the mark of a footnote that was left out is a NUL until the punctuation around it is gone.
+# A dropped citation or footnote mark is a NUL until the punctuation around it is gone.
 _IN_BRACKETS = re.compile(r"[\[(][ ,;–—-]*\0[ ,;–—\0-]*[\])]")
 _ROW_OF_MARKS = re.compile(r"\0(?: ?[,;–—-]? ?\0)+")
 _BETWEEN_MARKS = re.compile(r"[\s\d]*[,;–—-][\s\d,;–—-]*")
@@ -79,13 +79,13 @@ class JatsOptions(Recipe):
     captions: bool = False
     """Read the captions of figures and tables."""
     tables: bool = False
-    """Read tables, a line for each row."""
+    """Read tables, one line per row."""
     citations: bool = False
     """Keep numbered citations such as `[12]`. Citations by name and year are always kept: sentences need them."""
     split: Literal["article", "section"] = "article"
-    """One document: an article, or its abstract and each of its top-level sections."""
+    """What one document is: an article, or its abstract and each of its top-level sections."""
     languages: tuple[str, ...] = ()
-    """Languages to read, by two-letter code, from the article and its translations; by default the language of the article."""
+    """Two-letter codes of the languages to read, from the article and its translations; by default the article's own."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _documents(
 
 
 def _versions(article: Any) -> Iterator[_Version]:
-    """The article, its translations, and its title and abstract in languages that have no more than these."""
+    """Yield the article, its translations, and its title and abstract in languages that have only these."""
     meta = article.find("front/article-meta")
     stated = _language(article) or "en"  # the default in the DTD of JATS
     yield _Version(stated, _find(meta, "title-group/article-title"), _abstracts(meta, "abstract"), article)
@@ -197,7 +197,7 @@ def _versions(article: Any) -> Iterator[_Version]:
 
 
 def _translated_title(meta: Any, language: str | None) -> Any:
-    """A title in another language: in a group, or alone in articles of older versions of JATS."""
+    """Find a title in another language: in a group, or alone in older versions of JATS."""
     for place in ("trans-title-group", "trans-title"):
         for found in meta.iterfind(f"title-group/{place}"):
             if _language(found) == language:
@@ -206,13 +206,13 @@ def _translated_title(meta: Any, language: str | None) -> Any:
 
 
 def _abstracts(meta: Any, tag: str) -> tuple[Any, ...]:
-    """The abstract proper: without graphical abstracts, teasers and editors' summaries."""
+    """Return the abstracts proper, without graphical abstracts, teasers and editors' summaries."""
     found = () if meta is None else meta.iterfind(tag)
     return tuple(abstract for abstract in found if abstract.get("abstract-type") in (None, "", "abstract", "summary"))
 
 
 def _sections(version: _Version, options: JatsOptions) -> Iterator[tuple[str, list[str]]]:
-    """Heading and lines of the abstract and of each top-level section."""
+    """Yield heading and lines of the abstract and of each top-level section."""
     if "abstract" in options.parts:
         for abstract in version.abstracts:
             yield from _section(abstract, abstract, options)
@@ -252,7 +252,7 @@ def _section(owner: Any, children: Iterable[Any], options: JatsOptions) -> Itera
 
 
 def _line(element: Any, options: JatsOptions) -> str:
-    """A title or a cell on one line; "" for None."""
+    """Return a title or a table cell on one line; "" for None."""
     if element is None:
         return ""
     text = _Lines(options)
@@ -273,7 +273,7 @@ class _Lines:
         )
 
     def walk(self, element: Any) -> None:
-        """Add an element, without what follows it."""
+        """Add an element, without its tail."""
         tag = element.tag
         if tag in self._left_out:
             return
@@ -312,7 +312,7 @@ class _Lines:
             self.lines.append(line)
 
     def _is_mark(self, element: Any) -> bool:
-        """Whether an element is a citation by number, the mark of a footnote, or a superscript of such marks."""
+        """Whether an element is a numbered citation, a footnote mark, or a superscript of such marks."""
         text = "".join(element.itertext())
         if element.tag == "xref":
             if element.get("ref-type") in ("fn", "table-fn"):
@@ -348,7 +348,7 @@ def _language(element: Any) -> str | None:
 
 
 def _ids(article: Any) -> tuple[str | None, int | None]:
-    """The id of an article, and its number in PMC."""
+    """Return the id of an article, and its number in PMC."""
     ids = {item.get("pub-id-type"): inner_text(item) for item in article.iterfind("front/article-meta/article-id")}
     pmc = (ids.get("pmc") or ids.get("pmcid") or "").upper().removeprefix("PMC")
     if pmc.isdecimal():
@@ -357,7 +357,7 @@ def _ids(article: Any) -> tuple[str | None, int | None]:
 
 
 def _date(article: Any) -> str | None:
-    """The date of publication: the electronic one if there are several."""
+    """Return the publication date, the electronic one if there are several."""
     kinds = ("epub", "pub", "ppub", "collection")
     dates = []
     for date in article.iterfind("front/article-meta/pub-date"):
@@ -369,7 +369,7 @@ def _date(article: Any) -> str | None:
 
 
 def _licence(article: Any) -> str | None:
-    """The licence by its Creative Commons name, else its link or its type as the article states them."""
+    """Return the licence by its Creative Commons name, or else its link or type as the article states it."""
     meta = article.find("front/article-meta")
     places = [] if meta is None else [*meta.iter("copyright-statement", "license")]
     licences = [place for place in places if place.tag == "license"]
@@ -378,7 +378,7 @@ def _licence(article: Any) -> str | None:
     if linked := creative_commons(links) or creative_commons(stated):
         return linked
     if names := [*_CC_NAME.finditer(stated)]:
-        # One licence, perhaps named more than once: with all the limits that any of the names has.
+        # One licence, perhaps named more than once: combine the restrictions of all names.
         words = re.sub(r"[\s-]", "", " ".join(name["terms"] or "" for name in names)).lower()
         limits = [term for term, spellings in _CC_TERMS.items() if any(spelling in words for spelling in spellings)]
         kind = "CC0" if all(name["zero"] for name in names) else "-".join(["CC BY", *limits])

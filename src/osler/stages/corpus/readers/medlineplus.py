@@ -83,7 +83,7 @@ def _document(topic: Any, row: int, language: str, release: int, options: Medlin
 
 
 def _plain(html: str) -> str:
-    """The text of a piece of HTML, a line for each paragraph, heading and list item."""
+    """Return the text of a piece of HTML, one line per paragraph, heading and list item."""
     reader = _Lines()
     reader.feed(html)
     reader.close()
@@ -92,7 +92,7 @@ def _plain(html: str) -> str:
 
 
 class _Lines(HTMLParser):
-    """Collects the text of HTML; NUL stands for the end of a line, because line breaks mean nothing there."""
+    """Collects the text of HTML. NUL marks the end of a line, because line breaks have no meaning in HTML."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from osler.stages.corpus.inputs import cut_lines
 _FACTS = {"patient": "SUBJECT_ID", "date": "CHARTDATE", "section": "CATEGORY", "title": "DESCRIPTION"}
 _COLUMNS = ("ROW_ID", "ISERROR", "TEXT", *_FACTS.values())
 _MARK = re.compile(r"\[\*\*([^\[\]]{0,200}?)\*\*\]")
-# The first pattern that fits what stands between the stars decides.
+# The first pattern that matches the text between the stars decides.
 _MARKS = [
     ("AGE", re.compile(r"\bage\b")),
     ("PHONE", re.compile(r"telephone|fax|pager|phone")),
@@ -41,7 +41,7 @@ class MimicOptions(Recipe):
     errors: bool = False
     """Keep notes that are marked as errors (ISERROR = 1)."""
     marks: Literal["keep", "replace"] = "keep"
-    """What becomes of de-identification marks such as `[**Hospital1 18**]`: replace makes them `[HOSPITAL]`."""
+    """What to do with de-identification marks such as `[**Hospital1 18**]`: replace turns them into `[HOSPITAL]`."""
 
     @field_validator("categories")
     @classmethod

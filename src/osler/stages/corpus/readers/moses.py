@@ -1,8 +1,8 @@
-"""One side of a parallel corpus in Moses text, such as EMEA of OPUS: a sentence per line, documents rebuilt from its lines.
+"""One side of a parallel corpus in Moses text, such as EMEA of OPUS: one sentence per line, joined back into documents.
 
-Beside `EMEA.en-es.es`, OPUS has the two documents of each line: in `EMEA.en-es.ids`, `en/1.xml.gz<TAB>es/1.xml.gz<TAB>3<TAB>4`, or in
-`EMEA.en-es.xml`, an element `link` for each line in an element `linkGrp` for each pair of documents. Without such a file, documents are
-separated by blank lines or begin with a line that matches `mark`.
+Beside `EMEA.en-es.es`, OPUS names the two documents of each line: in `EMEA.en-es.ids`, as `en/1.xml.gz<TAB>es/1.xml.gz<TAB>3<TAB>4`,
+or in `EMEA.en-es.xml`, with a `linkGrp` element per pair of documents and a `link` element per line. Without such a file, documents
+are separated by blank lines or begin with a line that matches `mark`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from osler.stages.corpus.inputs import decode, lines
 from osler.stages.corpus.opening import open_bytes, reading
 
 _LONGEST = 16 << 20
-"""A document with more characters is a file without boundaries."""
+"""Maximum characters of a document; more means that no boundaries were found."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 _LINK = re.compile(rb"<linkGrp\b[^>]*>|<link\b[^>]*>")
 _ATTRIBUTE = re.compile(rb"""\b(fromDoc|toDoc|xtargets)\s*=\s*["']([^"']*)["']""")
@@ -36,7 +36,7 @@ class MosesOptions(Recipe):
     mark: str | None = None
     """Regular expression for the line that begins a document; the line is part of it. By default, blank lines separate documents."""
     sentences: int | None = Field(None, ge=1)
-    """Lines of one document, for texts that have neither blank lines nor marks."""
+    """Lines per document, for texts that have neither blank lines nor marks."""
 
     @field_validator("mark")
     @classmethod
@@ -51,7 +51,7 @@ class MosesOptions(Recipe):
 class MosesReader:
     """Reads one language of a parallel corpus, a sentence per line, with the `.ids` or `.xml` file beside it if there is one.
 
-    The id of a document is its name in that file; its language is the ending of the text.
+    The id of a document is its name in that file; its language is the file ending of the text.
     """
 
     endings = ()
@@ -106,9 +106,9 @@ class MosesReader:
 
 
 def _names(corpus: Path, language: str) -> Iterator[str] | None:
-    """The document of each line, empty where that is not stated; None if no file beside the text says so."""
+    """Return the document of each line, empty where it is not stated; None if there is no .ids or .xml file."""
     side = int(corpus.suffix[1:].rpartition("-")[2] == language)
-    is_pair = "-" in corpus.suffix  # another .xml file may be called like a text that is no part of OPUS
+    is_pair = "-" in corpus.suffix  # outside OPUS, an unrelated .xml file may have the name of the text
     for ending, read in ((".ids", _read_ids), *([(".xml", _read_links)] if is_pair else [])):
         for packed in ("", *OPENERS):
             path = corpus.parent / f"{corpus.name}{ending}{packed}"
@@ -128,7 +128,7 @@ def _read_ids(path: Path, side: int) -> Iterator[str]:
 
 
 def _read_links(path: Path, side: int) -> Iterator[str]:
-    """A line of the text is a link between sentences of both languages. Each element is on a line of its own."""
+    """Yield the document of each link with sentences in both languages, which is one line of the text."""
     name = ""
     with reading(path), open_bytes(path) as handle:
         for line in handle:

@@ -31,17 +31,17 @@ class PatentOptions(Recipe):
     """Which patents are read, and from which fields."""
 
     codes: tuple[str, ...] = ("A61B", "A61C", "A61F", "A61H", "A61K", "A61L", "A61M", "A61P")
-    """Keep patents with a classification code that begins with one of these; none keeps all. The default is carrino2022's list."""
+    """Keep patents with a classification code that begins with one of these; an empty list keeps all. The default is carrino2022's list."""
     code_fields: tuple[str, ...] = ("ipc", "cpc")
     """Fields with classification codes: texts, lists of texts, or lists of objects with a field `code`."""
     parts: tuple[str, ...] = ("title", "abstract", "description")
-    """Fields with text, joined in this order. A field that is not there may be called NAME_localized, as in Google Patents."""
+    """Fields with text, joined in this order. A missing field may also be called NAME_localized, as in Google Patents."""
     title_field: str = "title"
     """Field with the title."""
     date_field: str = "publication_date"
     """Field with the date."""
     number_field: str = "publication_number"
-    """Field with the number of the patent, which is its id."""
+    """Field with the number of the patent, used as its id."""
 
 
 class PatentReader:
@@ -95,7 +95,7 @@ def _patent(record: Any, row: int, source: CorpusSource) -> RawDocument | BadRec
 
 
 def _localized(record: Mapping[str, Any], name: str) -> dict[str | None, str]:
-    """The texts of a field by language; a text without one has that of the patent, if it is stated."""
+    """Return the texts of a field by language; a text without one has that of the patent, if stated."""
     value = record.get(name, record.get(f"{name}_localized"))
     stated = record.get("language")
     found: dict[str | None, str] = {}

@@ -1,6 +1,6 @@
 """PubMed and MEDLINE XML: baseline files, update files, and what efetch returns. One document per record and language.
 
-An update file may hold a record again, and a list of deleted ones: a revision of each document says which is the latest.
+Update files may repeat records and list deleted ones; the revision of each document tells which is the latest.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class PubmedOptions(Recipe):
     parts: tuple[Literal["title", "abstract", "other_abstracts"], ...] = Field(("title", "abstract"), min_length=1)
     """Parts of a record to read. other_abstracts: further abstracts in the same language, such as plain-language summaries."""
     languages: tuple[str, ...] = Field(("en",), min_length=1)
-    """Languages to read, by two-letter code. Another language than English is read from its own abstract and the original title."""
+    """Two-letter codes of the languages to read. Languages other than English use their own abstract and the original title."""
     labels: bool = True
     """Begin the sections of a structured abstract with their labels, such as `METHODS:`."""
     minimum: int = Field(0, ge=0)
-    """Characters an abstract must have; records with less are left out."""
+    """Minimum characters of an abstract; records with less are left out."""
 
 
 class PubmedReader:
     """Reads PubMed XML. The PMID is the id; in other languages than English, the PMID and the language.
 
-    Of a record that several files of the source hold, the highest version in the latest file is kept, and a deleted record is removed.
-    The numbers in the names of baseline and update files say which is the latest; files with other names count in their order.
+    If several files of a source hold a record, its highest version in the latest file is kept; deleted records are removed.
+    Baseline and update files are ordered by the numbers in their names, files with other names by input order.
     """
 
     endings = ()
@@ -96,13 +96,13 @@ class PubmedReader:
 
 
 def _release(file: str) -> int:
-    """The number of a baseline or update file, for which later files have higher ones; 0 for other files."""
+    """Return the number of a baseline or update file, higher for later files; 0 for other files."""
     found = _RELEASE.search(file)
     return int(found[1] + found[2]) if found else 0
 
 
 def _revision(pmid: Any, release: int) -> Revision | None:
-    """The highest version of a PMID is the latest, then the one in the latest file, whatever the order of the files."""
+    """Return the revision of a PMID, ranked by version, then by file number, whatever the order of the files."""
     text = inner_text(pmid)
     if not text.isdecimal():
         return None
@@ -138,7 +138,7 @@ def _title(article: Any, language: str) -> str:
 
 
 def _abstracts(record: Any, article: Any, language: str) -> list[Any]:
-    """The abstracts in a language, the main one first."""
+    """Return the abstracts in a language, the main one first."""
     main = [article.find("Abstract")] if language == "en" else []
     others = [other for other in record.iterfind("OtherAbstract") if _two_letters(other.get("Language")) == language]
     return [
@@ -147,7 +147,7 @@ def _abstracts(record: Any, article: Any, language: str) -> list[Any]:
 
 
 def _sections(abstract: Any, labels: bool) -> str:
-    """The sections of an abstract, a line each. A label may be all there is: LEVEL OF EVIDENCE: 4."""
+    """Return the sections of an abstract, one per line. A section may be only a label: LEVEL OF EVIDENCE: 4."""
     lines = []
     for section in abstract.iterfind("AbstractText"):
         label = (section.get("Label") or "").strip().rstrip(":") if labels else ""
@@ -161,7 +161,7 @@ def _two_letters(code: str | None) -> str:
 
 
 def _date(article: Any) -> str | None:
-    """The date of the issue, of the book, or of the electronic publication."""
+    """Return the date of the issue, of the book, or of the electronic publication."""
     for place in ("Journal/JournalIssue/PubDate", "Book/PubDate", "ArticleDate"):
         found = article.find(place)
         if found is None:

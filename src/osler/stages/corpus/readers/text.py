@@ -55,7 +55,7 @@ def _line(data: bytes, source: CorpusSource, path: Path, row: int) -> RawDocumen
 
 
 def _joined(block: list[RawDocument | BadRecord]) -> RawDocument | BadRecord:
-    """One document of several lines. It cannot be read if one of them cannot."""
+    """Join lines into one document, unreadable if any line is."""
     lines = [record for record in block if isinstance(record, RawDocument)]
     if len(lines) < len(block):
         return next(record for record in block if isinstance(record, BadRecord))

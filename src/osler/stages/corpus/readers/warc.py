@@ -1,7 +1,7 @@
 """Web crawls: WARC files and HTML pages, with the main text of each page. Pages that are not HTML are left out.
 
-trafilatura is the default because it keeps lists and tables, where a health page has symptoms and doses. resiliparse is ten times
-faster, but it drops lists and runs the cells of a table together.
+trafilatura is the default because it keeps lists and tables, which hold the symptoms and doses on health pages. resiliparse is ten
+times faster, but it drops lists and runs table cells together.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _DAMAGED = "Copy or download the file again"
 
 
 class WebOptions(Recipe):
-    """How the text of a page is found."""
+    """How text is extracted from a page."""
 
     extractor: Literal["trafilatura", "resiliparse"] = "trafilatura"
-    """Package that finds the main text of a page. trafilatura keeps lists and tables; resiliparse is faster."""
+    """Package that extracts the main text of a page. trafilatura keeps lists and tables; resiliparse is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class _Record:
 
 
 class WarcReader:
-    """Reads WARC files and HTML pages (extra `web`). The id is the address of a page, or its file.
+    """Reads WARC files and HTML pages (extra `web`). The id is the address of a page, or its file name.
 
     Answers other than 200 and content other than HTML are left out. The row of a page is the number of its record.
     """
@@ -98,7 +98,7 @@ def _is_page(path: Path) -> bool:
 
 
 def _document(record: _Record, extractor: str) -> RawDocument | BadRecord | LeftOut:
-    """The page in a record. Common Crawl has the text of a page, without markup, as a conversion."""
+    """Read the page in a record. Common Crawl stores the text of a page, without markup, as a conversion record."""
     row, headers = record.number, record.headers
     address = headers.get("warc-target-uri", "").strip("<>") or None
     facts = {"date": headers["warc-date"][:10]} if headers.get("warc-date") else {}
@@ -145,7 +145,7 @@ def _page(
     extract = _extractor(extractor)
     try:
         text = extract(html)
-    except Exception:  # pages of strangers break HTML parsers in ways that no list of errors covers
+    except Exception:  # web pages break HTML parsers in ways that no list of errors covers
         return BadRecord(row, byte, "the page cannot be read as HTML")
     return RawDocument(row, text, name, {**facts, **found})
 
@@ -158,7 +158,7 @@ def _extractor(name: str) -> Callable[[str], str]:
     extract = require("trafilatura", "web").extract
 
     def main_text(html: str) -> str:
-        # A table is written as Markdown; its cells are kept, its rules are not.
+        # Tables come as Markdown: keep the cells, drop the rules.
         return _TABLE_ROW.sub(r"\1", _TABLE_RULE.sub("", extract(html, include_comments=False) or ""))
 
     return main_text
@@ -207,7 +207,7 @@ def _skip(handle: IO[bytes], size: int) -> int:
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
-    """Headers by their name in lower case. Of repeated ones, the first counts."""
+    """Parse headers by lower-case name. Of repeated ones, the first counts."""
     found: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
@@ -216,7 +216,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
 
 
 def _decoded_body(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """The body of an HTTP response without chunks and compression. Some crawlers undo both but keep the headers."""
+    """Undo chunking and compression of an HTTP response. Some crawlers undo both but keep the headers."""
     if "chunked" in headers.get("transfer-encoding", "").lower() and _CHUNK.match(body):
         body = _joined_chunks(body)
     coding = headers.get("content-encoding", "").lower()

@@ -1,4 +1,4 @@
-"""Rewriters: each takes something out of a text, or replaces characters in it.
+"""Rewriters: each removes passages from a text or replaces characters in it.
 
 To add one, write a module here with a `Rewriter` class and register it below. Its fields are its options in a recipe.
 The reason of a removal names the option that would have to change to keep the passage.
@@ -27,7 +27,7 @@ REWRITERS = Registry(
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A passage, line or sentence that was taken out: why, and how many characters it had."""
+    """A removed passage, line or sentence: the reason, and how many characters it had."""
 
     reason: str
     characters: int
@@ -45,8 +45,8 @@ class Rewriter(Recipe, ABC):
     """Base of every rewriter."""
 
     def check(self) -> None:
-        """Raise what would stop the rewriter, such as a package that is not installed: called before any work."""
+        """Raise early on anything that would stop the rewriter later, such as a missing package."""
 
     @abstractmethod
     def rewrite(self, text: str, language: str | None) -> Rewritten:
-        """Return the text as it should be, with what was removed from it."""
+        """Return the rewritten text and what was removed from it."""

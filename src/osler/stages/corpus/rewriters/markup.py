@@ -1,7 +1,7 @@
-r"""Remove what is left of HTML, wiki markup and LaTeX, and the marks that cite references.
+r"""Remove remnants of HTML, wiki markup and LaTeX, and citation marks.
 
-Each kind is looked for by a sign that is rare in plain text, such as `<` or `\`. Marks around words are deleted and the words stay;
-passages that nobody would read (scripts, templates, preambles) are removed and reported.
+Each kind is detected by a sign that is rare in plain text, such as `<` or `\`. Marks around words are deleted and the words stay;
+passages that are not text (scripts, templates, preambles) are removed and reported.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from osler.stages.corpus.rewriters import Removal, Rewriter, Rewritten
 
 
 class Markup(Rewriter):
-    """Words between marks stay. Comparisons such as "<5 mg" or "p < 0.05" are not markup."""
+    """Which markup is removed. Words between marks stay. Comparisons such as "<5 mg" or "p < 0.05" are not markup."""
 
     html: bool = True
-    """Tags of HTML and JATS; scripts, styles and comments with what is inside."""
+    """Remove HTML and JATS tags, and scripts, styles and comments with their content."""
     wiki: bool = True
-    """Links, bold and headings of MediaWiki; templates, tables, references, files and categories with what is inside."""
+    """Remove MediaWiki marks of links, bold and headings, and templates, tables, references, files and categories with their content."""
     latex: bool = True
-    """Commands and formulas of LaTeX; preambles with what is inside. Symbols and exponents become characters."""
+    """Remove marks of LaTeX commands and formulas, and preambles with their content. Symbols and exponents become characters."""
     citations: bool = True
-    """Numbers of references in square brackets, such as [34] or [3, 5-7]. Intervals after a number stay."""
+    """Remove reference numbers in square brackets, such as [34] or [3, 5-7]. Intervals after a number stay."""
 
     def rewrite(self, text: str, language: str | None) -> Rewritten:
         removed: list[Removal] = []
@@ -71,12 +71,12 @@ def _without_html(text: str, removed: list[Removal]) -> str:
 
 
 def _raised(exponent: str) -> str:
-    """An exponent in characters: 10<sup>-3</sup> is 10⁻³, not 10-3. There are none for 10^3.5, which must not become 103.5."""
+    """Write an exponent in characters: 10<sup>-3</sup> is 10⁻³, not 10-3. 10^3.5 has none and must not become 103.5."""
     return exponent.translate(_RAISED_DIGITS) if _RAISABLE.fullmatch(exponent) else f"^{exponent}"
 
 
 def _without_passages(text: str, opening: re.Pattern[str], end: str, reason: str, removed: list[Removal]) -> str:
-    """Remove passages from an opening to the next end, in any case. A passage without an end stays."""
+    """Remove passages from an opening to the next end, ignoring case. A passage without an end stays."""
     if not opening.search(text):
         return text
     lower = text.lower() if len(text.lower()) == len(text) else text
@@ -138,7 +138,7 @@ def _link_text(removed: list[Removal]) -> Callable[[re.Match[str]], str]:
 
 
 def _without_nested(text: str, marks: re.Pattern[str], removed: list[Removal]) -> str:
-    """Remove passages between marks, with passages inside them. If a mark has no partner, the rest stays."""
+    """Remove passages between marks, nested ones included. If a mark has no partner, the rest stays."""
     pieces, done, depth, start = [], 0, 0, 0
     for mark in marks.finditer(text):
         if mark.group()[0] == "{":

@@ -1,4 +1,4 @@
-"""Put masks in place of e-mail addresses, web addresses and telephone numbers."""
+"""Mask e-mail addresses, web addresses and telephone numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from osler.stages.corpus.rewriters import Rewriter, Rewritten
 
-# An address is found by a sign in it, which `re` skips to quickly, and what must stand before the sign. A web address ends before the
+# An address is found by a sign in it, which `re` skips to quickly, and by what must precede the sign. A web address ends before the
 # punctuation of the sentence around it.
 _INSIDE = r"[^\s<>\"“”«»]"
 _REST = rf"{_INSIDE}*[^\s<>\"“”«».,;:!?()\[\]{{}}'\u2019*]/?"
@@ -15,7 +15,7 @@ _EMAILS = ((re.compile(r"@(?:[\w-]{1,63}\.)+[A-Za-z]{2,63}", re.ASCII), re.compi
 _URLS = (
     (re.compile(rf"://{_REST}"), re.compile(r"(?:https?|ftps?)\Z", re.IGNORECASE)),
     (re.compile(rf"www\.{_REST}"), re.compile(r"(?<![\w.])\Z")),
-    # Without "http" or "www" only endings that no sentence begins with, in case a space was forgotten after a full stop.
+    # Without "http" or "www", only endings that no sentence begins with, in case the space after a full stop is missing.
     (
         re.compile(rf"\.(?:com|edu|gov|net|org)(?:\.[a-z]{{2}})?(?![\w@-])(?:[:/]{_REST}|/)?"),
         re.compile(r"(?<![\w@./-])[A-Za-z0-9][\w.-]{0,99}\Z"),
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"(?<![\w.,+-])[+(]{0,2}\d(?:[ ./()-]{0,2}\d){6,13}(?![\w-]
 _LABEL = re.compile(
     r"\b(?:tel|tlf|tfno|t[ée]l[ée]phone|teléfono|tél|phone|fax|móvil|portable)\.?[ :]{0,3}\Z", re.IGNORECASE
 )
-# Without a label or a plus sign it must be grouped as in the United States or France: 120/80 75-80 and 612 345 000 are measurements.
+# Without a label or a plus sign, a number must be grouped as in the United States or France: 120/80 75-80 and 612 345 000 are measurements.
 _GROUPED = re.compile(r"(?:\([2-9]\d\d\) ?|[2-9]\d\d[.-])\d{3}[.-]\d{4}|0[1-9](?:[ .-]\d\d){4}")
 
 _Signs = tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
@@ -68,7 +68,7 @@ def _masked(text: str, signs: _Signs, mask: str) -> str:
 def _pieces(text: str, after: re.Pattern[str], before: re.Pattern[str], mask: str) -> Iterator[str]:
     done = 0
     for match in after.finditer(text):
-        # An address is no longer than this, so a long text without spaces takes no longer either.
+        # Addresses are shorter than this limit, which keeps long texts without spaces fast.
         opening = before.search(text, max(done, match.start() - 100), match.start())
         if opening:
             yield text[done : opening.start()]

@@ -1,4 +1,4 @@
-"""Write typographic variants of a character in one way. Doses and units stay as they are."""
+"""Normalise typographic variants of characters. Doses and units stay as they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HYPHENS = dict.fromkeys("\u2010\u2011\u2012\ufe63\uff0d", "-")
 _MINUS = re.compile(r"\u2212(?=\d)(?<![\w)\]/]\u2212)")
 _SOFT_HYPHEN_AS_BULLET = re.compile(r"\xad(?<![^\n]\xad)(?= )")
 _INVISIBLE = dict.fromkeys("\xad\u200b\u200e\u200f\u2060\ufeff", "")
-# NFKC loses meaning where it takes a raised or lowered position away (10⁻³, m², 1º), pulls fractions apart (1½ becomes 11⁄2) or
+# NFKC loses meaning where it flattens raised or lowered characters (10⁻³, m², 1º), pulls fractions apart (1½ becomes 11⁄2) or
 # puts a space under an accent. It also changes the micro sign, so that "µg" no longer matches "µg". Only these kinds of
 # compatibility characters are replaced: wide and narrow forms, ligatures, letters in a mathematical font, units in one character.
 _KINDS = ("<wide>", "<narrow>", "<compat>", "<font>", "<square>")
@@ -33,18 +33,18 @@ _COMPOUND = re.compile(r"(?<![^\W\d_])([^\W\d_]++)-(?=([^\W\d_]+))")
 
 
 class Normalise(Rewriter):
-    """Which variants are replaced. Nothing is removed but marks that nobody sees."""
+    """Which variants are replaced. Only invisible marks are removed."""
 
     quotes: bool = True
-    """Write curly quotation marks and apostrophes straight. « and » stay."""
+    """Replace curly quotation marks and apostrophes by straight ones. « and » stay."""
     hyphens: bool = True
-    """Write other hyphens, and the minus sign before a number, as -. Dashes stay, and so do exponents such as 10−18."""
+    """Replace other hyphens, and the minus sign before a number, by -. Dashes stay, and so do exponents such as 10−18."""
     compatibility: bool = True
-    """Take ligatures, wide letters and units in one character apart, as NFKC does. Exponents, fractions and µ stay."""
+    """Decompose ligatures, wide letters and single-character units as NFKC does. Exponents, fractions and µ stay."""
     invisible: bool = True
-    """Remove soft hyphens, zero-width spaces and marks for the direction of writing."""
+    """Remove soft hyphens, zero-width spaces and text-direction marks."""
     join_lines: bool = False
-    """Join words that are divided at the end of a line. The hyphen stays if the document has the word with it elsewhere."""
+    """Join words hyphenated at the end of a line. The hyphen stays if the document has the hyphenated word elsewhere."""
 
     def rewrite(self, text: str, language: str | None) -> Rewritten:
         if self.join_lines:
@@ -67,7 +67,7 @@ def _replacements(quotes: bool, hyphens: bool, compatibility: bool, invisible: b
 
 @cache
 def _compatible() -> dict[str, str]:
-    """What NFKC makes of the compatibility characters that it does not change the meaning of."""
+    """Map compatibility characters to their NFKC forms, where these keep the meaning."""
     table = {}
     for character in (chr(code) for codes in _RANGES for code in codes):
         kind = unicodedata.decomposition(character).partition(" ")[0]

@@ -18,17 +18,17 @@ class Sentences(Rewriter):
     """Bounds on each sentence; `max_digits = 1` turns that one off."""
 
     min_characters: int = Field(21, ge=0)
-    """Characters that a sentence must have."""
+    """Minimum characters of a sentence."""
     min_words: int = Field(4, ge=0)
-    """Words that a sentence must have."""
+    """Minimum words of a sentence."""
     max_code: float = Field(0.25, ge=0)
-    """Code score, as in the filter `code`."""
+    """Maximum code score, as in the filter `code`."""
     max_digits: float = Field(0.1, ge=0, le=1)
-    """Share of digits among all characters but whitespace, from which on a sentence is removed."""
+    """Share of digits, whitespace not counted, at which a sentence is removed."""
     repeated: bool = True
     """Remove sentences that occur earlier in the document. carrino2022's cleaner removes the first copy too."""
     min_confidence: float | None = Field(None, ge=0, le=1)
-    """Remove sentences that are not recognised as the language of the document, by a common word or with more than this confidence.
+    """Remove sentences that are not recognised as the document's language, by a common word or with more than this confidence.
     By default, sentences of any language stay."""
 
     def check(self) -> None:
@@ -73,14 +73,14 @@ class Sentences(Rewriter):
 
 
 def _splitting_language(text: str, language: str | None) -> str:
-    """The language of the text, or the nearest one that sentences can be split in."""
+    """Return the language of the text, or the nearest one that sentences can be split in."""
     if language in LANGUAGES:
         return language
     return LanguageGuess.of([text]).language
 
 
 def _joined(text: str, ranges: Sequence[Range], kept: Sequence[int]) -> str:
-    """The kept sentences. Where some between two of them are gone, the gap with most line breaks stays."""
+    """Join the kept sentences. Where sentences between two of them are gone, the gap with most line breaks stays."""
     pieces = []
     run = 0  # place in `kept` where the current run of neighbours begins
     for place, index in enumerate(kept):

@@ -1,4 +1,4 @@
-"""Tidy whitespace. Lines stay lines."""
+"""Tidy whitespace, without joining lines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Whitespace(Rewriter):
     """Which whitespace is removed."""
 
     blanks: bool = True
-    """Make one space of each run of spaces and tabs, and none of those at the start or end of a line. Off keeps the columns of tables."""
+    """Collapse runs of spaces and tabs into one space, and remove those at line starts and ends. Turn off to keep table columns."""
     blank_lines: int = Field(1, ge=0)
-    """How many blank lines may follow each other."""
+    """Maximum number of consecutive blank lines."""
     before_marks: bool = False
     """Also remove the space before a comma, semicolon, colon, stop, question or exclamation mark; in French, before a comma or stop."""
 

@@ -1,1 +1,1 @@
-"""De-identify notes: rules united with a bundle's heads, then masks, tags or surrogates."""
+"""De-identify notes: combine rules with a bundle's heads, then insert masks, tags or surrogates."""

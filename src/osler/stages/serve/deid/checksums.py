@@ -1,4 +1,4 @@
-"""Check digits of identifiers: a number that passes is one in ten to one in ninety-seven that would by chance.
+"""Check digits of identifiers. By chance, one number in ten to one in ninety-seven passes.
 
 Every function takes the identifier as written, with its spaces and punctuation.
 """
@@ -30,7 +30,7 @@ def card(text: str) -> bool:
 
 
 def ssn(text: str) -> bool:
-    """A US social security number by its shape: areas 000, 666 and 900 to 999, group 00 and serial 0000 were never given."""
+    """A US social security number by its format: areas 000, 666 and 900 to 999, group 00 and serial 0000 were never issued."""
     digits = _plain(text)
     if not digits.isdecimal() or len(digits) != 9:
         return False
@@ -91,7 +91,7 @@ def nir(text: str) -> bool:
 
 
 def iban(text: str) -> bool:
-    """An IBAN by its length and mod 97."""
+    """An IBAN: length and mod 97."""
     plain = _plain(text)
     if not re.fullmatch(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", plain):
         return False
@@ -99,7 +99,7 @@ def iban(text: str) -> bool:
 
 
 def ipv4(text: str) -> bool:
-    """Four numbers up to 255; a version such as 1.2.3.4 looks the same."""
+    """An IPv4 address: four numbers up to 255. A version such as 1.2.3.4 looks the same."""
     parts = text.split(".")
     return len(parts) == 4 and all(part.isdecimal() and int(part) < 256 for part in parts)
 
@@ -107,4 +107,4 @@ def ipv4(text: str) -> bool:
 CHECKS: dict[str, Callable[[str], bool]] = {
     check.__name__: check for check in (luhn, card, ssn, npi, dni, nie, nass, bank_ccc, nir, iban, ipv4)
 }
-"""By the name that rules call them."""
+"""Checks by their name in the rules."""

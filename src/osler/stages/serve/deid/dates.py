@@ -1,4 +1,4 @@
-"""Dates as they are written in notes: read, shifted by days in the same form, or reduced to their year."""
+"""Parse dates as written in notes, shift them in the same format, or reduce them to their year."""
 
 from __future__ import annotations
 
@@ -86,15 +86,15 @@ _BETWEEN = {
     "º",
 }
 _RECENT = 35
-"""Years of two digits up to this one are of this century."""
+"""Two-digit years up to this one belong to this century."""
 _OLD = 90
-"""Years after which a date tells that somebody is older than 89."""
+"""Years after which a date reveals that somebody is older than 89."""
 _PLAIN_YEAR = 2001
 
 
 @dataclass(frozen=True)
 class WrittenDate:
-    """A date in a text: which characters of it are the day, the month and the year, and their values."""
+    """A date in a text: the positions of its day, month and year, and their values."""
 
     text: str
     language: str
@@ -104,10 +104,10 @@ class WrittenDate:
     year: int | None
 
     def shifted(self, days: int, year: int | None) -> str | None:
-        """The date some days later, in the same form; `year` stands in where none is written. None if there is no such date."""
+        """Shift the date by some days, in the same format; `year` is used if none is written. None if there is no such date."""
         own = self.year or year or _PLAIN_YEAR
         try:
-            # What is not written counts as the middle of it, so that a shift by less than half of it may change nothing.
+            # A missing day or month counts as the middle of the period, so a shift by less than half of it may change nothing.
             new = date(own, self.month or 7, self.day or (15 if self.month else 1)) + timedelta(days)
         except (ValueError, OverflowError):
             return None
@@ -130,7 +130,7 @@ class WrittenDate:
 
 
 def parse_date(text: str, language: str) -> WrittenDate | None:
-    """Read a whole passage as one date, complete or partial; None if it is none, or several."""
+    """Parse a whole passage as one date, complete or partial. None if it is not a date, or several."""
     tokens = [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
     numbers = [token for token in tokens if token[0].isdecimal()]
     names = [(month, token) for token in tokens if (month := _month_of(token[0]))]
@@ -152,12 +152,12 @@ def parse_date(text: str, language: str) -> WrittenDate | None:
 
 
 def latest_year(dates: Iterable[WrittenDate | None]) -> int | None:
-    """The latest year among the dates of a note: about when it was written."""
+    """Latest year among the dates of a note, approximately when it was written."""
     return max((written.year for written in dates if written and written.year), default=None)
 
 
 def tells_old_age(written: WrittenDate, latest: int | None) -> bool:
-    """Whether a date lies so long before a note that it tells an age over 89: Safe Harbor does not let even its year stand."""
+    """Whether a date is so long before a note that it reveals an age over 89. Safe Harbor then does not allow even its year."""
     return written.year is not None and latest is not None and latest - written.year >= _OLD
 
 
@@ -191,7 +191,7 @@ def _numeric(numbers: list[tuple[str, int, int]], language: str) -> list[_Value]
 
 
 def _day_first(first: int, second: int, language: str) -> tuple[Part, Part]:
-    """In English the month comes first, in Spanish and French the day, unless the numbers say otherwise."""
+    """Order of day and month: month first in English, day first in Spanish and French, unless the numbers say otherwise."""
     month_first = second > 12 or (language == "en" and first <= 12)
     return ("month", "day") if month_first else ("day", "month")
 
@@ -251,7 +251,7 @@ _FORMS = _OTHER_FORMS | {
 
 
 def _month_name(month: int, old: str, language: str) -> str:
-    """The name of a month in the language and length of another."""
+    """Name of a month in the language and form of `old`, full or short."""
     plain = _plain(old)
     for own in dict.fromkeys((language, *_MONTHS)):
         full, short = _MONTHS.get(own, ((), ()))

@@ -1,7 +1,7 @@
-"""From notes to de-identified notes: the one path that the command line, Python and the service share.
+"""De-identify notes: the single path shared by the command line, Python and the service.
 
-Findings of the rules and of a bundle's heads are united: every character that either finds is replaced. A note that cannot be processed
-gives an error and no text.
+Findings of the rules and of a bundle's heads are combined: every character that either finds is replaced. A note that cannot be
+processed gives an error and no text.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 MASK = "***"
 _ENOUGH_WORDS = 50
-# English, Spanish and French prose has a common word in three or four; tables and telegrams have fewer, other languages nearly none.
+# One word in three or four is common in English, Spanish and French prose, fewer in tables and telegrams, nearly none elsewhere.
 _LEAST_COMMON = 0.03
 _PROBE = "Probe."
 
 
 class Failure(NamedTuple):
-    """Why a note is not written, and what to do about it. Never quotes the note."""
+    """Why a note was not written, and what to do about it. Never quotes the note."""
 
     problem: str
     fix: str
@@ -50,7 +50,7 @@ class DeidNote:
     text: str
     offsets: OffsetMap
     findings: tuple[PhiFinding, ...]
-    """What was replaced, by places in the original text."""
+    """What was replaced, with offsets in the original text."""
     language: str
 
     def counts(self) -> Counter[str]:
@@ -65,11 +65,11 @@ class PhiHeads:
     languages: Mapping[str, str]
     maps: Mapping[str, str | None]
     named: bool
-    """Whether the heads were named. Then they read every note, whatever its language."""
+    """Whether the heads were named by the user. Named heads read every note, regardless of language."""
 
     @classmethod
     def of(cls, spec: BundleSpec, names: Sequence[str], where: Path | str) -> PhiHeads:
-        """The named heads, or all that were trained on a PHI task."""
+        """Select the named heads, or all that were trained on a PHI task."""
         taggers = {name: head.card for name, head in spec.heads.items() if head.card.kind is Kind.TAGGING}
         for name in names:
             if spec.head(name).card.kind is not Kind.TAGGING:
@@ -83,20 +83,20 @@ class PhiHeads:
         return cls(languages, {name: phi_map(card) for name, card in chosen.items()}, bool(names))
 
     def reading(self, language: str | None) -> tuple[str, ...]:
-        """The heads for a language, or all if it is not known; there may be none."""
+        """Heads for a language, or all if the language is None. May be empty."""
         if self.named or language is None:
             return tuple(self.languages)
         return tuple(name for name, own in self.languages.items() if reads(own, language))
 
 
 class DeidEngine:
-    """Rules, a bundle if there is one, and what is asked of them."""
+    """De-identifies notes with rules, with a bundle, or with both."""
 
     def __init__(self, options: DeidOptions, bundle: Path | str | None = None, device: str = "auto") -> None:
         self.options = options
         self._loaded: Any = None
         self._engines: dict[tuple[str, ...], Any] = {}
-        """By the heads they use, which depend on the language of a note."""
+        """Annotation engines by their heads, which depend on the language of a note."""
         self.heads: PhiHeads | None = None
         if bundle is not None:
             self.heads = PhiHeads.of(BundleSpec.load(bundle), options.heads, bundle)
@@ -115,18 +115,18 @@ class DeidEngine:
         self._where, self._device = bundle, device
 
     def load(self, loaded: AnnotationEngine | None = None) -> DeidEngine:
-        """Load the bundle now, or use one that is loaded; otherwise it is loaded when the first note needs it."""
+        """Load the bundle now, or use a loaded one. Without this call, it is loaded with the first note that needs it."""
         if loaded is not None:
             self._loaded = loaded
         if self._where is not None and self._loaded is None:
-            # Here, so that rules alone need no numpy of a model and start at once.
+            # Imported late, so that rules alone start at once and need no numpy.
             from osler.stages.serve.engine import AnnotationEngine
 
             self._loaded = AnnotationEngine.load(self._where, self.options.annotation(()), self._device)
         return self
 
     def costs(self) -> list[str]:
-        """What a target recall or a threshold costs on dev, in lines to print before the run."""
+        """Lines that state what a target recall or a threshold costs on dev, to print before the run."""
         if self.heads is None or self._where is None:
             return []
         from osler.artifacts.calibration import BundleCalibration
@@ -138,7 +138,7 @@ class DeidEngine:
 
     @property
     def covers(self) -> str:
-        """What finds PHI, and what that does not cover, for a plan and a card."""
+        """What finds PHI, and what this does not cover, for a plan and a card."""
         if self.heads is None:
             return (
                 "rules only: identifiers, contacts, dates, and names with a title, a label or a frequent given name. "
@@ -148,7 +148,7 @@ class DeidEngine:
         return f"heads {listed}" + (" united with rules" if self.options.rules else " without rules")
 
     def find(self, notes: Sequence[Document]) -> list[list[PhiFinding] | Failure]:
-        """What is to be replaced in each note, disjoint and in text order, or why that cannot be said."""
+        """Find the passages to replace in each note, disjoint and in text order, or the reason why that failed."""
         by_language: dict[str | Failure | None, list[int]] = {}
         for number, note in enumerate(notes):
             by_language.setdefault(self.language_of(note.text), []).append(number)
@@ -161,9 +161,9 @@ class DeidEngine:
         return [found[number] for number in range(len(notes))]
 
     def language_of(self, text: str) -> str | Failure | None:
-        """The language of a note; None if it may be any of the three, and a failure if it seems to be none of them.
+        """Guess the language of a note. None if it may be any of the three, a failure if it seems to be none of them.
 
-        Only a language beyond doubt leaves heads and rules of the others out: what they would have found would stay in the note.
+        Heads and rules of other languages are only skipped if the language is certain: what they would find stays in the note.
         """
         if self.options.language is not None:
             return None if self.options.language == ALL_LANGUAGES else self.options.language
@@ -176,11 +176,11 @@ class DeidEngine:
         return None
 
     def deidentify(self, note: Document, findings: Sequence[PhiFinding], keyed: Keyed) -> DeidNote:
-        """Replace what was found in a note."""
+        """Replace the findings in a note."""
         known = self.language_of(note.text)
         language = known if isinstance(known, str) else LanguageGuess.of([note.text]).language
         new = list(self._replacements(note.text, findings, language, keyed))
-        # A year that is kept, for example, is no change.
+        # Unchanged text, such as a year that is kept, is not a replacement.
         changed = [(f, text) for f, text in zip(findings, new, strict=True) if text != note.text[f.start : f.end]]
         text, offsets = replace_passages(note.text, ((f.start, f.end, new) for f, new in changed))
         return DeidNote(text, offsets, tuple(finding for finding, _ in changed), language)
@@ -209,7 +209,7 @@ class DeidEngine:
     def _united(self, text: str, found: list[PhiFinding], language: str | None) -> list[PhiFinding]:
         if self.options.rules:
             found = [*found, *rules_for(LANGUAGES if language is None else (language,)).find(text)]
-        # What stays is left out before passages are united: an age of 40 must not take a date beside it along.
+        # Drop what stays before merging passages: an age of 40 must not be removed together with a date that overlaps it.
         removed = [f for f in found if is_removed(f.kind, text[f.start : f.end], self.options.scope)]
         return united([*removed, *repeated_names(text, removed)])
 
@@ -221,10 +221,10 @@ class DeidEngine:
         try:
             return [_findings(document, maps) for document in self._annotated(notes, options)]
         except Exception:
-            pass  # outside of this block, so that no later error is chained to one that may quote the text
+            pass  # continue outside this block, so that no later error is chained to one that may quote the text
         if len(notes) > 1:
             return [found for note in notes for found in self._model([note], names, heads)]
-        # If the machine or the bundle is at fault and not the note, this fails too and ends the run.
+        # If the machine or the bundle is at fault and not the note, this raises too and ends the run.
         self._annotated([Document("probe", _PROBE)], options)
         return [Failure("the model could not read it", "Look at the note: it may not be text")]
 
@@ -248,7 +248,7 @@ class DeidEngine:
             yield new if new is not None else (MASK if self.options.style == "mask" else f"[{finding.kind}]")
 
     def _date(self, written: WrittenDate | None, latest: int | None, keyed: Keyed) -> str | None:
-        """What stands for a date; None if it is masked."""
+        """Replacement of a date. None if it is masked."""
         if written is None or self.options.dates == "mask" or tells_old_age(written, latest):
             return None
         if self.options.dates == "shift":
@@ -259,7 +259,7 @@ class DeidEngine:
 
 
 def _findings(document: Document, maps: Mapping[str, str | None]) -> list[PhiFinding]:
-    """The mentions of a document; `maps` has the label map of every head."""
+    """Convert the mentions of a document to findings. `maps` has the label map of every head."""
     found = []
     for span in document.spans:
         head = span.attributes.get("head", next(iter(maps)))

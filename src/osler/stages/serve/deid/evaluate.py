@@ -1,4 +1,5 @@
-"""Measure de-identification on a task with gold PHI: what is still readable, whose names are missed, and what is removed needlessly."""
+"""Measure de-identification on a task with gold PHI: what stays readable, whose names are missed, and what is removed
+needlessly."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _METRICS, _CARD = "metrics.json", "card.md"
 
 @dataclass
 class _Words:
-    """Words with a letter or digit: those of PHI by label, others, and how many of each are removed."""
+    """Words with a letter or digit: PHI by label, other words, and how many of each are removed."""
 
     phi: Counter[str]
     covered: Counter[str]
@@ -56,7 +57,7 @@ def plan(recipe: DeidEvaluateRecipe, out: Path) -> list[str]:
 
 
 def run(recipe: DeidEvaluateRecipe, out: Path, *, force: bool = False) -> Artifact:
-    """Make the evaluation: metrics.json and card.md."""
+    """Run the evaluation and write metrics.json and card.md."""
     task, engine, language = _open(recipe)
     parents: dict[str, str | Artifact] = {"task": task.artifact, "rules": rules_digest()}
     if recipe.bundle is not None:
@@ -125,7 +126,7 @@ def _scores(
     phi: PhiLabels,
     terms: frozenset[str],
 ) -> dict[str, Any]:
-    # Which label covers a character does not matter, only that one does.
+    # It only matters that a character is covered, not by which label.
     any_label = next(iter(phi.safe_harbor))
     predicted = [
         note.with_(spans=tuple(Span.at(f.start, f.end, any_label) for f in result), relations=())
@@ -157,7 +158,7 @@ def _scores(
 
 
 def _safe_harbor(note: Document, phi: PhiLabels) -> Document:
-    """Gold with what Safe Harbor lists only: no staff and hospitals, and of ages those over 89."""
+    """Reduce the gold to what Safe Harbor lists: no staff and hospitals, and only ages over 89."""
     spans = tuple(
         span
         for span in note.spans
@@ -211,7 +212,7 @@ def _count_words(
 
 
 def _labelled(note: Document, phi: PhiLabels) -> dict[int, str]:
-    """Label of every character of gold PHI."""
+    """Label of each character of gold PHI."""
     return {
         place: span.label
         for span in note.spans
@@ -222,7 +223,7 @@ def _labelled(note: Document, phi: PhiLabels) -> dict[int, str]:
 
 
 def _terms(path: Path | None) -> frozenset[str]:
-    """The words of a list of medical terms, without the shortest, which are mostly articles and units."""
+    """Words of a list of medical terms, without the shortest, which are mostly articles and units."""
     if path is None:
         return frozenset()
     try:
@@ -250,7 +251,7 @@ def _planted(engine: DeidEngine, language: str, count: int) -> dict[str, dict[st
 def _sentences(
     lists: Mapping[str, list[str]], gender: str, carriers: Sequence[str], count: int
 ) -> Iterator[tuple[Document, tuple[int, int]]]:
-    """Every carrier with `count` names, and where the name is in it."""
+    """Yield every carrier with `count` names, and the position of the name in it."""
     for number in range(count):
         first = lists[gender][number % len(lists[gender])]
         last = lists["last"][(number + number // len(lists[gender])) % len(lists["last"])]
@@ -263,12 +264,12 @@ def _sentences(
 
 def _covers(found: list[PhiFinding] | Failure, place: tuple[int, int]) -> bool:
     if isinstance(found, Failure):
-        return True  # the sentence would not be written
+        return True  # the sentence would not be written, so nothing leaks
     return any(finding.start <= place[0] and place[1] <= finding.end for finding in found)
 
 
 def _card(values: Mapping[str, Any]) -> str:
-    """The metrics as Markdown."""
+    """Write the metrics as Markdown."""
 
     def percent(value: float | None) -> str:
         return "–" if value is None else f"{100 * value:.1f}"

@@ -1,4 +1,4 @@
-"""What is found in a note: kinds of PHI, their Safe Harbor categories, and the labels of known tasks that stand for them."""
+"""Kinds of PHI, their Safe Harbor categories, and the labels of known tasks for them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from osler.tasks.card import TaskCard
 DATA = resources.files("osler.stages.serve.deid").joinpath("data")
 Scope = Literal["safe-harbor", "everything"]
 OLDEST = 89
-"""The highest age that Safe Harbor lets stand."""
+"""The highest age that Safe Harbor allows."""
 _NUMBER = re.compile(r"\d+")
 
 
 class PhiFinding(NamedTuple):
-    """A passage to be replaced: its characters, its kind, and what found it."""
+    """A passage to replace: its offsets, its kind, and what found it."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ def _tables() -> dict[str, Any]:
 
 
 def kinds() -> dict[str, str]:
-    """Kind to Safe Harbor category."""
+    """Safe Harbor category of each kind."""
     return {name: values["category"] for name, values in _tables()["kinds"].items()}
 
 
@@ -47,7 +47,7 @@ def category_title(kind: str) -> str:
 
 @cache
 def kind_of(label: str, phi: str | None = None) -> str:
-    """The kind a label of a PHI task stands for; `phi` names its label map, which decides about labels that are not known here."""
+    """Kind of PHI for a label. `phi` names the label map of the task, which is used for labels not known here."""
     tables = _tables()
     if label in tables["kinds"]:
         return label
@@ -58,18 +58,18 @@ def kind_of(label: str, phi: str | None = None) -> str:
 
 
 def is_removed(kind: str, text: str, scope: Scope) -> bool:
-    """Whether a finding of this kind, with these characters, is removed under a scope."""
+    """Whether a finding with this kind and text is removed under a scope."""
     if scope == "everything":
         return True
     if kind == "AGE":
-        # An age in words, or anything else without a number, cannot be checked: it goes.
+        # An age without digits, such as one in words, cannot be checked: remove it.
         numbers = [int(number) for number in _NUMBER.findall(text)]
         return not numbers or max(numbers) > OLDEST
     return bool(_tables()["kinds"][kind].get("beyond") != "everything")
 
 
 def phi_map(card: TaskCard) -> str | None:
-    """The label map of a task for de-identification: the card's own, or the known one that has all of its labels."""
+    """Label map of a de-identification task: the card's own, or the known one that has all of its labels."""
     if card.phi or card.kind is not TaskKind.TAGGING:
         return card.phi
     labels = set(card.labels)
@@ -85,9 +85,10 @@ def _all_labels(name: str) -> frozenset[str]:
 
 
 def united(findings: Iterable[PhiFinding]) -> list[PhiFinding]:
-    """Disjoint passages in text order that cover every character of every finding.
+    """Merge findings into disjoint passages in text order that cover every character of every finding.
 
-    Those that overlap become one. It has the kind of the longest of them; of two with the same length, of the first found by a head.
+    Overlapping findings become one, with the kind of the longest. Among findings of the same length, the first one from a head
+    wins.
     """
     pieces: list[list[PhiFinding]] = []
     end = -1

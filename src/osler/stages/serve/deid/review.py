@@ -1,4 +1,4 @@
-"""A page for a person to check de-identified notes: the original with what was found, beside the new text."""
+"""A page to check de-identified notes: the original with its findings, beside the new text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from osler.text.document import Document, Span, number_spans
 
 
 def review_page(notes: Sequence[tuple[Document, DeidNote]], total: int) -> str:
-    """The page as HTML. It holds the original notes."""
+    """Render the page as HTML. It contains the original notes."""
     page = Page("De-identified notes to check", "This page holds protected health information. Do not pass it on.")
     shown = f"The first {len(notes):,} of {total:,} notes" if len(notes) < total else f"All {total:,} notes"
     page.text(

@@ -1,7 +1,7 @@
 """Rules that find PHI without a model: identifiers, contacts, dates, ages, addresses, and names with a title, a label or a given name.
 
-The patterns are data (`data/common.toml` and one file per language). What they do not find: a name in running text without a title,
-a label, a relative or a frequent given name before it, and places that no list and no word of place gives away.
+The patterns are data (`data/common.toml` and one file per language). They do not find names in running text without a title, a
+label, a relative or a frequent given name before them, or places that are in no list and have no place word.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _ARTICLES = frozenset(("el", "al", "la", "le", "los", "las", "les", "des"))
 
 @dataclass(frozen=True)
 class PhiRule:
-    """One pattern; its named groups are what it finds."""
+    """One pattern. Its named groups are the findings."""
 
     name: str
     pattern: re.Pattern[str]
     check: Callable[[str], bool] | None
     block: bool
     eponyms: bool
-    """Whether a name that is also an eponym counts: Dr. Bell does, a word of that name in running text does not."""
+    """Whether names that are also eponyms count: yes in "Dr. Bell", no for the same word in running text."""
 
     def find(self, text: str) -> Iterator[PhiFinding]:
         for match in self.pattern.finditer(text):
@@ -50,12 +50,12 @@ class PhiRule:
                 yield from _in_block(text, start, end) if self.block else self._trimmed(text, start, end, kind)
 
     def _trimmed(self, text: str, start: int, end: int, kind: str) -> Iterator[PhiFinding]:
-        """A finding without the space and punctuation around it; a name also without words that are no part of one."""
+        """Trim spaces and punctuation from a finding, and from a name also words that cannot be part of one."""
         while start < end and (text[start].isspace() or text[start] in ".,;:"):
             start += 1
         while end > start and (text[end - 1].isspace() or text[end - 1] in _LINE_END):
             if text[end - 1] == "." and kind == "NAME" and end - start > 2 and text[end - 3] in " \n":
-                break  # the full stop of an initial
+                break  # the full stop belongs to an initial
             end -= 1
         if kind == "NAME":
             start, end = _name_in(text, start, end, eponyms=self.eponyms)
@@ -64,7 +64,7 @@ class PhiRule:
 
 
 class PhiRules:
-    """The common rules and those of some languages."""
+    """The common rules, and those of some languages."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         self.languages = tuple(language for language in languages if language in LANGUAGES)
@@ -83,7 +83,7 @@ def rules_for(languages: tuple[str, ...]) -> PhiRules:
 
 
 def repeated_names(text: str, findings: Iterable[PhiFinding]) -> list[PhiFinding]:
-    """Further places where a word of a name that was found stands, written with a capital: a surname alone, a name in a heading."""
+    """Find other capitalised occurrences of the words of found names: a surname alone, a name in a heading."""
     places = [finding for finding in findings if finding.kind == "NAME"]
     words = {word for finding in places for word in _WORD.findall(text[finding.start : finding.end])}
     words = {word for word in words if len(word) >= _SHORTEST_NAME and word[0].isupper()} - _stop() - _eponyms()
@@ -95,20 +95,20 @@ def repeated_names(text: str, findings: Iterable[PhiFinding]) -> list[PhiFinding
 
 
 def rules_digest() -> str:
-    """Hash of the rules, lists and label maps: another version of them finds something else."""
+    """Hash of the rules, lists and label maps. Another version of them has other findings."""
     files = sorted((item.name, item.read_bytes()) for item in DATA.iterdir())
     return hashlib.sha256(b"\0".join(content for _, content in files)).hexdigest()
 
 
 @cache
 def given_names(language: str) -> Mapping[str, str]:
-    """Frequent given names of a language in lower case, each with its gender, `male` or `female`."""
+    """Frequent given names of a language, in lower case, with their gender, `male` or `female`."""
     table = _read("names")[language]
     return {name.lower(): gender for gender in ("female", "male") for name in table[gender].split()}
 
 
 def _name_in(text: str, start: int, end: int, *, eponyms: bool) -> tuple[int, int]:
-    """The part of a passage up to the first word that no name has; empty if nothing is left."""
+    """Trim a passage to its first run of words that can be part of a name. Empty if nothing is left."""
     words = [match.span() for match in _WORD.finditer(text, start, end)]
 
     def stops(index: int) -> bool:
@@ -122,7 +122,7 @@ def _name_in(text: str, start: int, end: int, *, eponyms: bool) -> tuple[int, in
     last = next((index for index in range(first, len(words)) if stops(index)), len(words))
     kept = words[first:last]
     while kept and text[kept[-1][0]].islower():
-        kept.pop()  # a particle that nothing follows
+        kept.pop()  # a trailing particle
     if not kept or (not eponyms and all(text[slice(*place)] in _eponyms() for place in kept)):
         return start, start
     stop = kept[-1][1]
@@ -131,7 +131,7 @@ def _name_in(text: str, start: int, end: int, *, eponyms: bool) -> tuple[int, in
 
 
 def _in_block(text: str, start: int, end: int) -> Iterator[PhiFinding]:
-    """In the contact details of a letter, every capitalised word and every number that is not known to be something else."""
+    """Find every capitalised word and number in the contact details of a letter that is not known to be something else."""
     stop = _BLOCK_END.search(text, start, end)
     end = stop.start() if stop else end
     for match in _WORD.finditer(text, start, end):
@@ -143,7 +143,7 @@ def _in_block(text: str, start: int, end: int) -> Iterator[PhiFinding]:
 
 
 def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequence[str]) -> Iterator[PhiRule]:
-    """The rules of one file; its fragments and lists come before the common ones."""
+    """Compile the rules of one file. Its fragments and lists override the common ones."""
     parts = {"U": _letters(str.isupper), "L": _letters(str.islower)}
     for file in (files[0], files[number]):
         parts |= file.get("fragments", {})
@@ -169,13 +169,13 @@ def _compile(files: Sequence[Mapping[str, Any]], number: int, languages: Sequenc
 
 @cache
 def _letters(wanted: Callable[[str], bool]) -> str:
-    """A class of all upper-case or lower-case letters of the Latin alphabet, with every accent: names come from anywhere."""
+    """Character class of all upper-case or lower-case Latin letters, including accented ones: names come from anywhere."""
     codes = (*range(0x41, 0x250), *range(0x1E00, 0x1F00))
     return "[" + "".join(letter for letter in map(chr, codes) if letter.isalpha() and wanted(letter)) + "]"
 
 
 def _alternatives(words: Iterable[str]) -> str:
-    """A pattern for any of the words, the longest first; a space stands for any white space."""
+    """Pattern for any of the words, longest first. A space matches any white space."""
     longest = sorted(set(words), key=lambda word: (-len(word), word))
     return "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in longest)
 

@@ -1,7 +1,7 @@
 """De-identify files: `osler deid`.
 
-A note that cannot be processed is not written. What is found is stored by places, without text, so that an interrupted search goes on
-where it stopped; then every note is written anew.
+A note that cannot be processed is not written. Findings are stored as offsets, without text, so that an interrupted search
+continues where it stopped. After that, all notes are written again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHOWN = 10
 
 
 class _Numbered(NamedTuple):
-    """What was read, or why it could not be, and its number in reading order."""
+    """A note or the reason why it could not be read, with its number in reading order."""
 
     number: int
     record: Record | Failure
@@ -88,7 +88,7 @@ def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
         parents["faker"] = check_faker()
 
     def build(work: Workspace) -> None:
-        # A random key is kept until the notes are complete: a resumed run must not mix surrogates of two keys.
+        # Keep a random key until all notes are written: a resumed run must not mix surrogates of two keys.
         own = key or random_key(work.path / _KEY)
         _build(recipe, notes, engine, own, work)
         remove_tree(work.path / _FOUND)
@@ -99,7 +99,7 @@ def run(recipe: DeidRecipe, out: Path, *, force: bool = False) -> Artifact:
 
 
 def report_skipped(artifact: Artifact) -> int:
-    """Print which notes were not written and why; return how many."""
+    """Print which notes were not written and why, and return their number."""
     items = Deidentified(artifact.path, artifact.manifest).skipped()
     if items:
         screen = console()
@@ -156,7 +156,7 @@ def _build(recipe: DeidRecipe, notes: Notes, engine: DeidEngine, key: bytes, wor
 def _processed(
     recipe: DeidRecipe, engine: DeidEngine, key: bytes, item: _Numbered, findings: list[PhiFinding] | Failure
 ) -> DeidNote | Failure:
-    """The new note, or why there is none."""
+    """De-identify one note, or return why that failed."""
     if isinstance(item.record, Failure):
         return item.record
     if isinstance(findings, Failure) or not isinstance(item.record, Document):
@@ -167,7 +167,7 @@ def _processed(
     try:
         return engine.deidentify(item.record, findings, Keyed(key, patient))
     except Exception:
-        # The error itself may quote the note, so nothing of it is kept.
+        # The error may quote the note, so nothing of it is kept.
         return Failure("what was found could not be replaced", "Report this as a bug of osler, without the note")
 
 
@@ -188,7 +188,7 @@ def _patient(recipe: DeidRecipe, note: Document) -> str | Failure:
 def _searched(
     recipe: DeidRecipe, notes: Notes, engine: DeidEngine, folder: Path
 ) -> Iterator[tuple[list[_Numbered], list[list[PhiFinding] | Failure]]]:
-    """Batches of notes with what was found in them, by this run or by an interrupted one."""
+    """Yield batches of notes with their findings, from this run or an interrupted one."""
     folder.mkdir(exist_ok=True)
     numbered = _numbered(notes)
     number = 0
@@ -210,7 +210,7 @@ def _searched(
 
 
 def _numbered(notes: Notes) -> Iterator[_Numbered]:
-    """Everything in reading order, with what could not be read in its place."""
+    """Yield all inputs in reading order, including those that could not be read."""
     number = unread = 0
     for record in notes:
         while unread < len(notes.skipped):
@@ -228,7 +228,7 @@ def _unreadable(notes: Notes, index: int) -> Failure:
 
 
 class _Writer(ExitStack):
-    """Writes notes, offsets and what was skipped."""
+    """Writes notes, offsets and the list of skipped notes."""
 
     def __init__(self, recipe: DeidRecipe, folder: Path) -> None:
         super().__init__()
@@ -302,7 +302,7 @@ class _Writer(ExitStack):
 
 
 def _check(recipe: DeidRecipe, out: Path) -> None:
-    """Refuse what would touch the input or fail later."""
+    """Raise an error for settings that would touch the input or fail later."""
     target = out.resolve()
     for path in recipe.files:
         given = path.resolve()
@@ -333,5 +333,5 @@ def _about_key(recipe: DeidRecipe) -> str:
 
 
 def _fingerprint(key: bytes) -> str:
-    """A hash of the key that tells keys apart and is slow to guess one from."""
+    """Hash that identifies the key, slow enough to prevent guessing it."""
     return hashlib.scrypt(key, salt=b"osler deid", n=1 << 14, r=8, p=1, dklen=16).hex()

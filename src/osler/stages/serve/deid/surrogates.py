@@ -1,8 +1,8 @@
 """Surrogates: other names, places and numbers of the same kind and shape, chosen by a secret key.
 
-A surrogate follows from the key, the patient and the original alone, so the same name of a patient always becomes the same other name,
-in any order of notes and in any run with the same key. A word of a name is replaced on its own: "Ana Ruiz" and "Ruiz" stay the same
-person. Nothing is stored.
+A surrogate depends only on the key, the patient and the original. The same name of a patient always gets the same surrogate, in
+any order of notes and in any run with the same key. Each word of a name is replaced separately, so "Ana Ruiz" and "Ruiz" stay
+the same person. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _LEAST_KEY = 32
 
 
 class Keyed:
-    """Choices that follow from a secret key and a patient."""
+    """Choices determined by a secret key and a patient."""
 
     def __init__(self, key: bytes, patient: str) -> None:
         self._key = hmac.digest(key, f"patient\0{patient}".encode(), "sha256")
@@ -80,7 +80,7 @@ class Keyed:
     def shift(self) -> int:
         """Days to add to every date of the patient: 30 to 335 days back, or a year more.
 
-        Never about a whole year, which would leave day and month as they were.
+        Never close to a whole year, which would leave day and month unchanged.
         """
         number = self.number("shift")
         return -(_LEAST + number % (_YEAR - 2 * _LEAST + 1) + number // _YEAR % 2 * _YEAR)
@@ -94,7 +94,7 @@ class Surrogates:
         self.language = language if language in LOCALES else "en"
 
     def of(self, kind: str, original: str) -> str | None:
-        """Another text of the same kind, never equal to the original; None for kinds that have no surrogate."""
+        """Return another text of the same kind, never equal to the original, or None for kinds without surrogates."""
         make = _MAKERS.get(kind)
         if make is None:
             return None
@@ -109,7 +109,7 @@ class Surrogates:
         return _WORD.sub(lambda match: self._name_word(match[0], attempt), original)
 
     def _name_word(self, word: str, attempt: str) -> str:
-        """Another given name of the same gender, or another surname: which of them depends on the word alone."""
+        """Return another given name of the same gender, or another surname, depending on the word alone."""
         plain = _plain(word)
         if plain in _PARTICLES:
             return word
@@ -126,13 +126,13 @@ class Surrogates:
         return made.upper() if word.isupper() else made.lower() if word.islower() else made
 
     def shaped(self, original: str, plain: str, attempt: str) -> str:
-        """Other digits and letters in the same places; the same number in another form gets the same digits."""
+        """Replace digits and letters in place. The same number in another format gets the same digits."""
         stream = self.keyed.number("shape", plain, attempt)
         made = []
         first = True
         for character in original:
             if character.isdecimal():
-                # A leading zero stays one, and nothing else becomes one, so that a number keeps its length.
+                # Keep leading zeros and create no new ones, so that a number keeps its length.
                 choices = "0" if first and character == "0" else _DIGITS[1:] if first else _DIGITS
                 made.append(choices[stream % len(choices)])
             elif character.isalpha():
@@ -156,7 +156,7 @@ class Surrogates:
         return f"{scheme[0] if scheme else ''}www.example.org/{self.keyed.number('url', plain, attempt) % 10**6:06d}"
 
     def ip(self, original: str, plain: str, attempt: str) -> str:
-        """An address from the ranges that are kept for documentation."""
+        """Return an address from the ranges reserved for documentation."""
         number = self.keyed.number("ip", plain, attempt)
         return f"2001:db8::{number % 0xFFFF:x}" if ":" in original else f"192.0.2.{1 + number % 254}"
 
@@ -185,7 +185,7 @@ class Surrogates:
         return str(self._fake("profession", plain, attempt).job())
 
     def age(self, original: str, plain: str, attempt: str) -> str:
-        """90+ for ages over 89; other ages move by one or two years, and stay below 90."""
+        """Return 90+ for ages over 89. Other ages move by one or two years and stay below 90."""
 
         def other(match: re.Match[str]) -> str:
             age = int(match[0])
@@ -238,7 +238,7 @@ _MAKERS |= dict.fromkeys(_SHAPED, Surrogates.shaped)
 
 
 def check_faker() -> str:
-    """The version of Faker, whose lists decide which surrogates there are; an error if it is not installed."""
+    """Return the version of Faker, whose lists determine the surrogates, or raise an error if it is not installed."""
     return str(require("faker", "deid").VERSION)
 
 
@@ -249,7 +249,7 @@ def _faker(language: str) -> Any:
 
 @lru_cache
 def _provider_words(language: str, role: str) -> tuple[str, ...]:
-    """Single words that Faker has as given names of a gender or as surnames, in a fixed order."""
+    """Faker's single-word given names of a gender, or surnames, in a fixed order."""
     providers = _faker(language).get_providers()
     provider = next(p for p in providers if type(p).__module__.startswith("faker.providers.person"))
     names = getattr(provider, "last_names" if role == "last" else f"first_names_{role}")
@@ -258,7 +258,7 @@ def _provider_words(language: str, role: str) -> tuple[str, ...]:
 
 @lru_cache
 def _genders() -> dict[str, str]:
-    """Gender of given names of the three languages, without accents: frequent ones, and those of Faker that are no surnames."""
+    """Gender of given names in the three languages, without accents: frequent names, and Faker's if they are not surnames."""
     known = {_plain(name): gender for language in LOCALES for name, gender in given_names(language).items()}
     surnames = {_plain(name) for language in LOCALES for name in _provider_words(language, "last")}
     for language in LOCALES:
@@ -275,13 +275,13 @@ def _other(choices: str, own: str, number: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Letters and digits without accents and case: what makes two ways of writing the same thing."""
+    """Keep letters and digits only, without accents and case, so that spelling variants compare equal."""
     split = unicodedata.normalize("NFD", text.lower())
     return "".join(c for c in split if c.isalnum() and not unicodedata.combining(c))
 
 
 def read_key(path: Path | None) -> bytes | None:
-    """The key in a file, made if the file is not there; None if none is asked for."""
+    """Read the key from a file, which is created if it does not exist. None without a path."""
     if path is None:
         return None
     if not path.exists():
@@ -297,7 +297,7 @@ def read_key(path: Path | None) -> bytes | None:
 
 
 def random_key(path: Path) -> bytes:
-    """The key in a file of the workspace, or a new one."""
+    """Read the key from a file of the workspace, or create one."""
     if path.is_file() and len(key := path.read_bytes().strip()) >= _LEAST_KEY:
         return key
     key = secrets.token_hex(_LEAST_KEY).encode()

@@ -1,4 +1,4 @@
-"""Routes of the page: its files, what it must know about the bundle, downloads, and corrections."""
+"""Routes of the page: its files, settings, downloads, and corrections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DownloadFormat(BaseModel):
 
 
 class PageSettings(BaseModel):
-    """What the page must know about the bundle and the service."""
+    """What the page needs to know about the bundle and the service."""
 
     bundle: str = Field(description="Name of the bundle, with its version if it is an installed model.")
     model: str = Field(description="Digest of the bundle.")
@@ -58,13 +58,13 @@ class PageSettings(BaseModel):
 
 
 class _Given(BaseModel):
-    """A part of a request: every field is known, and nothing is taken for something else."""
+    """Part of a request. Unknown fields are rejected, and no types are converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class GivenSpan(_Given):
-    """A mention, as `/v1/annotate` answers it."""
+    """A mention, as returned by `/v1/annotate`."""
 
     start: int | None = Field(None, ge=0)
     end: int | None = Field(None, ge=1)
@@ -76,7 +76,7 @@ class GivenSpan(_Given):
 
 
 class GivenRelation(_Given):
-    """A relation, as `/v1/annotate` answers it."""
+    """A relation, as returned by `/v1/annotate`."""
 
     head: str
     tail: str
@@ -99,7 +99,7 @@ class TextLanguage(BaseModel):
 
 
 class ReviewedDocument(_Given):
-    """A text with its entities as the annotator left them. Each has the name of its head among its attributes."""
+    """A text with its entities as the annotator left them. The attributes of each entity contain the name of its head."""
 
     text: str
     spans: list[GivenSpan] = Field(default_factory=list)
@@ -107,7 +107,7 @@ class ReviewedDocument(_Given):
 
 
 class GivenDocument(ReviewedDocument):
-    """An annotated document, as `/v1/annotate` answers it."""
+    """An annotated document, as returned by `/v1/annotate`."""
 
     id: str = "note"
     labels: list[str] = Field(default_factory=list)
@@ -126,7 +126,7 @@ class EntityChanges(_Given):
 
 
 class CorrectionRequest(_Given):
-    """One note that a person has looked at."""
+    """One note that a person has reviewed."""
 
     annotator: str = Field(description="Lower-case letters, digits and hyphens.", examples=["ana"])
     model: str = Field("", description="Digest of the bundle that predicted; refused if another one answers by now.")
@@ -136,7 +136,7 @@ class CorrectionRequest(_Given):
 
 
 class CorrectionAnswer(BaseModel):
-    """What an annotator has saved so far."""
+    """Counts of what an annotator has saved so far."""
 
     annotator: str
     notes: int
@@ -161,13 +161,13 @@ PAGE_FIELDS = {
     for kind in (CorrectionRequest, EntityChanges, GivenDocument, GivenRelation, GivenSpan)
     for name in kind.model_fields
 }
-"""Names of fields that a refusal may repeat."""
+"""Names of fields that an error may repeat."""
 
 
 def add_page(
     app: FastAPI, service: AnnotationService, problems: Callable[..., dict[int | str, dict[str, Any]]]
 ) -> None:
-    """Add the page and its routes. `problems` describes refusals."""
+    """Add the page and its routes. `problems` describes error responses."""
     settings, spec = service.settings, service.engine.bundle.spec
     model = service.about["digest"] or "unknown"
     log = CorrectionLog.create(settings.corrections, model, spec) if settings.corrections else None
@@ -220,7 +220,7 @@ def add_page(
         responses=problems(400, 401, 403, 408, 413, 421, 422, 429, 503),
     )
     def language(body: GivenText) -> TextLanguage:
-        """The language that `/v1/annotate` chooses by the text, if the request names neither heads nor a language."""
+        """The language that `/v1/annotate` chooses for a text, if the request names neither heads nor a language."""
         [chosen] = service.engine.languages([Document("note", body.text)])
         return TextLanguage(language=chosen)
 
@@ -243,7 +243,7 @@ def add_page(
         },
     )
     async def convert(body: GivenDocument, to: str = "jsonl") -> Response:
-        """An annotated document, as `/v1/annotate` answers it, in one of the formats of `/v1/page`."""
+        """Convert an annotated document, as returned by `/v1/annotate`, to one of the formats of `/v1/page`."""
         if to not in writable:
             raise InputError("the service does not write this format", fix="See /v1/page for those that it writes")
         note = document(body.model_dump(exclude_none=True))
@@ -262,9 +262,9 @@ def add_page(
         responses=problems(400, 401, 403, 408, 409, 413, 421, 422, 429, 503),
     )
     async def save(body: CorrectionRequest) -> CorrectionAnswer:
-        """Keep a note that a person has corrected. `osler corrections` makes tasks of them, to fine-tune on.
+        """Save a note that a person has corrected. `osler corrections` makes tasks from saved notes, to fine-tune on.
 
-        A text that the same annotator saves again replaces the one before.
+        If the same annotator saves a text again, it replaces the earlier one.
         """
         check_annotator(body.annotator)
         if body.model not in ("", model):
@@ -280,7 +280,7 @@ def add_page(
 
 
 def _downloads() -> list[DownloadFormat]:
-    """The formats to offer, as far as they are installed."""
+    """Formats to offer, as far as they are installed."""
     found = []
     for name, title in _TITLES.items():
         with suppress(UnknownNameError):
@@ -291,7 +291,7 @@ def _downloads() -> list[DownloadFormat]:
 
 
 def _written(format_: Format, note: Document) -> bytes:
-    """The bytes of the file, through a folder that only this process may read and that is removed again."""
+    """Return the bytes of the file, written in a temporary folder that only this process can read."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("note" if format_.layout == "folder" else f"note{format_.suffixes[0]}")
         format_.write([note], path)
@@ -300,6 +300,6 @@ def _written(format_: Format, note: Document) -> bytes:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in sorted(path.rglob("*")):
-                if file.is_file():  # without the time of day: the same note gives the same bytes
+                if file.is_file():  # without the time of day, so that the same note gives the same bytes
                     archive.writestr(zipfile.ZipInfo(str(file.relative_to(path))), file.read_bytes())
         return packed.getvalue()

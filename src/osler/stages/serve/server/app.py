@@ -1,4 +1,4 @@
-"""The routes of the service. `create_app` makes the ASGI application from a loaded engine."""
+"""The routes of the service. `create_app` creates the ASGI application from a loaded engine."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from osler.tasks.card import Kind
 from osler.text.document import Document, Record
 
 PUBLIC = frozenset({"/", "/openapi.json"})
-"""What may be read without the token: the page and the description of the service, which hold no data."""
+"""Paths that need no token: the page and the description of the service, which contain no data."""
 PUBLIC_BELOW = ("/static/",)
-"""Folders of the page's files."""
+"""Folders with the files of the page."""
 _LINES = "application/x-ndjson"
 _JSON = "application/json"
 _DESCRIPTION = """Entities, relations and labels in biomedical and clinical text.
@@ -50,7 +50,7 @@ the same text, whatever other requests were computed with it. Nothing that is se
 
 
 def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable[str] = ()) -> FastAPI:
-    """The application for one bundle. With `tokens`, every route but the page and the probes asks for one of them.
+    """Create the application for one bundle. With `tokens`, every route except the page and the probes requires one of them.
 
     `app.state.service` is the `AnnotationService`; it ends with the application's lifespan.
     """
@@ -66,7 +66,7 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
         version=VERSION,
         summary="Annotate biomedical and clinical text",
         description=_DESCRIPTION,
-        docs_url=None,  # both load their scripts from other servers
+        docs_url=None,  # both would load scripts from other servers
         redoc_url=None,
         lifespan=lifespan,
     )
@@ -116,7 +116,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
     settings, spec = service.settings, service.engine.bundle.spec
 
     async def answer(request: Request, body: Any, key: str, heads: Callable[[AnnotateOptions], Any]) -> Response:
-        """Check what was asked, annotate it, and give back the lines of the command line as they are."""
+        """Check the request, annotate it, and return the lines of the command line unchanged."""
         options = AnnotateOptions(**{name: getattr(body.options, name) for name in body.options.model_fields_set})
         schemas.check_heads(spec, options.heads)
         schemas.check_language(spec, options.language)
@@ -141,7 +141,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         return choose
 
     def document_heads(options: AnnotateOptions) -> AnnotateOptions:
-        spec.document_heads(options.heads, options.language)  # says which heads there are, if none fits
+        spec.document_heads(options.heads, options.language)  # raises an error that lists the heads, if none fits
         return options
 
     @app.post(
@@ -152,13 +152,13 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         responses={200: _answers(schemas.AnnotatedDocument, schemas.AnnotatedDocuments), **problems(*_ASKED)},
     )
     async def annotate(request: Request, body: Annotated[schemas.Notes, Body(openapi_examples=_NOTES)]) -> Response:
-        """Entities, relations and labels of one document, or of many in one request.
+        """Find entities, relations and labels in one document, or in many in one request.
 
-        If the bundle has heads for several languages and the request names neither heads nor a language, each document is read by the
-        heads for its own language; `"language": "all"` asks for all of them.
+        If the bundle has heads for several languages and the request names neither heads nor a language, each document is read
+        by the heads for its own language; `"language": "all"` selects all heads.
 
-        One document is answered with one JSON object, many with `{"documents": [...]}`, or with one object per line if the
-        request accepts `application/x-ndjson`.
+        One document returns one JSON object. Many return `{"documents": [...]}`, or one object per line if the request accepts
+        `application/x-ndjson`.
         """
         return await answer(request, body, "documents", document_heads)
 
@@ -170,7 +170,7 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **problems(*_ASKED)},
     )
     async def similarity(request: Request, body: Annotated[schemas.Pairs, Body(openapi_examples=_PAIRS)]) -> Response:
-        """The value of the heads that give two texts a number."""
+        """Values of the heads that score two texts, such as their similarity."""
         return await answer(request, body, "pairs", pair_heads([Kind.REGRESSION]))
 
     @app.post(
@@ -181,12 +181,12 @@ def _add_annotation(app: FastAPI, service: AnnotationService) -> None:
         responses={200: _answers(schemas.ComparedPair, schemas.ComparedPairs), **problems(*_ASKED)},
     )
     async def infer(request: Request, body: Annotated[schemas.Pairs, Body(openapi_examples=_PAIRS)]) -> Response:
-        """The labels of the heads that classify two texts, such as entailment."""
+        """Labels of the heads that classify two texts, such as entailment."""
         return await answer(request, body, "pairs", pair_heads([Kind.CLASSIFICATION, Kind.MULTILABEL]))
 
 
 def _describe(app: FastAPI, spec: BundleSpec) -> None:
-    """Let the description of the service name the heads and languages of its bundle."""
+    """Add the heads and languages of the bundle to the description of the service."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -215,7 +215,7 @@ _PAIRS: Any = {
 
 
 def _answers(one: type, many: type) -> dict[str, Any]:
-    """The answer to one item, to many, and to many as JSON Lines."""
+    """Responses for one item, for many, and for many as JSON Lines."""
     return {
         "model": one | many,
         "description": "The annotations, with the bytes that `osler annotate` prints.",
@@ -246,19 +246,19 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
 
     @app.get("/v1/card", summary="The model card", tags=["bundle"], responses=denied)
     async def card() -> schemas.BundleCard:
-        """The bundle that answers: its name and version, its digest, its heads and its model card."""
+        """The served bundle: its name and version, its digest, its heads and its model card."""
         return schemas.BundleCard(
             **service.about, version=VERSION, heads=list(bundle.spec.heads), max_length=bundle.spec.max_length
         )
 
     @app.get("/healthz", summary="Whether the service lives", tags=["operation"])
     async def healthz() -> schemas.Health:
-        """Answers as long as the process works."""
+        """Responds as long as the process is alive."""
         return schemas.Health(status="ok")
 
     @app.get("/readyz", summary="Whether the service takes requests", tags=["operation"], responses=problems(503))
     async def readyz() -> schemas.Health:
-        """503 while the service is being stopped."""
+        """Returns 503 while the service is shutting down."""
         if service.stopping:
             raise StoppingError
         return schemas.Health(status="ready")
@@ -273,7 +273,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
 
 @dataclass(frozen=True)
 class _Deidentifier:
-    """De-identifies notes of several requests that have the same options."""
+    """De-identifies notes of requests with the same options."""
 
     service: AnnotationService
     key: bytes
@@ -281,7 +281,7 @@ class _Deidentifier:
 
     @cached_property
     def engine(self) -> DeidEngine:
-        """Rules and, if the bundle has heads for it or the request names some, those heads."""
+        """Rules and, if the bundle has de-identification heads or the request names some, those heads."""
         loaded = self.service.engine
         able = self.options.heads or any(phi_map(head.card) for head in loaded.bundle.spec.heads.values())
         folder: Path | None = self.service.settings.bundle if able else None
@@ -294,7 +294,7 @@ class _Deidentifier:
             keyed = Keyed(self.key, note.patient or note.id or secrets.token_hex(16))
             try:
                 done = found if isinstance(found, Failure) else self.engine.deidentify(document, found, keyed)
-            except Exception:  # it may quote the note
+            except Exception:  # the error may quote the note
                 done = Failure("what was found could not be replaced", "")
             made.append(_answer(name, done))
         return made
@@ -310,7 +310,7 @@ def _answer(name: str, done: DeidNote | Failure) -> dict[str, Any]:
 
 def _add_deid(app: FastAPI, service: AnnotationService) -> None:
     settings = service.settings
-    # Without a file, surrogates and shifts are those of this process and of no other.
+    # Without a key file, surrogates and shifts are only valid for this process.
     key = read_key(settings.deid_key_file) or secrets.token_bytes(32)
     workers = Prepared[DeidOptions, _Deidentifier](lambda options: _Deidentifier(service, key, options))
 
@@ -328,10 +328,10 @@ def _add_deid(app: FastAPI, service: AnnotationService) -> None:
         },
     )
     async def deid(request: Request, body: Annotated[schemas.PatientNotes, Body(openapi_examples=_PHI)]) -> Response:
-        """Replace protected health information, as `osler deid` does: the findings of the rules and of the bundle's heads united.
+        """Replace protected health information, as `osler deid` does, with the findings of both the rules and the bundle's heads.
 
-        A note that cannot be processed is refused, and its text is not given back: 422 for one note, `problem` in place of `text`
-        among many.
+        A note that cannot be processed is rejected, and its text is not returned: status 422 for one note, `problem` in place
+        of `text` among many.
         """
         schemas.check_size(body.items, settings, "documents")
         options = DeidOptions(**{name: getattr(body.options, name) for name in body.options.model_fields_set})

@@ -1,10 +1,11 @@
-"""One thread that does the work of all requests, those that wait together at once.
+"""A single thread that does the work of all requests, in batches of those that wait together.
 
-Records of several requests are annotated as a batch, as on the command line: words, encoder passes and decoding are shared, and no
-threads contend for Python while a pass is launched. A request has a fair share of each batch, so that many records do not hold up one.
+Records of several requests are annotated as one batch, as on the command line: word splitting, encoder passes and decoding are
+shared, and no threads contend for Python while a pass is launched. Each request has a fair share of a batch, so that a request
+with many records does not hold up one with a single record.
 
-A very long text is worked on in a thread of its own. Only its windows come here, a pass at a time and in turn with the batches, so
-that it never holds up a short one for more than a pass.
+A request with a very long text has a thread of its own. Only its encoder passes run here, one at a time and in turn with the
+batches, so that it never holds up a short request for more than a pass.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from osler.tasks.instances.base import Instance
 T = TypeVar("T")
 R = TypeVar("R")
 Work = Callable[[Sequence[T]], Sequence[R]]
-"""Turns items into as many results, each of which depends on its own item alone."""
+"""Maps items to as many results. Each result depends on its own item alone."""
 CHARACTERS = 4
-"""Characters of a token, roughly."""
+"""Approximate characters per token."""
 _AT_ONCE = 64
-"""Items of a long request that are worked on together."""
+"""Items of a long request to process together."""
 _LEAST = 16
-"""What an item costs besides its characters, so that thousands of empty ones are not one batch."""
+"""Cost of an item in characters on top of its length, so that thousands of empty items are not one batch."""
 
 _DEEPEST = 4
-"""Large batches in whose midst another may begin."""
+"""Maximum nesting of batches that run between the passes of a large one."""
 
 
 class CancelledRequestError(Exception):
-    """The client is gone, or waited too long: nobody reads the answer."""
+    """The client left or timed out, so nobody reads the answer."""
 
 
 class BusyError(Exception):
@@ -52,7 +53,7 @@ class BusyError(Exception):
 
 
 class StoppingError(Exception):
-    """The service is about to end and takes no new work."""
+    """The service is shutting down and takes no new work."""
 
 
 class OverdueError(Exception):
@@ -61,29 +62,29 @@ class OverdueError(Exception):
 
 @dataclass(eq=False)
 class Job(Generic[T, R]):
-    """What one request asks for. Setting `cancelled` gives it up, at the latest when the pass it is in has ended."""
+    """The work of one request. Setting `cancelled` aborts it, at the latest after the current pass."""
 
     work: Work[T, R]
     items: Sequence[T]
     sizes: Sequence[int]
-    """Characters of each item."""
+    """Characters per item."""
     cancelled: bool = False
     taken: int = 0
-    """Items that were put into a batch so far."""
+    """Number of items put into a batch so far."""
     results: dict[int, R] = field(default_factory=dict)
-    """By the number of the item: in the midst of a large batch the items after it may be done first."""
+    """Results by number of the item. Later items may finish first, between the passes of a large batch."""
     future: Future[list[R]] = field(default_factory=Future)
-    """Done when nothing is left to do for the request, even if nobody waits for it any more."""
+    """Done when no work is left for the request, even if nobody waits for it any more."""
 
     def __post_init__(self) -> None:
-        self.future.set_running_or_notify_cancel()  # from here on it ends only when the work does
+        self.future.set_running_or_notify_cancel()  # from here on, it only ends when the work does
 
     def check(self) -> None:
         if self.cancelled:
             raise CancelledRequestError
 
     def run(self) -> None:
-        """Do the work in this thread, some items at a time."""
+        """Do the work in the calling thread, some items at a time."""
         try:
             for start in range(0, len(self.items), _AT_ONCE):
                 self.check()
@@ -93,13 +94,13 @@ class Job(Generic[T, R]):
             self.end(error)
 
     def keep(self, numbers: range, found: Iterable[R]) -> None:
-        """Keep the results of some items. With the last of them the job has ended."""
+        """Store the results of some items. The last of them end the job."""
         self.results.update(zip(numbers, found, strict=False))
         if len(self.results) == len(self.items):
             self.end()
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the job, unless another part of it has failed or been given up already."""
+        """End the job, unless it has already failed or been cancelled."""
         if self.future.done():
             return
         if error is None:
@@ -110,7 +111,7 @@ class Job(Generic[T, R]):
 
 @dataclass(frozen=True)
 class Pass:
-    """What one encoder pass held."""
+    """Statistics of one encoder pass."""
 
     tokens: int
     requests: int
@@ -121,7 +122,7 @@ _Part = tuple[Job[Any, Any], range]
 
 
 class MicroBatcher:
-    """Does jobs in a thread of its own, and is the runner of the bundle: every pass is computed in that thread."""
+    """Runs jobs in a thread of its own. Also serves as the runner of the bundle: every pass is computed in that thread."""
 
     def __init__(
         self,
@@ -131,14 +132,14 @@ class MicroBatcher:
         observe: Callable[[Pass], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Work on about `tokens` at once."""
+        """`tokens` is the approximate number of tokens to compute at once."""
         self._runner, self._budget = runner, tokens
         self._observe, self._clock = observe or (lambda _: None), clock
         self._changed = threading.Condition()
         self._jobs: list[Job[Any, Any]] = []
         self._turns: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._company = 1
-        """Requests in the batch that is being done."""
+        """Number of requests in the current batch."""
         self._depth = 0
         self._closed = False
         self._owner = threading.local()
@@ -146,14 +147,14 @@ class MicroBatcher:
         self._thread.start()
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a runner offers is the runner's own."""
+        """Delegate everything else to the wrapped runner."""
         return getattr(self._runner, name)
 
     def transitions(self, head: str) -> np.ndarray | None:
         return self._runner.transitions(head)
 
     def add(self, job: Job[Any, Any]) -> None:
-        """Do a job, together with others of the same work."""
+        """Queue a job. It shares batches with other jobs of the same work."""
         if not job.items:
             job.future.set_result([])
             return
@@ -163,7 +164,7 @@ class MicroBatcher:
             self._changed.notify_all()
 
     def run(self, job: Job[Any, Any]) -> None:
-        """Do a job in this thread; its passes take turns with those of other jobs."""
+        """Run a job in the calling thread. Its passes take turns with those of other jobs."""
         self._owner.job = job
         try:
             job.run()
@@ -173,12 +174,12 @@ class MicroBatcher:
     def outputs(
         self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
     ) -> dict[str, list[np.ndarray]]:
-        """Compute these windows. Between passes others have their turn, be it for a batch or for a thread that does a long job."""
+        """Compute these windows. Between passes, other batches and threads with long jobs have their turn."""
         results: dict[str, list[np.ndarray]] = {head: [] for head in heads}
         own = threading.current_thread() is self._thread
         job: Job[Any, Any] | None = getattr(self._owner, "job", None)
         requests = self._company if own else 1
-        # A batch has about as many tokens as fit into a pass: it is cut only if it turns out much larger, as relations may make it.
+        # A batch has about as many tokens as fit into a pass. It is only split if it turns out much larger, as relations may make it.
         for number, windows in enumerate(self._cut(instances, 2 * self._budget if own else self._budget)):
             if own and number:
                 self._let_others()
@@ -190,7 +191,7 @@ class MicroBatcher:
         return results
 
     def close(self) -> None:
-        """Finish what waits, then end the thread."""
+        """Finish waiting work, then stop the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -210,7 +211,7 @@ class MicroBatcher:
         return found
 
     def _cut(self, instances: Sequence[Instance], tokens: int) -> Iterator[list[Instance]]:
-        """Windows in order, as many at a time as have so many tokens, and at least one."""
+        """Split windows, in order, into groups of at most `tokens` tokens, with at least one window each."""
         windows: list[Instance] = []
         left = tokens
         for instance in instances:
@@ -223,7 +224,7 @@ class MicroBatcher:
             yield windows
 
     def _in_turn(self, call: Callable[[], R]) -> R:
-        """Let the thread of this batcher do something when it is its turn, and wait for it."""
+        """Run a call in the batcher's thread when it is its turn, and wait for the result."""
         future: Future[R] = Future()
         with self._changed:
             self._check_open()
@@ -240,7 +241,7 @@ class MicroBatcher:
             self._step()
 
     def _step(self) -> None:
-        """Answer what waits together, then compute a pass of a long job."""
+        """Process one batch of waiting jobs, then compute a pass of a long job."""
         with self._changed:
             parts = self._take()
             turn = self._turns.popleft() if self._turns else None
@@ -249,16 +250,16 @@ class MicroBatcher:
             _fulfil(*turn)
 
     def _let_others(self) -> None:
-        """In the midst of a large batch, do what waits."""
+        """Between the passes of a large batch, process waiting work."""
         if self._depth < _DEEPEST:
             company, self._depth = self._company, self._depth + 1
             self._step()
             self._company, self._depth = company, self._depth - 1
 
     def _take(self) -> list[_Part]:
-        """Choose what to do next: items of the same work, a fair share from each job, oldest first.
+        """Choose the next batch: items of the same work, with a fair share for each job, oldest first.
 
-        Jobs that still have items left go to the end of the line.
+        Jobs with items left go to the end of the queue.
         """
         for job in [job for job in self._jobs if job.cancelled]:
             self._jobs.remove(job)
@@ -266,7 +267,7 @@ class MicroBatcher:
         alike = [job for job in self._jobs if job.work == self._jobs[0].work]
         left = budget = CHARACTERS * self._budget
         before = {id(job): job.taken for job in alike}
-        for allowance in (budget // max(1, len(alike)), budget):  # the second round gives away what the first left over
+        for allowance in (budget // max(1, len(alike)), budget):  # the second round hands out what the first left over
             for job in alike:
                 used = 0
                 for size in islice(job.sizes, job.taken, None):
@@ -283,7 +284,7 @@ class MicroBatcher:
         return parts
 
     def _answer(self, parts: Sequence[_Part]) -> None:
-        """Do the work of several jobs together. If it fails, in halves: one bad request must not take the others with it."""
+        """Do the work of several jobs together. If it fails, retry in halves: one bad request must not fail the others."""
         if not parts:
             return
         self._company = len(parts)

@@ -1,4 +1,4 @@
-"""What the service answers when it refuses: one form for all, that never repeats what was sent."""
+"""Error responses of the service, all in one format that never repeats the input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from osler.stages.serve.server.batcher import BusyError, CancelledRequestError, 
 
 
 def add_errors(app: FastAPI, fields: AbstractSet[str]) -> None:
-    """Let every refusal have one form. None repeats what was sent; `fields` are the names that it may tell."""
+    """Give all errors the same format, which never repeats the input. `fields` are the field names that it may mention."""
 
     def answer(
         status: int, code: str, message: str, headers: Mapping[str, str] | None = None, wrong: Sequence[Any] = ()
@@ -39,7 +39,7 @@ def add_errors(app: FastAPI, fields: AbstractSet[str]) -> None:
 
     @app.exception_handler(OslerError)
     async def mistaken(_: Request, error: OslerError) -> Response:
-        # Without `where`, which may be a path of the server.
+        # Leave out `where`, which may be a path on the server.
         return answer(422, "invalid", " ".join(f"{part}." for part in (error.problem, error.fix) if part))
 
     @app.exception_handler(BusyError)
@@ -57,7 +57,7 @@ def add_errors(app: FastAPI, fields: AbstractSet[str]) -> None:
 
     @app.exception_handler(CancelledRequestError)
     async def gone(_: Request, __: CancelledRequestError) -> Response:
-        return Response(status_code=499)  # nobody reads it
+        return Response(status_code=499)  # the client is gone, nobody reads it
 
 
 _HTTP = {
@@ -68,14 +68,14 @@ _HTTP = {
 
 
 def _mistake(error: dict[str, Any], fields: AbstractSet[str]) -> schemas.RequestMistake:
-    """One error of pydantic without its input: names of fields that do not exist are input, too."""
+    """Convert an error of pydantic, without its input. Names of unknown fields are input, too."""
     places = [part for part in error["loc"] if part not in ("one", "many")]
     shown = [str(part) if isinstance(part, int) or part in fields or part == "body" else "?" for part in places]
     problem = error["msg"] if error["type"] in _SPEAKING else error["type"].replace("_", " ")
     return schemas.RequestMistake(where=".".join(shown), problem=problem)
 
 
-# Types of pydantic's errors whose message says what is wanted and not what was given.
+# Types of pydantic errors whose message states what is expected and not what was given.
 _SPEAKING = frozenset(
     {
         "missing", "extra_forbidden", "string_type", "string_too_long", "list_type", "dict_type", "float_type",
@@ -86,7 +86,7 @@ _SPEAKING = frozenset(
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Answers to a refused request, for the description of a route."""
+    """Error responses for the description of a route."""
     return {status: {"model": schemas.Problem, "description": _MEANING[status]} for status in statuses}
 
 

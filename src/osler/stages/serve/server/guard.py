@@ -1,7 +1,7 @@
-"""What stands before every route: who may ask, how much and how slowly, what is logged, and that nothing else gets out.
+"""Checks before every route: access, size and speed of requests, logging, and that errors reveal nothing.
 
-A pure ASGI middleware, because it must see the bytes of a request while they arrive. It catches every exception, so that no
-server prints a traceback with a document in it.
+A pure ASGI middleware, because it must see the bytes of a request as they arrive. It catches every exception, so that no server
+prints a traceback with a document in it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 log = get_logger(__name__)
 
 PROBES = frozenset({"/healthz", "/readyz"})
-"""Paths that load balancers ask, by whatever name they know the service."""
+"""Paths requested by load balancers, under any host name."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _DRAIN_SECONDS = 2.0
 _BUFFERS = 8
-"""Largest bodies that may be in memory at once while they arrive."""
+"""Number of bodies of maximum size that may be in memory while they arrive."""
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -45,7 +45,7 @@ _HEADERS = {
 
 
 class RefusedError(Exception):
-    """A request that is answered with a problem instead of being worked on."""
+    """A request that is answered with an error instead of being processed."""
 
     def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class RefusedError(Exception):
 
 
 class _GoneError(Exception):
-    """The client hung up while it was sending."""
+    """The client disconnected while sending."""
 
 
 class Guard:
@@ -73,7 +73,7 @@ class Guard:
         public: Collection[str] = (),
         public_below: tuple[str, ...] = (),
     ) -> None:
-        """`public` paths, and those below `public_below`, need no token."""
+        """Paths in `public`, and those below `public_below`, need no token."""
         self._app, self._settings, self._metrics = app, settings, metrics
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
         self._public, self._public_below = PROBES | frozenset(public), public_below
@@ -86,7 +86,7 @@ class Guard:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
-            return  # a WebSocket is closed by not being accepted
+            return  # not accepting a WebSocket closes it
         began = time.monotonic()
         answer = _Answer(send)
         held = 0
@@ -103,7 +103,7 @@ class Guard:
             pass
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # a bug: the log gets its place, never its message
+        except Exception as error:  # a bug: log its location, never its message
             log.event("error", kind=type(error).__name__, place=place_of(error).replace(" ", ""))
             await answer.refuse(RefusedError(500, "internal", "The service failed. Its log says where."))
         finally:
@@ -131,7 +131,7 @@ class Guard:
                 raise RefusedError(401, "unauthorized", message, www_authenticate="Bearer")
 
     async def _read(self, headers: dict[bytes, str], receive: Receive) -> bytes:
-        """The body, never more of it than is allowed, and not for longer than is allowed."""
+        """Read the body, within the limits on size and time."""
         limit, length = self._settings.max_body, headers.get(b"content-length")
         if length is None and b"transfer-encoding" not in headers:
             return b""
@@ -169,17 +169,17 @@ class Guard:
         return b"".join(chunks)
 
     def _record(self, scope: MutableMapping[str, Any], answer: _Answer, seconds: float) -> None:
-        """Count and log a request by its route, not its path: a path and a query are text that a client chose."""
+        """Count and log a request by its route. Path and query are text that a client chose."""
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        status = str(answer.status or 499)  # 499: the client hung up
+        status = str(answer.status or 499)  # 499: the client disconnected
         self._metrics.add("osler_requests_total", route=route, method=method, status=status)
         self._metrics.observe("osler_request_seconds", seconds, route=route)
         log.event("request", method=method, route=route, status=int(status), ms=round(1000 * seconds, 1))
 
 
 class _Answer:
-    """Passes an answer on, with the headers that every answer has."""
+    """Forwards a response, with the headers that every response has."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -194,7 +194,7 @@ class _Answer:
         await self._send(message)
 
     async def refuse(self, error: RefusedError) -> None:
-        """Answer with a problem, unless an answer has begun."""
+        """Respond with an error, unless a response has started."""
         if self.status is not None:
             return
         body = error.body()
@@ -205,7 +205,7 @@ class _Answer:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Give the application the body that was read, then whatever comes next: that the client hung up."""
+    """Give the application the body that was read, then later messages, such as a disconnect."""
     given = False
 
     async def again() -> Message:
@@ -221,7 +221,8 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 async def _drain(receive: Receive, limit: int) -> None:
-    """Read and drop what a client is still sending. Else the connection is reset, and the client never sees why."""
+    """Read and discard what a client is still sending. Otherwise, the connection is reset and the client never sees the
+    error."""
     size = 0
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):

@@ -1,7 +1,7 @@
 """Counts and times of the service, in Prometheus' text format.
 
-Written by hand: three kinds of metric and a page of text are less than a dependency, and labels here can only be names that
-the service itself chose, never anything that came with a request.
+Written by hand: three kinds of metric and a page of text cost less than a dependency, and labels can only be names chosen by
+the service itself, never anything from a request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Counters, gauges and histograms by name; safe to use from several threads."""
+    """Counters, gauges and histograms by name. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Metrics:
             row[-1] += value
 
     def text(self) -> str:
-        """Everything, as Prometheus scrapes it."""
+        """Render all metrics in the format that Prometheus scrapes."""
         lines = []
         with self._lock:
             for name, (kind, text) in self._help.items():
@@ -86,7 +86,7 @@ def _number(value: float) -> str:
 
 
 def resident_bytes() -> float:
-    """Memory of this process, where the system says (Linux); else 0."""
+    """Memory of this process in bytes, if the system provides it (Linux); else 0."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -97,7 +97,8 @@ def resident_bytes() -> float:
 def give_back_memory() -> None:
     """Let the C library return freed memory to the system, where it can (glibc).
 
-    Requests of very different sizes leave gaps in its heap that it does not return by itself: over hours a process seems to grow.
+    Requests of very different sizes leave gaps in its heap that it does not return by itself, so that the process grows over
+    hours.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:

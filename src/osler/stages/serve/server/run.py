@@ -1,4 +1,4 @@
-"""Start the service, and stop it in good order."""
+"""Start the service, and shut it down cleanly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _START_SECONDS = 60
 
 
 def plan(recipe: ServeRecipe) -> list[str]:
-    """Describe what will be served, to whom."""
+    """Describe what will be served, and who can reach it."""
     spec = BundleSpec.load(recipe.bundle)
     tokens = recipe.tokens()
     who = "this machine only" if recipe.local else "other machines too"
@@ -46,13 +46,13 @@ def plan(recipe: ServeRecipe) -> list[str]:
 
 
 def run(recipe: ServeRecipe, ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. `ready` is called with the address once requests are taken."""
+    """Serve until SIGTERM or SIGINT. `ready` is called with the address once the service accepts requests."""
     server = make_server(recipe, listen(recipe), ready)
     server.run(sockets=[server.listener])
 
 
 def listen(recipe: ServeRecipe) -> socket.socket:
-    """A socket that is bound, so that a port in use is told before a model is loaded."""
+    """Bind a socket, so that a port in use is reported before a model is loaded."""
     family = socket.AF_INET6 if ":" in recipe.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -69,7 +69,7 @@ def listen(recipe: ServeRecipe) -> socket.socket:
 
 @contextmanager
 def in_background(recipe: ServeRecipe) -> Iterator[tuple[AnnotationServer, str]]:
-    """A service in a thread of this process, and its address; it ends with the block."""
+    """Run a service in a thread of this process, and yield it with its address. It stops with the block."""
     addresses: queue.SimpleQueue[str] = queue.SimpleQueue()
     with listen(recipe) as listener:
         server = make_server(recipe, listener, addresses.put)
@@ -83,17 +83,17 @@ def in_background(recipe: ServeRecipe) -> Iterator[tuple[AnnotationServer, str]]
 
 
 def make_server(recipe: ServeRecipe, listener: socket.socket, ready: Callable[[str], None]) -> AnnotationServer:
-    """Load the bundle and make a server for it; `server.run(sockets=[listener])` starts it."""
+    """Load the bundle and create a server for it; `server.run(sockets=[listener])` starts it."""
     tokens = recipe.tokens()
     engine = AnnotationEngine.load(recipe.bundle, AnnotateOptions(), recipe.device, recipe.precision)
-    # Found out now and not by the first request; it also warms up.
+    # Checked now and not in the first request; this also warms up.
     log.event("loaded", batches=getattr(engine.bundle.runner, "together", True))
     app = create_app(engine, recipe, tokens)
     return AnnotationServer(app, recipe, listener, ready)
 
 
 class AnnotationServer(uvicorn.Server):
-    """A server that says when it is ready, and refuses new work as soon as it is told to stop."""
+    """A server that reports when it is ready, and refuses new work as soon as it is told to stop."""
 
     def __init__(self, app: Any, recipe: ServeRecipe, listener: socket.socket, ready: Callable[[str], None]) -> None:
         self.listener, self._ready, self._service = listener, ready, app.state.service
@@ -124,18 +124,18 @@ class AnnotationServer(uvicorn.Server):
             self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # uvicorn's own would raise the signal again at the end; an orderly end has exit code 0.
+        # uvicorn's handler would raise the signal again at the end; a clean shutdown has exit code 0.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.stop()
 
     def stop(self) -> None:
-        """Refuse new requests, finish those in progress, and end."""
+        """Refuse new requests, finish those in progress, and stop."""
         self._service.stopping = True
         self.should_exit = True
 
 
 class _HeadTimeout(H11Protocol):
-    """Closes connections that take too long to send the head of a request. uvicorn waits for it for ever."""
+    """Closes connections that take too long to send the head of a request. uvicorn would wait forever."""
 
     head_seconds: float
     _watch: asyncio.TimerHandle | None = None
@@ -170,7 +170,7 @@ class _HeadTimeout(H11Protocol):
 
 
 class _WithoutText(logging.Filter):
-    """Takes from a library's log record whatever could quote a request: its message's arguments and its traceback."""
+    """Removes what could quote a request from a library's log record: the arguments of its message and its traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and record.exc_info[1] is not None:
@@ -181,7 +181,7 @@ class _WithoutText(logging.Filter):
 
 
 def _silence() -> None:
-    """Let uvicorn and asyncio report problems without text."""
+    """Make uvicorn and asyncio report problems without text."""
     for name in ("uvicorn.error", "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.setLevel(logging.WARNING)
@@ -190,10 +190,10 @@ def _silence() -> None:
 
 
 def calm_threads() -> None:
-    """Let idle compute threads sleep instead of spin. Call it before torch is imported.
+    """Make idle compute threads sleep instead of spin. Call it before torch is imported.
 
-    Threads that spin while they wait take the cores from the threads that read requests: on a busy machine a pass becomes up
-    to a hundred times slower.
+    Spinning threads take cores from the threads that read requests: on a busy machine, a pass becomes up to a hundred times
+    slower.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("KMP_BLOCKTIME", "0")

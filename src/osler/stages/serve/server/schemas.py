@@ -1,4 +1,4 @@
-"""What goes in and out of the service, as OpenAPI describes it."""
+"""Requests and responses of the service, as described by OpenAPI."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def describing(kind: type[Recipe]) -> Callable[[dict[str, Any]], None]:
 
 
 def refuse_files(options: R) -> R:
-    """A request may not name files of the server."""
+    """Reject options that name files on the server."""
     if any(isinstance(getattr(options, name), Path) for name in type(options).model_fields):
         raise ValueError("files cannot be named in a request")
     return options
 
 
 def exact_types(kind: type[Recipe], given: Any) -> Any:
-    """Refuse what only a command line may write: "0.5" or true for a number, LABEL=0.8 for a threshold."""
+    """Reject values that only the command line accepts: "0.5" or true for a number, LABEL=0.8 for a threshold."""
     for name, field in kind.model_fields.items():
         if isinstance(given, dict) and name in given and not _exact(field.annotation, given[name]):
             raise ValueError(f"{name} has the wrong type")
@@ -68,7 +68,7 @@ def exact_types(kind: type[Recipe], given: Any) -> Any:
 
 
 def _exact(annotation: Any, value: Any) -> bool:
-    """Whether a JSON value has the type itself, not one that could be turned into it."""
+    """Whether a JSON value has the type itself, without conversion."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _exact(parts[0], value)
@@ -84,7 +84,7 @@ def _exact(annotation: Any, value: Any) -> bool:
 
 
 class RequestOptions(AnnotateOptions):
-    """The options of `osler annotate`; a new option of the command line is one here, too."""
+    """The options of `osler annotate`, all of them."""
 
     model_config = ConfigDict(json_schema_extra=describing(AnnotateOptions))
 
@@ -168,7 +168,7 @@ class ManyPairs(_Body):
 
 
 def one_or_many(key: str) -> Callable[[Any], str]:
-    """Which kind of request a body is: many have a list under this key."""
+    """Return a function that tells requests for one item from those for many, which have a list under this key."""
     return lambda body: "many" if (key in body if isinstance(body, dict) else hasattr(body, key)) else "one"
 
 
@@ -295,7 +295,7 @@ PatientNotes = Annotated[
 
 
 class ReplacedPassage(BaseModel):
-    """What was replaced, by code points of the text as it was sent."""
+    """A replaced passage, with offsets in code points of the text as it was sent."""
 
     start: int = Field(ge=0)
     end: int = Field(ge=1)
@@ -316,7 +316,7 @@ class DeidentifiedNote(BaseModel):
 
 
 class RefusedNote(BaseModel):
-    """A note that could not be de-identified: no text is given."""
+    """A note that could not be de-identified, without text."""
 
     id: str
     problem: str
@@ -348,7 +348,7 @@ class HeadDescriptions(BaseModel):
 
 
 class BundleCard(BaseModel):
-    """The bundle that answers."""
+    """The served bundle."""
 
     name: str = Field(description="Name of the installed model, or of the bundle's folder.")
     model_version: str = Field(description="Version of the installed model; empty for any other bundle.")
@@ -360,13 +360,13 @@ class BundleCard(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether the service lives, or is ready."""
+    """Whether the service is alive, or ready."""
 
     status: str = Field(examples=["ok"])
 
 
 class RequestMistake(BaseModel):
-    """One thing that is wrong with a request. It names the place, and never repeats what was sent."""
+    """One mistake in a request. It names the place, and never repeats the input."""
 
     where: str = Field(examples=["body.documents.3.text"])
     problem: str = Field(examples=["Input should be a valid string"])
@@ -381,7 +381,7 @@ class Problem(BaseModel):
 
 
 def check_size(items: Sequence[BaseModel], settings: ServeRecipe, key: str) -> None:
-    """Refuse too many items, and texts that are too long."""
+    """Reject too many items, and texts that are too long."""
     if len(items) > settings.max_documents:
         raise RefusedError(413, "too_many", f"A request may have {settings.max_documents:,} {key}.")
     longest = max((len(getattr(item, name, "")) for item in items for name in ("text", "first", "second")), default=0)
@@ -390,7 +390,7 @@ def check_size(items: Sequence[BaseModel], settings: ServeRecipe, key: str) -> N
 
 
 def check_heads(spec: BundleSpec, heads: Sequence[str]) -> None:
-    """Refuse unknown heads without repeating them: a request may hold anything anywhere."""
+    """Reject unknown heads without repeating them, because a request may contain anything anywhere."""
     unknown = [name for name in heads if name not in spec.heads]
     if unknown:
         close = nearest(unknown[0], spec.heads)
@@ -399,7 +399,7 @@ def check_heads(spec: BundleSpec, heads: Sequence[str]) -> None:
 
 
 def check_language(spec: BundleSpec, language: str | None) -> None:
-    """Refuse a language that no head is for, without repeating it."""
+    """Reject a language that no head is for, without repeating it."""
     if not spec.heads_for("document", (), language) and not spec.heads_for("pair", (), language):
         message = f"No head of this bundle is for that language. Languages: {', '.join(languages_of(spec))}."
         raise RefusedError(422, "no_head", message)

@@ -1,4 +1,4 @@
-"""The work behind the routes: admission, threads, cancellation and an orderly end. Knows nothing about HTTP."""
+"""The work behind the routes: admission, threads, cancellation and shutdown. Knows nothing about HTTP."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ R = TypeVar("R")
 Asked = TypeVar("Asked", bound=Recipe)
 Gone = Callable[[], Awaitable[object]]
 _LONG = 20_000
-"""Characters from which a text is worked on in a thread of its own."""
+"""Requests with a text longer than this many characters run in a thread of their own."""
 _KEPT = 32
 _TRIM_SECONDS = 15.0
 
 
 class Prepared(Generic[Asked, R]):
-    """What was prepared for the options that were asked for last. Safe to use from several threads."""
+    """Cache of objects prepared for the most recent options. Thread-safe."""
 
     def __init__(self, prepare: Callable[[Asked], R]) -> None:
         self._prepare = prepare
@@ -64,7 +64,7 @@ class Prepared(Generic[Asked, R]):
 
 
 class AnnotationService:
-    """An engine whose work is shared by all requests."""
+    """An engine shared by all requests."""
 
     def __init__(self, engine: AnnotationEngine, settings: ServeRecipe) -> None:
         self.settings = settings
@@ -75,11 +75,11 @@ class AnnotationService:
             tokens=settings.batch_tokens or _budget(engine),
             observe=self._observe,
         )
-        # Frozen classes: the copies share everything but the runner.
+        # The classes are frozen: copies share everything but the runner.
         self.engine = replace(engine, bundle=replace(engine.bundle, runner=self._batcher))
         self.about = _about(settings.bundle)
         """Name, digest and model card of the bundle."""
-        _ = self.engine.bundle.builders  # made once, before threads could race for them
+        _ = self.engine.bundle.builders  # built once, before threads could race for them
         self._long = ThreadPoolExecutor(settings.threads, thread_name_prefix="osler-long")
         self._lock = threading.Lock()
         self._engines = Prepared[AnnotateOptions, AnnotationEngine](
@@ -98,13 +98,13 @@ class AnnotationService:
     async def annotate(
         self, records: Sequence[Record], options: AnnotateOptions, gone: Gone | None = None
     ) -> list[str]:
-        """Annotate documents or pairs of texts; the lines that `osler annotate` prints for them.
+        """Annotate documents or pairs of texts, and return the lines that `osler annotate` prints for them.
 
-        When what `gone` returns is done, nobody waits for the answer any more and the work is given up.
+        When the awaitable returned by `gone` is done, nobody waits for the answer any more and the work is cancelled.
         """
         engine = self._engines(options)
         for kind in {type(record) for record in records}:
-            engine.reading(kind, None)  # what cannot be had is told before others share the work
+            engine.reading(kind, None)  # reject impossible options before the request shares a batch
         sizes = [len(r.text) if isinstance(r, Document) else len(r.first) + len(r.second) for r in records]
         lines = await self.perform(_lines, [(engine, record) for record in records], sizes, gone)
         self.metrics.add("osler_records_total", len(records))
@@ -113,7 +113,7 @@ class AnnotationService:
     async def perform(
         self, work: Work[T, R], items: Sequence[T], sizes: Sequence[int], gone: Gone | None = None
     ) -> list[R]:
-        """Do the work of one request, in which every item has so many characters. Requests with equal work share it."""
+        """Do the work of one request. `sizes` are the characters of each item. Requests with equal work share batches."""
         if self.stopping:
             raise StoppingError
         job = Job(work, items, sizes)
@@ -122,7 +122,7 @@ class AnnotationService:
                 raise BusyError(self._retry_after())
             self._admitted += 1
             self._characters += sum(sizes)
-        job.future.add_done_callback(lambda _: self._released(sum(sizes)))  # not before the work on it has ended
+        job.future.add_done_callback(lambda _: self._released(sum(sizes)))  # not before its work has ended
         begun: Future[None] | None = None
         if max(sizes, default=0) > _LONG:
             begun = self._long.submit(self._batcher.run, job)
@@ -142,12 +142,12 @@ class AnnotationService:
                 watcher.cancel()
             if not running.done():
                 job.cancelled = True
-                running.cancel()  # only so that nobody misses its result
-                if begun and begun.cancel():  # no thread has come to it
+                running.cancel()  # only so that asyncio does not report an unread result
+                if begun and begun.cancel():  # no thread has started it
                     job.future.set_exception(CancelledRequestError())
 
     def close(self) -> None:
-        """Finish what was admitted, and end all threads."""
+        """Finish admitted work, and stop all threads."""
         self.stopping = True
         self._long.shutdown()
         self._batcher.close()
@@ -158,7 +158,7 @@ class AnnotationService:
             self._characters -= characters
 
     def _retry_after(self) -> int:
-        """Seconds until there should be room again: the time that the work in progress takes."""
+        """Estimate the seconds until there is room again: the time for the work in progress."""
         return max(1, min(60, math.ceil(self._characters / CHARACTERS / self._rate))) if self._rate else 1
 
     def _observe(self, done: Pass) -> None:
@@ -173,13 +173,13 @@ class AnnotationService:
 
 
 def _lines(asked: Sequence[tuple[AnnotationEngine, Record]]) -> list[str]:
-    """The line of each record, annotated by the engine that it comes with."""
+    """Annotate each record with its engine, and return the lines."""
     chosen = [(engine, record, engine.languages([record])[0]) for engine, record in asked]
     return [json_line(record) for record in annotate_together(chosen)]
 
 
 def _budget(engine: AnnotationEngine) -> int:
-    """A pass on a CPU should not hold up the next request for long; a GPU is idle with less."""
+    """Tokens per pass. On a CPU, a pass should not hold up the next request for long; a GPU is idle with less."""
     model = getattr(engine.bundle.runner, "model", None)  # an ONNX runner has none
     return 32_768 if model is not None and next(model.parameters()).is_cuda else 2_048
 

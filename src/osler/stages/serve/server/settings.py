@@ -1,4 +1,4 @@
-"""What the service is asked to do: which bundle, where to listen, who may ask, and how much."""
+"""Settings of the service: the bundle, the address, access, and limits."""
 
 from __future__ import annotations
 
@@ -24,41 +24,43 @@ class ServeRecipe(Recipe):
     bundle: BundleFolder = runtime(None, validate_default=True)
     """A bundle folder, or the name of an installed model; by default the only installed model."""
     host: str = runtime("127.0.0.1")
-    """The address to listen on; by default 127.0.0.1, this machine alone. Beyond it a token is required."""
+    """Address to listen on; by default 127.0.0.1, this machine alone. Listening beyond it requires a token."""
     port: int = Field(8000, ge=0, le=65_535)
-    """The port to listen on; 8000 by default, 0 for one that the system chooses."""
+    """Port to listen on; 8000 by default, 0 for one chosen by the system."""
     token_file: Path | None = None
-    """A file with the bearer token that clients must send, or several, one per line; or set OSLER_TOKEN."""
+    """File with the bearer token that clients must send, or several, one per line. Alternatively, set OSLER_TOKEN."""
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: Precision = "auto"
-    """How the encoder computes: fp32, or bf16; auto is bf16 on a GPU and fp32 on a CPU."""
+    """Precision of the encoder: fp32, bf16, or auto (bf16 on a GPU, fp32 on a CPU)."""
     allow_host: tuple[str, ...] = ()
-    """Names by which clients may call the service (the Host header). On this machine alone, localhost is always allowed."""
+    """Host names that clients may use (the Host header). localhost is always allowed if only this machine can reach the
+    service."""
     allow_origin: tuple[str, ...] = ()
-    """Web pages of other servers that may use the service (CORS), such as https://ward.example.org."""
+    """Origins of other web pages that may use the service (CORS), such as https://ward.example.org."""
     corrections: Path | None = None
-    """A folder for the notes that are corrected on the page; without it, the page offers no corrections."""
+    """Folder for notes corrected on the page. Without it, the page offers no corrections."""
     deid_key_file: Path | None = None
-    """The secret that surrogates and date shifts depend on, as of osler deid; it is made if the file does not exist. By default
-    it is random, and not kept."""
+    """File with the secret that surrogates and date shifts depend on, as in osler deid; created if it does not exist. By
+    default, the secret is random and not kept."""
     batch_tokens: int | None = Field(None, ge=16)
-    """Tokens computed at once, roughly; by default 2,048 on a CPU and 32,768 on a GPU."""
+    """Approximate number of tokens to compute at once; by default 2,048 on a CPU and 32,768 on a GPU."""
     queue: int = Field(256, ge=1)
-    """Requests in progress or waiting; further ones are answered 429."""
+    """Maximum number of requests in progress or waiting; more are answered with 429."""
     threads: int = Field(4, ge=1, le=512)
-    """Requests with long texts that are worked on at once; those with short ones are annotated together and need no thread."""
+    """Number of requests with long texts to work on at once. Those with short ones are annotated together and need no
+    thread."""
     max_body: int = Field(16 * 2**20, ge=1024)
-    """Bytes of a request; a larger one is answered 413."""
+    """Maximum bytes of a request; a larger one is answered with 413."""
     max_text: int = Field(2_000_000, ge=1)
-    """Characters of one text; a longer one is answered 413."""
+    """Maximum characters of one text; a longer one is answered with 413."""
     max_documents: int = Field(1_000, ge=1)
-    """Documents or pairs of one request; more are answered 413."""
+    """Maximum documents or pairs of one request; more are answered with 413."""
     read_seconds: float = Field(30.0, gt=0.0)
-    """Time a client has to send its request; a slower one is answered 408."""
+    """Seconds that a client has to send its request; a slower one is answered with 408."""
     answer_seconds: float = Field(600.0, gt=0.0)
-    """Time after which the work on a request is given up and answered 503."""
+    """Seconds after which the work on a request is cancelled and answered with 503."""
     stop_seconds: int = Field(60, ge=1)
-    """Time that requests in progress have to end when the service is stopped."""
+    """Seconds that requests in progress have to finish when the service is stopped."""
 
     @property
     def local(self) -> bool:
@@ -71,7 +73,7 @@ class ServeRecipe(Recipe):
             return False
 
     def tokens(self, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """The tokens that are accepted. Refuses weak ones, and to listen beyond this machine without any."""
+        """Return the accepted tokens. Raises an error for weak tokens, and for listening beyond this machine without any."""
         environment = os.environ if environment is None else environment
         if self.token_file is not None:
             try:

@@ -1,1 +1,1 @@
-"""Layouts of the main tables of a study: plain, or as in a paper."""
+"""Layouts of a study's main tables: plain, or as in a paper."""

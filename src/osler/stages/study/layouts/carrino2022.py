@@ -66,7 +66,7 @@ def _over_all(cell: StudyCell, metric: str | None = None) -> Value | None:
 
 
 def _best(results: Results, cell: StudyCell) -> Value:
-    """The chosen score; its deviation is over all seeds of its configuration, even if a single run was chosen."""
+    """Return the chosen score, with its deviation over all seeds of its configuration even if a single run was chosen."""
     siblings = [run.score for run in cell.scored if run.score is not None and run.point == cell.chosen[0].point]
     scores = siblings if cell.summary.n == 1 and not cell.folds else list(cell.scores)
     std = summarise(scores).std if len(scores) > 1 else None

@@ -1,4 +1,4 @@
-"""Shared by all tables: scores as table values, rows by task, and notes with protocol, seeds and spread."""
+"""Parts of all tables: scores as table values, rows by task, and notes with protocol, seeds and spread."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TableLine:
 
 
 def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin", "refine")) -> list[TableLine]:
-    """Every model in every mode that it was run in, on all of the data."""
+    """Return a line for every model in every mode that it was run in, on the full data."""
     suffixes = {
         "single": "",
         "together": ", all tasks together",
@@ -49,31 +49,31 @@ def lines(results: Results, modes: Sequence[str] = ("single", "together", "twin"
 
 
 def known_groups(results: Results) -> dict[str, list[str]]:
-    """The study's groups of columns, without columns that have no cell yet."""
+    """Return the study's groups of columns, without columns that have no cell yet."""
     groups = {name: [c for c in members if c in results.columns] for name, members in results.groups.items()}
     return {name: members for name, members in groups.items() if members}
 
 
 def mean_value(results: Results, cell: StudyCell | None, *, mark: bool = True) -> Value | None:
-    """Mean and deviation over seeds, marked if the cell differs from the baseline's."""
+    """Return mean and deviation over seeds, marked if the cell differs from the baseline's."""
     if cell is None:
         return None
     return Value(cell.summary.mean, std=deviation(cell), mark=star(results, cell) if mark else "")
 
 
 def deviation(cell: StudyCell) -> float | None:
-    """The standard deviation over seeds; None for one seed."""
+    """Return the standard deviation over seeds, or None for one seed."""
     return cell.summary.std if cell.summary.n > 1 else None
 
 
 def star(results: Results, cell: StudyCell) -> str:
-    """* if the cell differs from the baseline's."""
+    """Return * if the cell differs from the baseline's."""
     found = results.comparisons.get(cell.key)
     return "*" if found is not None and found.significant else ""
 
 
 def mean_of_cells(cells: Sequence[StudyCell | None], *, medians: bool = False) -> Value | None:
-    """The mean over columns, with its deviation over seeds if all cells have the same seeds. None if a cell is missing."""
+    """Return the mean over columns, with deviation if all cells have the same seeds; None if a cell is missing."""
     known = [cell for cell in cells if cell is not None]
     if not known or len(known) < len(cells):
         return None
@@ -87,7 +87,7 @@ def mean_of_cells(cells: Sequence[StudyCell | None], *, medians: bool = False) -
 
 
 def difference(family: Mapping[CellKey, Compared], joint: StudyCell | None, single: StudyCell | None) -> Value | None:
-    """Joint minus single-task score, with its interval if the metric has one; † if the interval excludes zero."""
+    """Return joint minus single-task score, with its interval if the metric has one; † if the interval excludes zero."""
     if joint is None or single is None:
         return None
     found = family.get(joint.key)
@@ -97,12 +97,12 @@ def difference(family: Mapping[CellKey, Compared], joint: StudyCell | None, sing
 
 
 def compared_value(c: PairedComparison) -> Value:
-    """A difference with its interval; † if the interval excludes zero."""
+    """Format a difference with its interval; † if the interval excludes zero."""
     return Value(c.difference, low=c.low, high=c.high, mark="†" if c.excludes_zero else "")
 
 
 def equal_text(joint: int, single: int) -> str:
-    """Whether a joint run and its single-task baseline have the same steps on a task."""
+    """Say whether a joint run and its single-task baseline have the same steps on a task."""
     return "yes" if joint == single else f"no, {joint / max(single, 1):.2f} x"
 
 
@@ -112,7 +112,7 @@ def task_rows(
     models: Sequence[TableLine],
     value: Callable[[Results, StudyCell | None], Value | None] = mean_value,
 ) -> list[Row]:
-    """One row per task: its name, its protocol and the value of each model."""
+    """Return one row per task: its name, its protocol and the value of each model."""
     return [
         [column, protocol_of(results, column), *(value(results, line.cell(results, column)) for line in models)]
         for column in columns
@@ -120,7 +120,7 @@ def task_rows(
 
 
 def sections(results: Results, rows_of: Callable[[str], list[Row]]) -> tuple[list[Row], dict[int, str]]:
-    """The rows of each column under a heading with its protocol and metric."""
+    """Return the rows of each column under a heading with its protocol and metric."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
     for column in results.columns:
@@ -132,7 +132,7 @@ def sections(results: Results, rows_of: Callable[[str], list[Row]]) -> tuple[lis
 
 
 def seeds_text(cells: Iterable[StudyCell]) -> str:
-    """The number of seeds: "3 seeds", or "1 to 3 seeds"."""
+    """Format the number of seeds: "3 seeds", or "1 to 3 seeds"."""
     counts = sorted({len(cell.seeds) for cell in cells})
     if not counts:
         return "no seed"
@@ -142,7 +142,7 @@ def seeds_text(cells: Iterable[StudyCell]) -> str:
 
 
 def protocols_text(results: Results, columns: Sequence[str]) -> str:
-    """The protocol and metric of every column, and which are cross-validated."""
+    """Describe protocol and metric of every column, and which are cross-validated."""
     named = "; ".join(f"{results.protocol(column)} ({results.metric(column)})" for column in columns)
     cells = [(column, results.of_column(column)) for column in columns]
     folded = "; ".join(
@@ -152,19 +152,19 @@ def protocols_text(results: Results, columns: Sequence[str]) -> str:
 
 
 def protocol_of(results: Results, column: str) -> str:
-    """Protocol and metric of a column without its task's name, for tables with tasks as rows."""
+    """Return protocol and metric of a column without the task name, for tables with tasks as rows."""
     return f"{results.protocol(column).rpartition('/')[2]} {results.metric(column)}"
 
 
 def rate_text(value: object) -> str | None:
-    """A setting as people write it: 5e-5, not 5e-05."""
+    """Format a setting the usual way: 5e-5, not 5e-05."""
     if value is None:
         return None
     return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
 def missing_text(results: Results) -> str:
-    """How many runs are missing; empty if the study is complete."""
+    """Say how many runs are missing; empty if the study is complete."""
     if not results.missing:
         return ""
     return f"{results.missing:,} run{'s' if results.missing > 1 else ''} of the study not done yet."
@@ -178,7 +178,7 @@ def note(
     *more: str,
     stars: bool = True,
 ) -> str:
-    """The note under a table of scores: split, statistic, seeds, protocols, marks, and missing runs."""
+    """Compose the note under a table of scores: split, statistic, seeds, protocols, marks, and missing runs."""
     known = [cell for cell in cells if cell is not None]
     number = len(results.comparisons)
     starred = stars and any(cell.key in results.comparisons for cell in known)

@@ -1,6 +1,6 @@
 """Mulyar and McInnes 2020, table 2: one model for all tasks against one model per task, with the difference.
 
-If a study has single-task baselines of matched length, the table also has the difference from those, which the paper does not.
+If a study has single-task baselines of matched length, the table adds the difference from those, which the paper lacks.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from osler.stages.study.results import Results
 
 def tables(results: Results) -> dict[str, Table]:
     """Tasks as rows; for every model its multi-task score, the difference with its interval, and the single-task score."""
-    # Models without a joint run have nothing to compare, unless no model has one.
+    # Skip models without a joint run, unless no model has one.
     models = list(dict.fromkeys(key.row for key in results.cells if key.mode == "together")) or results.rows
-    # Each kind of single-task baseline: its mode, the suffix of its columns, and its comparisons.
+    # Mode, column suffix and comparisons of each kind of single-task baseline.
     baselines = [("single", "", results.together)]
     if results.has("twin"):
         baselines = [("single", "", results.alone)] if results.has("single") else []

@@ -1,4 +1,4 @@
-"""Peng et al. 2020, tables 2 to 6: models fine-tuned, refined on many tasks, and fine-tuned after that; scores from 0 to 1."""
+"""Peng et al. 2020, tables 2 to 6: models fine-tuned, refined on many tasks, and then fine-tuned again; scores from 0 to 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wada et al. 2020: the BLUE table with its total, and every model's own settings on every task."""
+"""Wada et al. 2020: the BLUE table with its total, and each model's settings on each task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tables(results: Results) -> dict[str, Table]:
 
 
 def _ordered(results: Results) -> tuple[list[str], dict[int, str]]:
-    """Tasks by group, each once, with the group's name above its first task."""
+    """Order tasks by group, each once, with the group's name above its first task."""
     order: list[str] = []
     headings: dict[int, str] = {}
     for name, members in known_groups(results).items():

@@ -27,14 +27,14 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
 
 
 def special_tokens() -> list[AddedToken]:
-    """Special tokens as the library takes them. The mask includes the space before it, as it stands for a word."""
+    """Return the special tokens in the library's form. The mask includes the space before it, as it stands for a word."""
     return [AddedToken(token, lstrip=token == MASK, normalized=False, special=True) for token in SPECIAL_TOKENS]
 
 
 def framing(*, segments: bool = False) -> TemplateProcessing:
     """Put `<s> text </s>` around a text, and `<s> text </s></s> other </s>` around a pair.
 
-    With `segments` the second text of a pair has segment 1, as in BERT; models without segments do not read it.
+    With `segments` the second text of a pair has segment 1, as in BERT; models without segments ignore it.
     """
     second = f"$B:1 {END}:1" if segments else f"$B {END}"
     return TemplateProcessing(

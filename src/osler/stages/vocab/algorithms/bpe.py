@@ -1,4 +1,4 @@
-"""Byte-level BPE, as in RoBERTa: it can write any text, so nothing is unknown."""
+"""Byte-level BPE, as in RoBERTa: it can encode any text, so nothing is unknown."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A unigram language model over sub-words, as in XLM-R.
 
-Trained by sentencepiece. The trainer of `tokenizers` walks through a hash map, so two runs give two vocabularies; sentencepiece
-gives one if it runs in one thread and gets its words in a fixed order.
+Trained by sentencepiece: the trainer of `tokenizers` iterates over a hash map, so its vocabulary differs from run to run, while
+sentencepiece is deterministic in one thread with words in a fixed order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def train(texts: Texts, recipe: VocabRecipe) -> Tokenizer:
 
 
 def _subwords(words: list[str], size: int) -> list[tuple[str, float]]:
-    """Sub-words with their scores, from lines of the form `word TAB count`."""
+    """Return sub-words with their scores, from lines of the form `word TAB count`."""
     sentencepiece = require("sentencepiece", "corpus")
     model = io.BytesIO()
     try:

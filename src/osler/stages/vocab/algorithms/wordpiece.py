@@ -55,7 +55,7 @@ def _lower_case(texts: Texts) -> Iterator[list[str]]:
 
 
 def _alphabet(texts: Texts) -> list[str]:
-    """The most frequent characters, ties in code point order; all others become unknown."""
+    """Return the most frequent characters, ties in code point order; all others become unknown."""
     counts: Counter[str] = Counter()
     for batch in texts():
         for text in batch:
