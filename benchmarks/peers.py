@@ -1,4 +1,4 @@
-"""Annotation side by side: osler with torch, ONNX and int8, and a `transformers` pipeline.
+"""Annotation side by side: osler with torch, ONNX and int8, a `transformers` pipeline, and GLiNER2 where it is installed.
 
     python benchmarks/peers.py --json peers.json
     python benchmarks/peers.py --device cuda --threads 16 --long 512 --short 0 --batches 1 64 --json peers-cuda.json
@@ -10,11 +10,14 @@ On a GPU there is no ONNX, and pipeline and osler run in float32 and in bfloat16
 by default there); at the end stands how many notes have other mentions in bfloat16. Random weights decide many words by a hair:
 `--bundle` with `--task` scores a trained bundle in both. `--sides` takes some of the sides only, such as `--sides pipeline:1 torch:one`.
 On a busy machine use `--threads 1`: with two threads torch took far more processor time there, probably by spinning.
+`pip install gliner2` adds GLiNER2 with an encoder of the same shape and the four labels of one head. Its threshold is out of reach, so that
+it decodes no mention: with random weights it would decode hundreds.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -102,12 +105,37 @@ def make(folder: Path, exports: Sequence[str], count: int) -> None:
     tokenizer.copy_to(folder / "hf")
     for target in exports:
         osler.export(bundle=folder / "torch", to=target, out=folder / target)
+    if has_gliner():
+        make_gliner(folder)
     for kind, words in WORDS.items():
         source_notes = notes(400 + 2 * count, language="en", seed=1, split="test")
         cut = [" ".join(note.text.split(" ")[:words]) for note in source_notes if len(note.text.split(" ")) >= words]
         assert len(cut) >= count, f"{len(cut)} notes of {words} words"
         (folder / f"{kind}.json").write_text(json.dumps(cut))
     (folder / "note.txt").write_text(json.loads((folder / "long.json").read_text())[0])
+
+
+def has_gliner() -> bool:
+    return importlib.util.find_spec("gliner2") is not None
+
+
+def make_gliner(folder: Path) -> None:
+    """Write GLiNER2 with random weights, an encoder of the bundle's shape and the bundle's tokenizer."""
+    import torch
+    from gliner2 import GLiNER2
+    from gliner2.configuration import ExtractorConfig
+    from transformers import AutoTokenizer
+
+    from osler.nn.folders import quiet
+    from osler.nn.presets import preset_config
+
+    auto: Any = AutoTokenizer
+    torch.manual_seed(0)
+    config = preset_config("compact", vocab_size=24_576, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+    with quiet():
+        tokenizer = auto.from_pretrained(folder / "tokenizer")
+        model = GLiNER2(ExtractorConfig(model_name="random"), encoder_config=config, tokenizer=tokenizer)
+        model.save_pretrained(folder / "gliner2")
 
 
 def measure(side: str, folder: Path, kind: str, count: int, threads: int, device: str) -> dict[str, float]:
@@ -132,6 +160,20 @@ def measure(side: str, folder: Path, kind: str, count: int, threads: int, device
             return sum(map(len, tag(texts, batch_size=int(how))))
 
         warm = lambda: tag(texts[:few], batch_size=int(how))  # noqa: E731
+    elif name == "gliner2":
+        import torch
+        from gliner2 import GLiNER2
+
+        torch.set_num_threads(threads)
+        model = GLiNER2.from_pretrained(str(folder / "gliner2")).eval().to(device)
+        extract = lambda notes: model.batch_extract_entities(  # noqa: E731
+            notes, ["A", "B", "C", "D"], batch_size=int(how), threshold=1.0, include_spans=True
+        )
+
+        def work() -> int:
+            return sum(len(found) for note in extract(texts) for found in note["entities"].values())
+
+        warm = lambda: extract(texts[:few])  # noqa: E731
     else:
         import osler
         from osler.text.document import Document
@@ -300,6 +342,7 @@ def main() -> None:
             if not count:
                 continue
             sides = [f"{peer}:{n}" for peer in ("pipeline", *["pipeline-bf16"] * gpu) for n in options.batches]
+            sides += [f"gliner2:{n}" for n in options.batches if has_gliner()]
             sides += [f"{name}:{how}" for how in ("one", "eight") for name in runners]
             sides += [f"{'torch-bf16' if gpu else 'onnx'}:eight-models"]
             sides = [side for side in sides if side in (options.sides or sides)]

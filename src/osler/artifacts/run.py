@@ -24,7 +24,7 @@ from osler.core.files import write_json
 from osler.text.document import Record
 
 _WEIGHTS = ".safetensors"
-PATHS = (".mlm.corpus", ".teacher.bundle")
+PATHS = (".mlm.corpus", ".teacher.bundle", ".forms")
 """Settings that hold a path, by the end of their dotted name. `RunSpec.inputs` has their digests."""
 
 

@@ -22,6 +22,7 @@ from osler.stages.study.plan import expand
 from osler.stages.study.progress import recall
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
+from osler.text.document import Document
 
 
 class Text(Recipe):
@@ -88,13 +89,14 @@ def test_every_path_of_fine_tuning_settings_is_known() -> None:
         for key, inner in section.model_fields.items()
         if inner.annotation is Path
     }
-    assert found == set(PATHS)
+    assert {*found, ".forms"} == set(PATHS)
 
 
 def test_paths_are_found_in_settings_recipes_and_grids(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    values = {"grid": {"teacher.bundle": ["a", "b"]}, "models": {"m": {"settings": {"mlm": {"corpus": "c"}}}}, "x": "c"}
-    place = {"settings": {"mlm": {"corpus": f"{tmp_path}/c"}}}
+    settings = {"mlm": {"corpus": "c"}, "forms": "f"}
+    values = {"grid": {"teacher.bundle": ["a", "b"]}, "models": {"m": {"settings": settings}}, "x": "c"}
+    place = {"settings": {"mlm": {"corpus": f"{tmp_path}/c"}, "forms": f"{tmp_path}/f"}}
     whole = {"grid": {"teacher.bundle": [f"{tmp_path}/a", f"{tmp_path}/b"]}, "models": {"m": place}, "x": "c"}
     assert absolute_paths(values) == whole
     assert without_paths(values) == without_paths(whole)
@@ -115,6 +117,20 @@ def test_a_run_is_addressed_by_what_its_settings_name_not_by_the_path(bench, wor
     assert keys(bench.recipe("m", seeds=[1], finetune=there)) != [here]
 
 
+def test_a_run_is_addressed_by_the_content_of_the_task_whose_forms_it_takes(
+    bench, work: Path, fakes, monkeypatch
+) -> None:
+    bench.task("lender", TaskFolder.open(bench.tasks["one"][0]).card, [Document("a", "a form")])
+    lender = bench.tasks.pop("lender")[0]
+    monkeypatch.chdir(work)
+    shutil.copytree(lender, "forms")
+    [plain] = keys(bench.recipe("m", seeds=[1]))
+    [here] = keys(bench.recipe("m", seeds=[1], finetune={"forms": "forms"}))
+    assert here != plain
+    assert keys(bench.recipe("m", seeds=[1], finetune={"forms": str(lender)})) == [here]
+    assert keys(bench.recipe("m", seeds=[1], finetune={"forms": str(bench.tasks["one"][0])})) != [here]
+
+
 def test_a_study_resumes_from_another_folder_without_repeating_a_run(bench, work, fakes, monkeypatch) -> None:
     monkeypatch.chdir(work)
     with pytest.raises(OslerError, match="1 of 2 runs failed"):
@@ -133,5 +149,5 @@ def test_a_study_resumes_from_another_folder_without_repeating_a_run(bench, work
     assert run(study(bench, "m", "broken"), Path("study")).reused
     shutil.rmtree(work / "corpus")
     corpus(work / "corpus", "two")
-    with pytest.raises(OutputError, match="a corpus that the settings name has other content"):
+    with pytest.raises(OutputError, match="a corpus or a task that the settings name has other content"):
         run(study(bench, "m", "broken"), Path("study"))

@@ -109,7 +109,7 @@ def check_grid(recipe: StudyRecipe, columns: Columns) -> None:
 
 def check_settings(values: Mapping[str, Any], where: str) -> None:
     """Reject fine-tuning settings that the study sets itself, because they would be ignored."""
-    for name in ("model", "tasks", "keep_out", "add_to", "rehearse", "forms"):
+    for name in ("model", "tasks", "keep_out", "add_to", "rehearse"):
         if name in values:
             raise RecipeError(
                 f"{name!r} cannot be set for the runs of a study",

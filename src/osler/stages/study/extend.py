@@ -60,7 +60,7 @@ def _inputs(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
         kind, _, label = name.partition(":")
         if kind == "settings":
             if digest not in now.values():
-                yield "a teacher or a corpus that the settings name has other content"
+                yield "a teacher, a corpus or a task that the settings name has other content"
         elif name not in now:
             yield f"{kind} {label} is missing here"
         elif now[name] != digest:

@@ -96,8 +96,8 @@ def configuration(model: str) -> Any:
 def check(spec: RunSpec, where: str) -> tuple[str, ...]:
     """Reject settings that fine-tuning would reject.
 
-    Returns further inputs of the result: the digests of the teacher and the corpus in the settings, and the learning rate if the
-    settings leave it to the encoder.
+    Returns further inputs of the result: the digests of the teacher, the corpus and the task with forms in the settings, and the
+    learning rate if the settings leave it to the encoder.
     """
     from osler.stages.finetune.heads import check as check_finetuning
     from osler.stages.finetune.heads import check_pooler
@@ -112,6 +112,8 @@ def check(spec: RunSpec, where: str) -> tuple[str, ...]:
     digests = [identify(str(recipe.teacher.bundle))] if recipe.teacher else []
     if recipe.mlm:
         digests.append(Artifact.open(recipe.mlm.corpus, kind="corpus").manifest.digest)
+    if recipe.forms:
+        digests.append(TaskFolder.open(recipe.forms).artifact.manifest.digest)
     if recipe.train.lr is None:
         digests.append(f"train.lr={recipe.default_learning_rate(configuration(spec.model)):g}")
     return tuple(digests)
