@@ -92,6 +92,7 @@ USING = {
     "docs/guide/scores.md": "demo/fast/encoder=encoder notes pairs.tsv",
     "docs/tutorials/integrator.md": "demo/fast/bundle=bundle demo/fast/tasks/clinic-entities-en=tasks/clinic-entities-en",
     "docs/guide/serving.md": "demo/full/bundle=bundle bundle notes.jsonl",
+    "docs/osler-compact.md": "note.txt nota.txt=note.txt",
 }
 TRAINING = {
     "docs/index.md": "notes=raw note.txt study.toml",
