@@ -82,7 +82,7 @@ REPLACED = {
 """Text of a block that is replaced, where no option helps."""
 
 USING = {
-    "README.md": "demo/full/bundle=bundle demo/full/encoder=encoder demo/full/tasks/clinic-phi-en=tasks/clinic-phi-en study.toml",
+    "README.md": "",
     "docs/guide/annotation.md": "bundle notes note.txt notes.zip more.jsonl.gz export.csv notes.csv pairs.tsv",
     "docs/guide/attributes.md": "encoder bundle my-notes=brat-splits official/e3c-attributes official/nubes-attributes",
     "docs/guide/correct-and-learn.md": "bundle encoder corrections tasks/clinic-entities-en",
@@ -92,9 +92,10 @@ USING = {
     "docs/guide/scores.md": "demo/fast/encoder=encoder notes pairs.tsv",
     "docs/tutorials/integrator.md": "demo/fast/bundle=bundle demo/fast/tasks/clinic-entities-en=tasks/clinic-entities-en",
     "docs/guide/serving.md": "demo/full/bundle=bundle bundle notes.jsonl",
+    "docs/osler-compact.md": "note.txt nota.txt=note.txt",
 }
 TRAINING = {
-    "docs/index.md": "notes=raw note.txt",
+    "docs/index.md": "notes=raw note.txt study.toml",
     "docs/guide/command-line.md": "tasks/phi=tasks/clinic-phi-en encoder",
     "docs/guide/corpus.md": "export articles pubmed notes tasks/meddocan tasks/pharmaconer tasks/ncbi-disease",
     "docs/guide/distillation.md": "corpus corpus.toml text=raw large=encoder small=encoder tasks/ncbi-disease big-bundle=bundle-ncbi",
@@ -150,7 +151,7 @@ RESULTS = {
 WORKING_FOLDERS = USING | TRAINING | TASKS | RESULTS
 """What lies in the working folder when a page begins: items of tests/shelf.py, `NAME=ITEM` under another name."""
 
-NAMES: dict[str, dict[str, Any]] = {"README.md": {"texts": ["Aspirin 81 mg daily.", "No fever."]}}
+NAMES: dict[str, dict[str, Any]] = {"docs/index.md": {"texts": ["Aspirin 81 mg daily.", "No fever."]}}
 """Python names that a page supposes."""
 
 

@@ -274,7 +274,7 @@ def _label_studio(shelf: Shelf, path: Path) -> None:
 def _study(shelf: Shelf, path: Path) -> None:
     _write(
         path,
-        'tasks = ["demo/full/tasks/clinic-phi-en"]\nseeds = [1]\nworkers = 1\n[models.mine]\nmodel = "demo/full/encoder"\n'
+        'tasks = ["tasks/phi"]\nseeds = [1]\nworkers = 1\n[models.mine]\nmodel = "encoder"\n'
         "[finetune]\nepochs = 1\nmax_length = 128\noverlap = 24\n",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import os
 import re
 import runpy
 import shlex
@@ -12,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,7 +226,9 @@ def test_links_between_pages_lead_somewhere(page):
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
-            found = (page.parent / target).resolve()
+            found = Path(
+                os.path.normpath(page.parent / target)
+            )  # not resolved: the model card is a link that stays in docs/
             assert found.exists(), target
             # The site has the pages of docs/ alone: `mkdocs build --strict` refuses a link that leaves it.
             assert found.is_relative_to(DOCS if page.is_relative_to(DOCS) else ROOT), target

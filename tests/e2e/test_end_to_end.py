@@ -269,27 +269,26 @@ def test_two_processes_pretrain_as_one_does(osler, demo, tmp_path):
     assert two.stderr.count("encoder made") == 1
 
 
-def python_example_of_the_readme(bundle_of: Path, folder: Path) -> str:
-    """Run the README's Python example with the demo's bundle, and return what it prints."""
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    blocks = [part.partition("```")[0] for part in readme.split("```python\n")[1:]]
-    example = next(block for block in blocks if "demo/full/bundle" in block)
-    (folder / "demo").mkdir()
-    (folder / "demo" / "full").symlink_to(bundle_of)
+def python_example_of_the_documentation(bundle_of: Path, folder: Path) -> str:
+    """Run the Python example of the documentation's first page with the demo's bundle, and return what it prints."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "index.md").read_text(encoding="utf-8")
+    blocks = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
+    example = next(block for block in blocks if 'osler.load("bundle")' in block)
+    (folder / "bundle").symlink_to(bundle_of / "bundle")
     done = run_code(example, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_python_example_of_the_readme_runs(demo, tmp_path):
+def test_the_python_example_of_the_documentation_runs(demo, tmp_path):
     # The fast demo trains too little to tell a drug from a frequency, but it knows a strength.
-    assert "STRENGTH 81 mg" in python_example_of_the_readme(demo, tmp_path)
+    assert "STRENGTH 81 mg" in python_example_of_the_documentation(demo, tmp_path)
 
 
-def test_the_python_example_of_the_readme_finds_the_aspirin(root, tmp_path):
+def test_the_python_example_of_the_documentation_finds_the_aspirin(root, tmp_path):
     made = Path(os.environ.get("OSLER_DEMO", root / "demo" / "full"))
     if not (made / "bundle" / "manifest.json").is_file():
         pytest.skip("needs a finished `make demo`; set OSLER_DEMO to its folder if it is elsewhere")
-    shown = python_example_of_the_readme(made, tmp_path)
+    shown = python_example_of_the_documentation(made, tmp_path)
     assert "DRUG aspirin" in shown
     assert "DRUG metformin" in shown

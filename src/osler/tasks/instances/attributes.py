@@ -17,20 +17,16 @@ from osler.tasks.instances.base import (
     IGNORED,
     PLAIN,
     Aligned,
-    Builder,
-    Built,
     Confidence,
     Instance,
-    ReadingUnit,
+    TokenBuilder,
     by_document,
-    document_windows,
-    with_target,
 )
 from osler.text.document import YES, Document, Record, Span
 from osler.text.words import covered
 
 
-class AttributeBuilder(Builder):
+class AttributeBuilder(TokenBuilder):
     """Converts attributes of mentions to bits on their words, and outputs at these words to attributes."""
 
     @property
@@ -38,30 +34,8 @@ class AttributeBuilder(Builder):
         return Kind.ATTRIBUTES
 
     @property
-    def reading(self) -> ReadingUnit:
-        if self.options.unit == "document":
-            return ReadingUnit()
-        return ReadingUnit("sentence", self.options.max_words, self.card.sentences, self.card.language)
-
-    @property
     def outputs(self) -> list[str]:
         return list(self.card.labels)
-
-    def build(self, records: Sequence[Record], *, gold: bool) -> Built:
-        """Build the windows of each document; with gold, the attributes of the first sub-word of each word of a mention."""
-        built = Built(document_windows(self.tokens, records, self.max_length, self.overlap, self.reading))
-        if not gold:
-            return built
-        targets: dict[int, np.ndarray] = {}
-        for number, instance in enumerate(built.instances):
-            document = records[instance.record]
-            if instance.record not in targets and isinstance(document, Document):
-                targets[instance.record] = self._targets(document, instance.place.aligned, built.unexpressed)
-            built.instances[number] = with_target(instance, targets[instance.record], len(self.tokens.prefix))
-        return built
-
-    def weight(self, instance: Instance) -> float:
-        return float((instance.target != IGNORED).sum())
 
     def decode(
         self,
@@ -87,8 +61,9 @@ class AttributeBuilder(Builder):
         means = logits[places].mean(axis=0) if places else np.full(len(self.outputs), -np.inf)
         return replace(span, attributes={name: YES for name, mean in zip(self.outputs, means, strict=True) if mean > 0})
 
-    def _targets(self, document: Document, aligned: Aligned, unexpressed: Counter[str]) -> np.ndarray:
+    def _targets(self, document: Document, instance: Instance, unexpressed: Counter[str]) -> np.ndarray:
         """Attributes of each sub-word of a document, as bits. A word in several mentions has those of the shortest."""
+        aligned: Aligned = instance.place.aligned
         targets = np.full(len(aligned.ids), IGNORED, dtype=np.int64)
         first = _first_subwords(aligned)
         for span in sorted(document.spans, key=lambda span: (span.start - span.end, span.start)):

@@ -180,6 +180,36 @@ class Builder(ABC):
         return 1.0
 
 
+class TokenBuilder(Builder):
+    """A builder whose head labels every token, so that such heads can share the windows of a document."""
+
+    @property
+    def reading(self) -> ReadingUnit:
+        if self.options.unit == "document":
+            return ReadingUnit()
+        return ReadingUnit("sentence", self.options.max_words, self.card.sentences, self.card.language)
+
+    def build(self, records: Sequence[Record], *, gold: bool) -> Built:
+        """Build the windows of each document; with gold, a target for each token that its window labels."""
+        built = Built(document_windows(self.tokens, records, self.max_length, self.overlap, self.reading))
+        if not gold:
+            return built
+        targets: dict[int, np.ndarray] = {}
+        for number, instance in enumerate(built.instances):
+            document = records[instance.record]
+            if instance.record not in targets and isinstance(document, Document):
+                targets[instance.record] = self._targets(document, instance, built.unexpressed)
+            built.instances[number] = with_target(instance, targets[instance.record], len(self.tokens.prefix))
+        return built
+
+    @abstractmethod
+    def _targets(self, document: Document, instance: Instance, unexpressed: Counter[str]) -> np.ndarray:
+        """Target of each sub-word of a document; `instance` is its first window."""
+
+    def weight(self, instance: Instance) -> float:
+        return float((instance.target != IGNORED).sum())
+
+
 BUILDERS = Registry(
     "builders",
     {

@@ -17,15 +17,11 @@ from osler.tasks.instances.base import (
     IGNORED,
     PLAIN,
     Aligned,
-    Builder,
-    Built,
     Confidence,
     Instance,
-    ReadingUnit,
+    TokenBuilder,
     by_document,
-    document_windows,
     softmax,
-    with_target,
 )
 from osler.tasks.instances.chains import ChainRules, best_paths, chain_marginals, chain_paths
 from osler.text.document import Document, Record, Span
@@ -96,18 +92,12 @@ def _read_chains(
     return list(zip(paths, likely, strict=True))
 
 
-class TaggingBuilder(Builder):
+class TaggingBuilder(TokenBuilder):
     """Converts spans to tags and back. Each token is labelled in the window where it has the most context."""
 
     @property
     def head(self) -> str:
         return "crf" if self.options.tagger == "crf" else Kind.TAGGING
-
-    @property
-    def reading(self) -> ReadingUnit:
-        if self.options.unit == "document":
-            return ReadingUnit()
-        return ReadingUnit("sentence", self.options.max_words, self.card.sentences, self.card.language)
 
     @cached_property
     def outputs(self) -> list[str]:
@@ -118,22 +108,6 @@ class TaggingBuilder(Builder):
     def _legal(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         legal = legal_transitions(self.outputs, self.protocol.scheme)
         return np.array(legal.allowed), np.array(legal.start), np.array(legal.end)
-
-    def build(self, records: Sequence[Record], *, gold: bool) -> Built:
-        """Build the windows of each document; with gold, a tag index for each token that its window labels."""
-        built = Built(document_windows(self.tokens, records, self.max_length, self.overlap, self.reading))
-        if not gold:
-            return built
-        targets: dict[int, np.ndarray] = {}
-        for number, instance in enumerate(built.instances):
-            document = records[instance.record]
-            if instance.record not in targets and isinstance(document, Document):
-                targets[instance.record] = self._targets(document, instance, built.unexpressed)
-            built.instances[number] = with_target(instance, targets[instance.record], len(self.tokens.prefix))
-        return built
-
-    def weight(self, instance: Instance) -> float:
-        return float((instance.target != IGNORED).sum())
 
     def decode(
         self,
