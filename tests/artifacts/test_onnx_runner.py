@@ -22,6 +22,7 @@ from transformers import (
     XLMRobertaConfig,
 )
 
+from osler.artifacts import onnx_runner
 from osler.artifacts.onnx_runner import GraphDetails, GraphHead, OnnxRunner, padded_batches
 from osler.artifacts.runner import TorchRunner
 from osler.core.errors import ArtifactError
@@ -121,6 +122,46 @@ def test_batches_have_similar_lengths_and_little_padding():
         assert sum(lengths[index] for index in batch) >= 0.9 * cells
     assert len(batches) < 60
     assert padded_batches([], 1000) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_batches_that_run_side_by_side_give_what_they_give_in_turn(threads, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_runner, "_BATCH_TOKENS", 64)
+    model, instances = make_model("modernbert"), make_instances() * 5
+    in_turn = write(model, tmp_path)
+    runner = OnnxRunner.open(tmp_path, threads)
+    batches = padded_batches([instance.length for instance in instances], 64)
+    assert len(batches) > 8  # more than the threads, so that they share the work
+    done: list[int] = []
+    found = runner.outputs(instances, list(HEADS), done.append)
+    assert sum(done) == len(instances)
+    assert ("_single" in vars(runner)) == (threads > 1)
+    for name in HEADS:
+        alone = [in_turn.outputs([instance], [name])[name][0] for instance in instances]
+        for one, other in zip(found[name], alone, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_batches_that_would_leave_cores_idle_use_all_threads_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_runner, "_BATCH_TOKENS", 64)
+    write(make_model("bert"), tmp_path)
+    instances, runner = make_instances(), OnnxRunner.open(tmp_path, 2)
+    for few in ([], instances[:1], instances[:2]):  # one of 60 tokens and one of 3
+        runner.outputs(few, ["tags"])
+    assert "_single" not in vars(runner)
+    runner.outputs([instances[0], instances[4]], ["tags"])  # two of 60
+    assert "_single" in vars(runner)
+
+
+def test_an_error_in_one_of_many_batches_is_raised(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_runner, "_BATCH_TOKENS", 64)
+    write(make_model("bert"), tmp_path)
+    runner = OnnxRunner.open(tmp_path, 2)
+    instances = make_instances() * 3
+    unknown = replace(instances[4], ids=np.full(instances[4].length, 10_000))
+    with pytest.raises(Exception, match="out of data bounds"):
+        runner.outputs([*instances, unknown], ["tags"])
+    assert len(runner.outputs(instances, ["tags"])["tags"]) == len(instances)
 
 
 def test_progress_counts_instances_and_too_long_ones_are_refused(tmp_path):

@@ -17,6 +17,7 @@ from osler.core.artifact import Artifact
 from osler.core.config import Recipe
 from osler.core.errors import ArtifactError
 from osler.core.models import installed_as
+from osler.core.processes import cores
 from osler.formats.jsonl import json_line
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine, annotate_together
@@ -179,9 +180,10 @@ def _lines(asked: Sequence[tuple[AnnotationEngine, Record]]) -> list[str]:
 
 
 def _budget(engine: AnnotationEngine) -> int:
-    """Tokens per pass. On a CPU, a pass should not hold up the next request for long; a GPU is idle with less."""
+    """Tokens per pass. On a CPU, enough for all cores, but a pass should not hold up the next request for long; a GPU is idle with
+    less."""
     model = getattr(engine.bundle.runner, "model", None)  # an ONNX runner has none
-    return 32_768 if model is not None and next(model.parameters()).is_cuda else 2_048
+    return 32_768 if model is not None and next(model.parameters()).is_cuda else max(2_048, 1_024 * cores())
 
 
 def _about(folder: Path) -> dict[str, str]:

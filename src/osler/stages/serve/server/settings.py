@@ -43,7 +43,7 @@ class ServeRecipe(Recipe):
     """File with the secret that surrogates and date shifts depend on, as in osler deid; created if it does not exist. By
     default, the secret is random and not kept."""
     batch_tokens: int | None = Field(None, ge=16)
-    """Approximate number of tokens to compute at once; by default 2,048 on a CPU and 32,768 on a GPU."""
+    """Approximate number of tokens to compute at once; by default 1,024 for each CPU core, at least 2,048, and 32,768 on a GPU."""
     queue: int = Field(256, ge=1)
     """Maximum number of requests in progress or waiting; more are answered with 429."""
     threads: int = Field(4, ge=1, le=512)
