@@ -26,7 +26,7 @@ from osler.nn.folders import (
     seeded,
     without_pooler,
 )
-from osler.nn.layers import use_fast_layers
+from osler.nn.layers import use_fast_layers, use_fast_products
 from osler.nn.packing import Packed, Padded, from_padded, pack, to_padded
 
 Mode = Literal["packed", "padded"]
@@ -42,6 +42,7 @@ class PackedModule(nn.Module):
     def __init__(self, model: Any, mode: Mode | None = None) -> None:
         """Wrap a model; without a `mode` it runs packed if the architecture can."""
         super().__init__()
+        use_fast_products()
         use_fast_layers(model)
         self.model = model
         base = model.base_model

@@ -1,6 +1,9 @@
-"""Faster layers in half precision: layer norms and dropout in compiled training, and weights that are rounded once for predictions."""
+"""Faster layers: layer norms and dropout in compiled training, weights that are rounded once for predictions, products on AMD's CPUs."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +42,34 @@ def use_fast_layers(model: nn.Module) -> None:
             module.__class__ = HalfLayerNorm
         elif type(module) is nn.Dropout:
             module.__class__ = HashedDropout
+
+
+def cpu_features() -> Mapping[str, object]:
+    """Return name and instructions of this CPU; nothing with an older torch."""
+    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return found
+
+
+@functools.cache
+def use_fast_products() -> None:
+    """Compute float32 products with oneDNN on AMD's CPUs: twice as fast there as MKL, which PyTorch uses by default.
+
+    "medium" allows oneDNN to round to bfloat16, but without AMX it computes in float32. Nothing changes with a GPU, or if the
+    precision was set before.
+    """
+    cpu = cpu_features()
+    amd = str(cpu.get("cpu_name", "")).startswith("AMD") and not cpu.get("amx_tile")
+    if amd and not torch.cuda.is_available() and torch.get_float32_matmul_precision() == "highest":
+        torch.set_float32_matmul_precision("medium")
+        if not _products_are_exact():
+            torch.set_float32_matmul_precision("highest")
+
+
+def _products_are_exact() -> bool:
+    """Whether float32 products have the precision of float32."""
+    drawn = torch.Generator().manual_seed(0)
+    left, right = torch.randn(64, 256, generator=drawn), torch.randn(256, 64, generator=drawn)
+    return torch.allclose((left @ right).double(), left.double() @ right.double(), rtol=0.0, atol=1e-3)
 
 
 def round_weights(model: nn.Module) -> None:

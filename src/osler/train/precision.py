@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, get_args
 
@@ -13,6 +13,7 @@ from torch import nn
 
 from osler.core.errors import RecipeError
 from osler.nn.attention import keep_out_of_graphs
+from osler.nn.layers import cpu_features, use_fast_products
 from osler.train.config import Precision
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
 
 def cpu_computes_bf16() -> bool:
     """Whether this CPU multiplies bf16 in hardware (AVX512-BF16, AMX or Arm)."""
-    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # missing in older torch
+    found = cpu_features()
     return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
@@ -121,6 +122,7 @@ def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: i
     """Measure FLOP/s of matrix products, best of several rounds, in bf16 on a GPU that supports it, else in fp32."""
     device = torch.device(device)
     cuda = device.type == "cuda"
+    use_fast_products()
     size, repeats = (8192, 10) if cuda else (1024, 1)
     dtype = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     # Random numbers, because a GPU multiplies zeros faster; from a separate generator, because runs depend on torch's.
