@@ -221,8 +221,9 @@ def test_peng2020_fine_tunes_what_was_refined(name: str, here: Path) -> None:
             assert (refined[spec.after].row, refined[spec.after].seed) == (spec.row, spec.seed)
             assert epochs_and_rate(spec) == ((10, 1e-5) if name == "peng2020/fine-tune" else SCRIPTS[spec.columns[0]])
         used = settings(spec)
-        assert (used.unit, used.max_words, used.head) == ("sentence", 30, "linear")
         as_scripts = name == "peng2020/fine-tune-scripts"
+        head = "pooler" if as_scripts else "linear"
+        assert (used.unit, used.max_words, used.head, used.train.clip) == ("sentence", 30, head, 1.0)
         assert used.keep == ("last" if as_scripts else "best")
         assert all(protocol.endswith("train+dev") == as_scripts for protocol in used.protocols.values())
     tasks = {spec.row: set(spec.columns) for spec in refined.values()}

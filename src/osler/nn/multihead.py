@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from osler.core.errors import ArtifactError, RecipeError, nearest
 from osler.core.files import write_atomic, write_json
-from osler.nn.encoder import PackedEncoder, load_encoder
-from osler.nn.folders import seeded
+from osler.nn.encoder import PackedEncoder, load_encoder, load_pooler
+from osler.nn.folders import resolve, seeded
 from osler.nn.heads import HEADS
 from osler.nn.heads.base import Head
 from osler.nn.packing import Packed
@@ -82,6 +82,14 @@ class MultiHeadModel(nn.Module):
         self.specs[name] = spec
         return head
 
+    def share_pooler(self, names: Sequence[str], weights: Mapping[str, Tensor] | None) -> None:
+        """Give these heads one pooler between them, as a BERT has one, with the weights of a checkpoint's if given."""
+        shared = self.head(names[0]).get_submodule("dense")
+        if weights is not None:
+            shared.load_state_dict(weights)
+        for name in names[1:]:
+            self.head(name).dense = shared
+
     def head(self, name: str) -> Head:
         if name not in self.heads:
             close = nearest(name, self.heads)
@@ -110,7 +118,11 @@ class MultiHeadModel(nn.Module):
     def save(self, folder: Path) -> None:
         """Write the encoder, and the heads in the same folder."""
         self.encoder.save(folder)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.heads.state_dict().items()}
+        # Copies: heads may share a pooler, and safetensors does not write shared memory. Each head has its own in the file.
+        weights = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in self.heads.state_dict().items()
+        }
         write_atomic(folder / "heads.safetensors", save(weights, metadata={"format": "pt"}))
         # `settings` is unused and `layers` came later: writing them this way keeps the digests of older bundles.
         heads = {name: {**asdict(spec), "settings": {}} for name, spec in self.specs.items()}
@@ -141,6 +153,25 @@ class MultiHeadModel(nn.Module):
                 where=path,
                 fix="Give a complete bundle",
             ) from error
+
+
+def pooler_of(source: str | Path) -> dict[str, Tensor]:
+    """Weight and bias of the pooler to start heads from: that of a checkpoint, or that of a bundle's heads, which share one."""
+    folder = resolve(source)
+    specs = _read_specs(folder) if (folder / "heads.json").is_file() else {}
+    names = [name for name, spec in specs.items() if spec.layers == "pooler"]
+    if not names:
+        return load_pooler(source)
+    weights = load_file(folder / "heads.safetensors")
+    found = [{part: weights[f"{name}.dense.{part}"].float() for part in ("weight", "bias")} for name in names]
+    for name, other in zip(names[1:], found[1:], strict=True):
+        if any(not torch.equal(other[part], found[0][part]) for part in other):
+            raise ArtifactError(
+                f"the heads {names[0]} and {name} have different poolers, so there is none to start from",
+                where=source,
+                fix='Set head = "mlp" (a new dense layer) or head = "linear" (none)',
+            )
+    return found[0]
 
 
 def _read_specs(folder: Path) -> dict[str, HeadArguments]:

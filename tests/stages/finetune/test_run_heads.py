@@ -8,13 +8,13 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from osler.artifacts.bundle import Bundle
 from osler.artifacts.bundle_spec import BundleSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.errors import ArtifactError, RecipeError
-from osler.nn.multihead import MultiHeadModel
+from osler.nn.multihead import MultiHeadModel, pooler_of
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.finetune.run import plan, run
 from osler.stages.prepare.config import PrepareRecipe
@@ -105,6 +105,27 @@ def test_a_pooler_starts_from_the_checkpoint_and_is_trained(with_pooler, tasks, 
     # Without the checkpoint's weights its pooler is not used either.
     fresh = run(recipe(with_pooler, tasks[SPECIALTY], head="pooler", reinitialise=True), tmp_path / "fresh").path
     assert np.abs(heads(fresh)[f"{SPECIALTY}.dense.weight"] - own).max() > 0.01
+
+
+def test_tasks_trained_together_share_the_pooler_and_the_next_training_starts_from_it(with_pooler, tasks, tmp_path):
+    own = load_file(with_pooler / "model.safetensors")["bert.pooler.dense.weight"]
+    both = run(recipe(with_pooler, *tasks.values(), head="pooler", epochs=2), tmp_path / "both").path
+    shared = heads(both)
+    assert np.array_equal(shared[f"{SPECIALTY}.dense.weight"], shared[f"{TREATMENTS}.dense.weight"])
+    assert (shared[f"{SPECIALTY}.dense.weight"] != own).any()
+    still = run(recipe(both, tasks[TREATMENTS], head="pooler", train_heads=False), tmp_path / "still").path
+    for part in ("weight", "bias"):
+        assert np.array_equal(heads(still)[f"{TREATMENTS}.dense.{part}"], shared[f"{TREATMENTS}.dense.{part}"])
+
+
+def test_heads_with_poolers_of_their_own_leave_none_to_start_from(with_pooler, tasks, tmp_path):
+    both = tmp_path / "both"
+    shutil.copytree(run(recipe(with_pooler, *tasks.values(), head="pooler"), tmp_path / "made").path, both)
+    weights = heads(both)
+    weights[f"{TREATMENTS}.dense.bias"] = weights[f"{TREATMENTS}.dense.bias"] + 1
+    save_file(weights, both / "heads.safetensors")
+    with pytest.raises(ArtifactError, match="have different poolers"):
+        pooler_of(both)
 
 
 def test_without_a_pooler_to_start_from_the_other_heads_are_named(model, models, tasks, tmp_path):

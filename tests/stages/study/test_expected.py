@@ -111,8 +111,16 @@ def test_every_row_has_its_settings_its_updates_and_its_time(tasks: list[Path], 
         lines(recipe(tasks, encoder, models=models, seeds=[1, 2], grid={"train.lr": [1e-3, 2e-3]}), tmp_path)
     )
     # Rows that are trained alike share their lines.
-    assert re.search(r"^plain, same: adamw; .*mlp heads; the best step on dev is kept$", text, re.MULTILINE)
-    assert re.search(r"^tuned: adamax; .*linear heads; the last step is kept$", text, re.MULTILINE)
+    assert re.search(
+        r"^plain, same: adamw; .*, linear tagger; mlp heads for texts and pairs; the best step on dev is kept$",
+        text,
+        re.MULTILINE,
+    )
+    assert re.search(
+        r"^tuned: adamax; .*, linear tagger; linear heads for texts and pairs; the last step is kept$",
+        text,
+        re.MULTILINE,
+    )
     [epochs] = re.findall(rf"tuned:.*?{PHI} +0\.001 to 0\.002 +(\d+) ", text, re.DOTALL)
     assert epochs == "7"
     # plain and same have the same runs.

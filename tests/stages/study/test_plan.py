@@ -25,13 +25,14 @@ from osler.stages.study.schedule import Schedule
 
 NAMES = ("clinic-entities-en", "clinic-phi-en", "clinic-entities-es")
 ENTITIES, PHI, SPANISH = NAMES
+SPECIALTY = "clinic-specialty-en"
+SIZES = {"train": 3, "dev": 1, "test": 2}
 
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("tasks")
-    sizes = {"train": 3, "dev": 1, "test": 2}
-    return {name: prepare(PrepareRecipe(task=name, options=sizes), folder / name).path for name in NAMES}
+    return {name: prepare(PrepareRecipe(task=name, options=SIZES), folder / name).path for name in NAMES}
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +204,18 @@ def test_a_refinement_comes_first_and_its_key_is_in_those_that_start_from_it(tas
     fake()
     changed = expand(recipe(tasks, models={"refined": other}, seeds=[1]), tmp_path / "study")
     assert not {run.key for run in changed.runs} & {run.key for run in planned.runs}
+
+
+def test_a_pooler_must_survive_the_refinement(tasks, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "check", lambda spec, where: ())  # these models have no files
+    known = {**tasks, SPECIALTY: prepare(PrepareRecipe(task=SPECIALTY, options=SIZES), tmp_path / SPECIALTY).path}
+    columns = {"tasks": [ENTITIES, SPECIALTY], "settings": {"head": "linear"}}
+    for refine in (columns, {"tasks": [ENTITIES, PHI]}):
+        study = recipe(known, models={"m": {"model": "m", "refine": refine}}, finetune={"head": "pooler"})
+        with pytest.raises(RecipeError, match="the refinement of m leaves no pooler to start from"):
+            plan(study, tmp_path)
+    kept = {"model": "m", "refine": {"tasks": [ENTITIES, SPECIALTY]}}
+    assert plan(recipe(known, models={"m": kept}, finetune={"head": "pooler"}), tmp_path).runs
 
 
 def test_a_refinement_that_is_also_a_run_of_its_own_is_done_once(tasks, tmp_path, fake):

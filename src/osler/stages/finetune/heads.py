@@ -52,9 +52,9 @@ def check(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], rehearsed: Sequen
 def check_pooler(recipe: FinetuneRecipe, tasks: Sequence[TaskFolder], encoder: Path) -> None:
     """Raise an error if the recipe starts heads from the encoder's pooler and there is none."""
     if recipe.head == "pooler" and any(task.card.kind not in BY_TOKEN for task in tasks):
-        from osler.nn.encoder import load_pooler  # loads torch
+        from osler.nn.multihead import pooler_of  # loads torch
 
-        load_pooler(encoder)
+        pooler_of(encoder)
 
 
 def _check_splits(task: TaskFolder, protocol: Protocol) -> None:

@@ -19,10 +19,10 @@ from osler.core.console import console, progress, training_status
 from osler.core.errors import RecipeError
 from osler.core.logs import get_logger
 from osler.nn.cost import flops_per_token
-from osler.nn.encoder import fresh_encoder, load_encoder, load_pooler, max_length_of
+from osler.nn.encoder import fresh_encoder, load_encoder, max_length_of
 from osler.nn.folders import load_encoder_config
 from osler.nn.mlm import MaskedLM
-from osler.nn.multihead import MultiHeadModel, Partial, own_dropout
+from osler.nn.multihead import MultiHeadModel, Partial, own_dropout, pooler_of
 from osler.stages.finetune.batches import InstanceStream, TaskBatches, TaskInstances, TaskStream, balanced, share
 from osler.stages.finetune.calibrate import DevSet, calibrate
 from osler.stages.finetune.config import MLM, FinetuneRecipe, FinetuneTraining
@@ -264,11 +264,9 @@ def _load_model(recipe: FinetuneRecipe, folder: Path, cards: Sequence[TaskCard])
         dropout = own_dropout(encoder.config, builder.head) if recipe.dropout is None else recipe.dropout
         labels = builder.outputs
         layers = recipe.head if builder.card.kind not in BY_TOKEN else "mlp"
-        made = bundle.model.add_head(
-            name, builder.head, len(labels), seed=seed, labels=labels, dropout=dropout, layers=layers
-        )
-        if layers == "pooler" and not recipe.reinitialise:
-            made.get_submodule("dense").load_state_dict(load_pooler(folder))
+        bundle.model.add_head(name, builder.head, len(labels), seed=seed, labels=labels, dropout=dropout, layers=layers)
+    if pooled := [name for name in heads if bundle.model.specs[name].layers == "pooler"]:
+        bundle.model.share_pooler(pooled, None if recipe.reinitialise else pooler_of(folder))
     if recipe.add_to and not recipe.rehearse:
         train_only(bundle.model, list(heads))
     if not recipe.train_heads:

@@ -308,8 +308,8 @@ def _how(used: FinetuneRecipe) -> str:
     parts = [
         train.optimizer,
         f"{train.schedule} schedule, warm-up {warmup}, weight decay {train.weight_decay:g}, clip {train.clip:g}",
-        f"NER by {used.unit}{words}, at most {used.max_length} tokens",
-        f"{used.head} heads{'' if used.train_heads else ', not trained'}",
+        f"NER by {used.unit}{words}, at most {used.max_length} tokens, {used.tagger} tagger",
+        f"{used.head} heads for texts and pairs{'' if used.train_heads else '; no head is trained'}",
         "the last step is kept" if used.keep == "last" else "the best step on dev is kept",
     ]
     return "; ".join(parts)

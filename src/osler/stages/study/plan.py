@@ -30,6 +30,7 @@ from osler.stages.study.checks import (
 )
 from osler.stages.study.grid import is_number, nested, points
 from osler.stages.study.recipe import Refinement, StudyModel, StudyRecipe, without_tasks
+from osler.tasks.card import BY_TOKEN
 
 _DEFAULT_EPOCHS = 10
 _RECIPE_MODE: dict[Mode, Literal["single", "together", "pairs"]] = {
@@ -167,6 +168,8 @@ class _Start:
     fraction: float
     seed: int
     after: str | None = None
+    pooled: bool = False
+    """Whether the refinement that runs start from has heads with a pooler."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ class _Expansion:
             if model.refine:
                 refinement = self._refinement(start, model.refine)
                 yield refinement
-                start = replace(start, after=refinement.key)
+                start = replace(start, after=refinement.key, pooled=self._keeps_pooler(refinement.spec))
             for part, point in itertools.product(self._parts(), points(recipe.grid)):
                 planned = self._run(start, part, point)
                 yield planned
@@ -226,6 +229,10 @@ class _Expansion:
         where = f"settings of the refinement of {start.row}"
         planned = self._planned(start, _Part("refine", refine.tasks), settings, {}, where)
         return replace(planned, spec=replace(planned.spec, only_start=not refine.score))
+
+    def _keeps_pooler(self, refinement: RunSpec) -> bool:
+        cards = [self.columns[name][0].card for name in refinement.columns]
+        return refinement.settings.get("head") == "pooler" and any(card.kind not in BY_TOKEN for card in cards)
 
     def _run(self, start: _Start, part: _Part, point: Mapping[str, Any]) -> PlannedRun:
         # Settings of one task do not apply to a joint run.
@@ -275,6 +282,14 @@ class _Expansion:
         check_settings(values, where)
         if start.after:
             values.pop("reinitialise", None)  # applied to the refinement; here it would discard the refined weights
+            wants_pooler = values.get("head") == "pooler" and any(task.card.kind not in BY_TOKEN for task in tasks)
+            if wants_pooler and not start.pooled:
+                raise RecipeError(
+                    f'head = "pooler", but the refinement of {start.row} leaves no pooler to start from',
+                    where=where,
+                    fix='Set head = "pooler" for the refinement too, with a task of texts, pairs or relations in it; '
+                    'or set head = "mlp" or "linear" here',
+                )
         if start.fraction < 1:
             values["fraction"] = start.fraction
         train = values.pop("train", {})
