@@ -141,7 +141,7 @@ class Bundle:
     @staticmethod
     def check_weights(folder: str | Path) -> None:
         """Raise an error for a bundle that was exported without its torch weights."""
-        if OnnxRunner.is_in(Path(folder)) and not Encoder(folder).weights:
+        if OnnxRunner.is_in(Path(folder)) and not Encoder(Path(folder)).weights:
             raise _no_weights()
 
     @staticmethod

@@ -179,7 +179,8 @@ def test_heads_of_an_export_that_has_its_weights_can_still_go_to_hugging_face(ma
     (light / "tokenizer_config.json").write_text('{"pad_token": "<pad>"}')  # stock pipelines need one
     ours = run(ExportRecipe(bundle=light, to="hf", head="clinic-phi-en"), tmp_path / "hf").path
     config = json.loads((ours / "config.json").read_text())
-    assert config["architectures"] and (ours / "model.safetensors").is_file()
+    assert config["architectures"]
+    assert (ours / "model.safetensors").is_file()
     for asked in (plan, run):
         with pytest.raises(RecipeError, match="no torch weights"):
             asked(ExportRecipe(bundle=exported, to="hf", head="clinic-phi-en"), tmp_path / "none")
