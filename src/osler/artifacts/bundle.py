@@ -76,21 +76,24 @@ class Bundle:
     def model(self) -> MultiHeadModel:
         """The torch model."""
         if not isinstance(self.runner, TorchRunner):
-            raise RecipeError("this bundle has no torch weights", fix="Give the bundle that it was exported from")
+            raise _no_weights()
         if self.runner.bf16:
-            raise RecipeError(
-                "the weights of this bundle were rounded for annotation", fix="Load it with precision='fp32'"
-            )
+            problem = "the weights of this bundle were rounded for annotation"
+            raise RecipeError(problem, fix="Load it with precision='fp32'")
         return self.runner.model
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "auto", precision: Precision = "fp32") -> Bundle:
+    def load(
+        cls, folder: str | Path, device: str = "auto", precision: Precision = "fp32", *, graph: bool = True
+    ) -> Bundle:
         """Load a bundle from a folder, or from the hub where there is a network, onto a device.
 
-        `precision` is the precision of the encoder; the default is float32. An ONNX bundle needs no torch and runs on the CPU
-        as it was exported. On a GPU, it runs from its torch weights, if it has them.
+        `precision` is the precision of the encoder. An ONNX bundle needs no torch and runs on the CPU as it was exported; on a
+        GPU, and without `graph`, it runs from its torch weights, if it has them.
         """
-        if _runs_graph(Path(folder), device):
+        if not graph:
+            cls.check_weights(folder)
+        elif _runs_graph(Path(folder), device):
             check_cpu(device)
             if precision not in ("auto", "fp32"):
                 raise RecipeError(
@@ -134,6 +137,12 @@ class Bundle:
         Tokenizer.open(tokenizer_from).copy_to(folder)
         write_atomic(folder / _HISTORY, json.dumps(list(history), indent=1) + "\n")
         self.write_card(folder, card)
+
+    @staticmethod
+    def check_weights(folder: str | Path) -> None:
+        """Raise an error for a bundle that was exported without its torch weights."""
+        if OnnxRunner.is_in(Path(folder)) and not Encoder(Path(folder)).weights:
+            raise _no_weights()
 
     @staticmethod
     def check_device(folder: str | Path, device: str) -> None:
@@ -395,6 +404,10 @@ class Bundle:
 
     def _confidence(self, name: str) -> Confidence:
         return self.calibration.confidence(name, self.biases.get(name, 0.0))
+
+
+def _no_weights() -> RecipeError:
+    return RecipeError("this bundle has no torch weights", fix="Give the bundle that it was exported from")
 
 
 def _runs_graph(folder: Path, device: str) -> bool:

@@ -179,6 +179,12 @@ def test_too_little_is_refused_with_what_to_do(log: CorrectionLog, tmp_path: Pat
     save(log, 1)
     with pytest.raises(InputError, match="Correct at least two notes"):
         run(recipe(log), tmp_path / "out")
+    for number in (1, 2):
+        save(log, number, "bo")
+    log.add("bo", MODEL, ["farmacos"], {}, note(3))
+    lines = plan(recipe(log, annotators=("bo",)), tmp_path / "out")
+    assert lines[1:] == [f"  → {tmp_path / 'out' / 'drugs-bo'}", "  only one note, left out: farmacos"]
+    assert [artifact.path.name for artifact in run(recipe(log, annotators=("bo",)), tmp_path / "out")] == ["drugs-bo"]
     with pytest.raises(InputError, match=r"no corrections by anna\. Did you mean ana"):
         plan(recipe(log, annotators=("anna",)), tmp_path)
     with pytest.raises(InputError, match="no corrections of these heads"):

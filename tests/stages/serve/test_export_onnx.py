@@ -174,6 +174,18 @@ def test_an_int8_export_is_scored_and_says_so_on_its_card(made, tasks, tmp_path,
     assert "int8 was not scored. Give task folders" in capsys.readouterr().err.replace("\n", " ")
 
 
+def test_heads_of_an_export_that_has_its_weights_can_still_go_to_hugging_face(made, exported, tmp_path):
+    light = run(ExportRecipe(bundle=made, to="onnx-int8", weights=True), tmp_path / "light").path
+    (light / "tokenizer_config.json").write_text('{"pad_token": "<pad>"}')  # stock pipelines need one
+    ours = run(ExportRecipe(bundle=light, to="hf", head="clinic-phi-en"), tmp_path / "hf").path
+    config = json.loads((ours / "config.json").read_text())
+    assert config["architectures"]
+    assert (ours / "model.safetensors").is_file()
+    for asked in (plan, run):
+        with pytest.raises(RecipeError, match="no torch weights"):
+            asked(ExportRecipe(bundle=exported, to="hf", head="clinic-phi-en"), tmp_path / "none")
+
+
 @pytest.mark.e2e
 def test_the_base_install_annotates(root, exported, tmp_path):
     python = root / ".venv-base" / "bin" / "python"

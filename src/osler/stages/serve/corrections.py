@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -187,21 +188,24 @@ def note_id(text: str) -> str:
 def plan(recipe: CorrectionsRecipe, out: Path) -> list[str]:
     """Describe the tasks and how many corrections they are made from."""
     lines = []
-    for count, names in _wanted(recipe):
+    for count, names, lone in _wanted(recipe):
         share = f"{count.changes:,} changes" if count.changes else "no changes"
         lines.append(f"{count.annotator}: {count.notes:,} notes, {count.entities:,} entities, {share}")
         lines += [f"  → {out / _task_name(name, count.annotator)}" for name in names]
+        if lone:
+            lines.append(f"  only one note, left out: {', '.join(lone)}")
     return lines
 
 
 def run(recipe: CorrectionsRecipe, out: Path, *, force: bool = False) -> list[Artifact]:
     """Make a task folder for each annotator and head."""
     log = CorrectionLog(recipe.corrections)
-    return [_make(log, name, count.annotator, out, force=force) for count, names in _wanted(recipe) for name in names]
+    wanted = _wanted(recipe)
+    return [_make(log, name, count.annotator, out, force=force) for count, names, _ in wanted for name in names]
 
 
-def _wanted(recipe: CorrectionsRecipe) -> list[tuple[CorrectionCounts, list[str]]]:
-    """List annotators with their counts and the heads that they corrected."""
+def _wanted(recipe: CorrectionsRecipe) -> list[tuple[CorrectionCounts, list[str], list[str]]]:
+    """List annotators with their counts, the heads that they corrected, and those of which they corrected only one note."""
     log, fix = CorrectionLog(recipe.corrections), "Give the folder that osler serve --corrections writes to"
     if not (known := log.annotators()):
         raise InputError("no corrections found", where=recipe.corrections, fix=fix)
@@ -210,12 +214,18 @@ def _wanted(recipe: CorrectionsRecipe) -> list[tuple[CorrectionCounts, list[str]
             close = nearest(name, known)
             hint = f"Did you mean {close}?" if close else f"Known: {', '.join(known)}"
             raise InputError(f"no corrections by {name}", where=recipe.corrections, fix=hint)
-    found = []
+    found, lone = [], []
     for annotator in recipe.annotators or known:
-        heads = dict.fromkeys(name for note in log.notes(annotator) for name in note.meta.get("heads", "").split())
+        heads = Counter(name for note in log.notes(annotator) for name in note.meta.get("heads", "").split())
         names = [name for name in heads if not recipe.heads or name in recipe.heads]
-        if names:
-            found.append((log.counts(annotator), names))
+        single = [name for name in names if heads[name] < 2]
+        lone += [f"{name} by {annotator}" for name in single]
+        if len(single) < len(names):
+            found.append((log.counts(annotator), [name for name in names if name not in single], single))
+    if not found and lone:
+        problem = f"only one note was corrected for {', '.join(lone)}: there is nothing to choose the best epoch by"
+        fix = "Correct at least two notes; the guide says how many are worthwhile"
+        raise InputError(problem, where=recipe.corrections, fix=fix)
     if not found:
         raise InputError("no corrections of these heads", where=recipe.corrections, fix="Check --head")
     return found
@@ -226,11 +236,6 @@ def _make(log: CorrectionLog, name: str, annotator: str, out: Path, *, force: bo
 
     notes = [note for note in log.notes(annotator) if name in note.meta.get("heads", "").split()]
     where = log.folder / f"{annotator}.jsonl"
-    if len(notes) < 2:
-        problem = (
-            f"{annotator} has corrected one note for the head {name}: there is nothing to choose the best epoch by"
-        )
-        raise InputError(problem, where=where, fix="Correct at least two notes; the guide says how many are worthwhile")
     head = log.head(name, notes[-1].meta["model"])
     if head is None:
         raise InputError(f"the model has no head {name}", where=where, fix="Check the folder of corrections")

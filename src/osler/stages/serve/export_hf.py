@@ -48,6 +48,7 @@ _STRATEGIES = ("simple", "first", "average", "max")
 def plan(recipe: ExportRecipe, out: Path) -> list[str]:
     """Describe what `run` will do."""
     Artifact.open(recipe.bundle, kind="bundle")
+    Bundle.check_weights(recipe.bundle)
     spec = BundleSpec.load(recipe.bundle)
     head = _head(spec, recipe)
     tasks = _tasks(spec, head, recipe)
@@ -71,7 +72,7 @@ def run(recipe: ExportRecipe, out: Path, *, force: bool = False) -> Artifact:
     def build(work: Workspace) -> None:
         from osler.nn.export import to_hf
 
-        bundle = Bundle.load(recipe.bundle, "cpu")
+        bundle = Bundle.load(recipe.bundle, "cpu", graph=False)
         builder = bundle.builders[name]
         to_hf(bundle.model, name, _stock_labels(builder), work.path)
         # A stock pipeline cuts long texts into pieces of this length.

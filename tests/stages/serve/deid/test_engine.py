@@ -248,6 +248,8 @@ def test_a_language_without_a_head_fails_closed(tokenizer_folder: Path, tmp_path
     [
         ({"language": "de"}, None, "no rules for the language 'de'"),
         ({"rules": False}, None, "neither rules nor a bundle"),
+        ({"target_recall": 0.99}, None, "target_recall: these are for the heads of a bundle"),
+        ({"heads": ("deid",), "min_score": 0.5}, None, "heads, min_score: these are for the heads of a bundle"),
         ({}, ("drugs",), "no head of this bundle finds PHI"),
         ({"heads": ("entailment",)}, ("deid", "entailment"), "finds no entities"),
     ],

@@ -80,3 +80,11 @@ def test_the_longest_finding_names_the_union() -> None:
         ]
     )
     assert made == [PhiFinding(0, 12, "NAME", "head"), PhiFinding(20, 22, "SSN", "head")]
+
+
+def test_what_rules_find_as_a_name_stays_one_whatever_a_head_calls_it() -> None:
+    name = PhiFinding(0, 6, "NAME")
+    assert united([name, PhiFinding(0, 6, "MEDICALRECORD", "head")]) == [PhiFinding(0, 6, "NAME", "head")]
+    assert united([name, PhiFinding(0, 12, "HOSPITAL", "head")]) == [PhiFinding(0, 12, "NAME", "head")]
+    assert united([name, PhiFinding(0, 20, "STREET", "head")]) == [PhiFinding(0, 20, "STREET", "head")]
+    assert united([name, PhiFinding(0, 12, "HOSPITAL")]) == [PhiFinding(0, 12, "HOSPITAL")]

@@ -71,6 +71,29 @@ def found(text: str, *languages: str) -> list[tuple[str, str]]:
             [("STREET", "12 bis rue de la République"), ("ZIP", "69002"), ("CITY", "Lyon")],
         ),
         ("fr", "M. Le Goff, IPP : 8001234", [("NAME", "Le Goff"), ("MEDICALRECORD", "8001234")]),
+        ("en", "Insurance BCBS XYZ123456789", [("HEALTHPLAN", "XYZ123456789")]),
+        ("en", "PCP Nguyen agrees; PCP pneumonia", [("NAME", "Nguyen")]),
+        ("es", "RMN nº 20210614-556 del 14-VI-2021", [("ID", "20210614-556"), ("DATE", "14-VI-2021")]),
+        ("es", "(vecina Fátima), pasaporte marroquí AB1234567", [("NAME", "Fátima"), ("ID", "AB1234567")]),
+        (
+            "es",
+            "con la supervisora Paqui Llorca, del CS Cabo Huertas",
+            [("NAME", "Paqui Llorca"), ("HOSPITAL", "Cabo Huertas")],
+        ),
+        ("es", "mohamed_87 (arroba) correo.example", [("EMAIL", "mohamed_87 (arroba) correo.example")]),
+        ("fr", "à l'hôpital Édouard-Herriot", [("HOSPITAL", "hôpital Édouard-Herriot")]),
+        ("en", "a fall on Valentine's Day, home by Christmas", [("DATE", "Valentine's Day"), ("DATE", "Christmas")]),
+        ("es", "empeoró en Nochebuena", [("DATE", "Nochebuena")]),
+        ("fr", "vue après Noël 2019", [("DATE", "Noël 2019")]),
+        ("en", "Medicare ID 1EG4-TE5-MK73.", [("HEALTHPLAN", "1EG4-TE5-MK73")]),
+        ("en", "plate IL-ABC 1234", [("VEHICLE", "IL-ABC 1234")]),
+        ("es", "CIP: BBBBBBBBBB123456", [("HEALTHPLAN", "BBBBBBBBBB123456")]),
+        ("es", "visto en el C.S. Goya", [("HOSPITAL", "Goya")]),
+        (
+            "fr",
+            "CENTRE HOSPITALIER UNIVERSITAIRE DE NANTES\nService de cardiologie",
+            [("HOSPITAL", "CENTRE HOSPITALIER UNIVERSITAIRE DE NANTES")],
+        ),
     ],
 )
 def test_what_is_found(language: str, text: str, expected: list[tuple[str, str]]) -> None:
@@ -83,6 +106,7 @@ def test_what_is_found(language: str, text: str, expected: list[tuple[str, str]]
         "BP 120/80, HR 72, Hgb 12.4, GCS 15/15, pain 7/10, 37+2 weeks, strength 5/5, vision 20/20, murmur 2/6.",
         "TSH 2.3, WBC 12.3 K/uL, platelets 250,000, viral load 1250000 copies/mL, EF 55-60%, APGAR 8/9, T4N2M0.",
         "BRCA1, HLA-B27, p53, IL-6, ICD-10 E11.9, Gleason 3+4=7, metformin 500 mg BID, insulin 12 units.",
+        "Christmas disease, a rash like a Christmas tree.",
         "Crohn disease, Parkinson's, Bell's palsy, Guillain-Barré, Charcot-Marie-Tooth, Foley catheter.",
         "TA 120/80 mmHg, leucocitos 14.610/mm3, plaquetas 206.000, Cl 103 mEq/l, criptolátex 1/2048.",
         "enfermedad de Crohn, síndrome de Cushing, signo de Babinski, escala de Glasgow 15/15, EVA 7/10.",
@@ -99,6 +123,24 @@ def test_the_name_of_a_hospital_ends_with_a_heading_but_not_where_text_was_wrapp
     ]
     wrapped = "La paciente fue trasladada sin incidencias al Hospital General de\nSan Lucas para estudio."
     assert found(wrapped, "es") == [("HOSPITAL", "Hospital General de\nSan Lucas")]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "name"),
+    [
+        ("en", "Attending: Rajesh Venkataraman, MD   PCP: Dr. Lee\nAddress: unknown", "Lee"),
+        ("en", "Seen today in clinic with much relief by Dr. Amara\nOkafor, who agreed", "Amara\nOkafor"),
+        ("es", "Atendida por la Dra. Elena Vázquez\nTratamiento al alta: reposo", "Elena Vázquez"),
+        ("fr", "Adressée par le Dr Karim Benali\nMotif : dyspnée", "Karim Benali"),
+    ],
+)
+def test_a_name_goes_on_in_the_next_line_but_not_into_the_label_of_a_field(language: str, text: str, name: str) -> None:
+    assert ("NAME", name) in found(text, language)
+
+
+def test_who_the_patient_is_said_to_be_is_no_name() -> None:
+    findings = rules_for(("es",)).find("Informe clínico del paciente: Varón de 64 años. Paciente: Lactante de 3 meses.")
+    assert "NAME" not in {finding.kind for finding in findings}
 
 
 def test_a_doctor_may_have_the_name_of_a_disease() -> None:

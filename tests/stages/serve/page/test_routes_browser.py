@@ -220,6 +220,14 @@ def test_it_fits_the_screen_and_has_contrast(browser: Any, address: str, scheme:
     page.context.close()
 
 
+def test_labels_with_long_names_stay_within_the_details(tab: Any) -> None:
+    tab.locator("#note mark[tabindex]").first.click()
+    tab.evaluate("document.querySelector('#relabel').add(new Option('ID_TITULACION_PERSONAL_SANITARIO_DEL_PACIENTE'))")
+    edge = tab.locator("#details").bounding_box()
+    button = tab.locator("#details [data-act=remove]").bounding_box()
+    assert button["x"] + button["width"] <= edge["x"] + edge["width"]
+
+
 def test_a_file_is_read_as_it_is_and_downloaded(browser: Any, address: str, tmp_path: Path) -> None:
     page, _ = opened(browser, address, accept_downloads=True)
     page.locator("#format option").first.wait_for(state="attached")

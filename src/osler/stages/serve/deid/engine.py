@@ -107,6 +107,11 @@ class DeidEngine:
                     where=bundle,
                     fix="Name the heads to use with --head, or leave --bundle out",
                 )
+        elif given := _for_heads(options):
+            raise RecipeError(
+                f"{', '.join(given)}: these are for the heads of a bundle, and there is none",
+                fix="Give --bundle, or leave them out",
+            )
         elif not options.rules:
             raise RecipeError("neither rules nor a bundle", fix="Give --bundle, or leave rules as they are")
         elif options.language not in (None, ALL_LANGUAGES, *LANGUAGES):
@@ -256,6 +261,13 @@ class DeidEngine:
         if written.year is None:
             return None
         return written.text if written.month is None else str(written.year)
+
+
+def _for_heads(options: DeidOptions) -> list[str]:
+    """Options in use that only change what a bundle finds. Rules alone would ignore them, and leave in what they ask for."""
+    default = AnnotateOptions()
+    names = ("heads", "min_score", "thresholds", "target_recall")
+    return [name for name in names if getattr(options, name) != getattr(default, name)]
 
 
 def _findings(document: Document, maps: Mapping[str, str | None]) -> list[PhiFinding]:

@@ -88,7 +88,8 @@ def united(findings: Iterable[PhiFinding]) -> list[PhiFinding]:
     """Merge findings into disjoint passages in text order that cover every character of every finding.
 
     Overlapping findings become one, with the kind of the longest. Among findings of the same length, the first one from a head
-    wins.
+    wins. A name found by the rules stays a name if it is at least half of the passage, whatever heads call it: rules only find
+    names that have a title, a label or a frequent given name, and a name must get the same surrogate wherever it occurs.
     """
     pieces: list[list[PhiFinding]] = []
     end = -1
@@ -102,5 +103,11 @@ def united(findings: Iterable[PhiFinding]) -> list[PhiFinding]:
 
 
 def _one(group: Sequence[PhiFinding]) -> PhiFinding:
-    best = min(group, key=lambda finding: (finding.start - finding.end, finding.by == "rule", finding.start))
-    return PhiFinding(group[0].start, max(finding.end for finding in group), best.kind, best.by)
+    def rank(finding: PhiFinding) -> tuple[int, bool, int]:
+        return finding.start - finding.end, finding.by == "rule", finding.start
+
+    start, end = group[0].start, max(finding.end for finding in group)
+    best = min(group, key=rank)
+    by_rule = min((finding for finding in group if finding.by == "rule"), key=rank, default=best)
+    named = by_rule.kind == "NAME" and 2 * (by_rule.end - by_rule.start) >= end - start
+    return PhiFinding(start, end, "NAME" if named else best.kind, best.by)
