@@ -33,9 +33,10 @@ def tensors(tokens, heads=3, width=8):
 
 CASES = {
     "equal lengths, one view": [20, 20, 20],
-    "short sequences, one padded call": [3, 9, 1, 12, 2],
-    "long and short, one call each": [50, 1, 30],
+    "one padded block": [3, 9, 1, 12, 2],
+    "blocks of similar lengths, mixed in the batch": [50, 1, 30, 49, 3, 17],
     "one sequence": [33],
+    "beyond plain products": [280, 5, 300, 280],
 }
 
 
@@ -64,6 +65,39 @@ def test_every_way_of_computing_gives_attention_and_its_gradient(lengths, reach)
     gradients = [torch.autograd.grad((output * direction).sum(), [query, key, value]) for output in (found, expected)]
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("reach", [None, 3])
+def test_scores_that_are_computed_in_parts_give_the_same(reach, monkeypatch):
+    monkeypatch.setattr(attention, "_SCORES", 3 * 20 * 20 * 2)  # two sequences of 20 at once
+    lengths = [20, 18, 20, 17, 20, 20, 19, 4]
+    query, key, value = tensors(sum(lengths))
+    batch = pack([[5] * length for length in lengths], pad_id=0)
+    window = None if reach is None else reach + 1
+    arguments = {"scaling": 0.3, "sliding_window": window, "cu_seq_lens_q": batch.cu_seqlens, "max_length_q": 20}
+    found, _ = attention.packed_attention(torch.nn.Identity(), query, key, value, None, **arguments)
+    torch.testing.assert_close(found, naive(query, key, value, lengths, 0.3, reach), rtol=0, atol=TOLERANCE)
+    found.sum().backward()
+    assert all(torch.isfinite(tensor.grad).all() for tensor in (query, key, value))
+
+
+def test_without_gradients_a_sequence_does_not_depend_on_the_others_to_the_last_bit():
+    lengths = [20, 20, 7, 7, 7, 41, 270, 270, 20]
+    with torch.no_grad():
+        query, key, value = tensors(sum(lengths))
+        together = attend(query, key, value, lengths)
+        start = 0
+        for length in lengths:
+            part = slice(start, start + length)
+            alone = attend(*(tensor[:, :, part] for tensor in (query, key, value)), [length])
+            assert torch.equal(alone, together[:, part])
+            start += length
+
+
+def attend(query, key, value, lengths):
+    batch = pack([[5] * length for length in lengths], pad_id=0)
+    arguments = {"scaling": 0.3, "cu_seq_lens_q": batch.cu_seqlens, "max_length_q": max(lengths)}
+    return attention.packed_attention(torch.nn.Identity(), query, key, value, None, **arguments)[0]
 
 
 def test_fewer_key_heads_than_query_heads():
