@@ -209,11 +209,13 @@ class _HeadRun:
     def _compute(self, indices: list[int]) -> _Pass:
         import torch
 
-        from osler.nn.packing import least_rows
+        from osler.nn.packing import few_shapes, least_rows
 
         batch = [self._instances[index] for index in indices]
         tokens = sum(instance.length for instance in batch)
-        packed = pack_instances(batch, self._model, total=max(tokens, least_rows(self._device)))
+        least = least_rows(self._device)
+        total = max(tokens if self._device.type == "cuda" else few_shapes(tokens), least)
+        packed = pack_instances(batch, self._model, total=total)
         found = self._model.predict(packed.to(self._device), self._heads, bf16=self._bf16)
         # One copy for all heads, because each copy would wait for the GPU.
         values = torch.cat([output.flatten() for output in found.values()])

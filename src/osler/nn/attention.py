@@ -5,19 +5,16 @@ every layer. There is no attention dropout, since `varlen_attn` has none. A reci
 
 * CUDA, half precision: `torch.nn.attention.varlen.varlen_attn`, one kernel for all sequences.
 * CUDA, float32: one padded call. One call per sequence would leave the GPU idle in between.
-* CPU: sequences of similar length together.
-  - Up to 256 tokens, plain matrix products, a few sequences at a time so that their scores stay in the cache: with gradients 1.5
-    to 6 times as fast as torch's fused kernel, which is made for long sequences.
-  - Longer ones use the fused kernel, which stores no scores.
-  - Without gradients, the shortest use it too, and only neighbours of equal length are computed together. The result for a
-    sequence then does not depend on the others in the batch, to the last bit, so the service gives the same answers as the
-    command line.
+* CPU: plain matrix products for sequences of up to 512 tokens. Each is padded to a multiple of 32; those of one padded length are
+  computed together, a few at a time so that their scores stay in the cache. With gradients that is 1.5 to 6 times as fast as
+  torch's fused kernel, which is made for longer sequences and computes those, one at a time. The result for a sequence does not
+  depend on the others in the batch, to the last bit, so the service gives the same answers as the command line.
 """
 
 from __future__ import annotations
 
 import functools
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -25,12 +22,11 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 NAME = "osler_packed"
-_SHORT = 256
+_SHORT = 512
 """Longest sequence for plain products on a CPU, in tokens."""
-_SHORTEST = 32
-"""Shortest sequence for plain products without gradients. The last bits of smaller products depend on how many there are."""
-_STEP = 16
-"""Sequences whose lengths differ by less are padded to one length."""
+_STEP = 32
+"""Sequences on a CPU are padded to a multiple of this. oneDNN keeps a kernel of about half a megabyte for each shape, and the last bits of
+smaller products depend on how many there are."""
 _SCORES = 2**19
 """Scores to compute at once on a CPU: 2 MiB."""
 
@@ -110,13 +106,14 @@ def _by_lengths(
 ) -> Tensor:
     lengths = [length for length in torch.diff(cu_seqlens).tolist() if length]
     tensors = tuple(tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value))
-    if min(lengths) == max(lengths):
-        output = _rows(tensors, _Block(len(lengths), lengths[0]), scale, reach)
-    elif query.is_cuda or torch.is_grad_enabled():
-        output = _padded(tensors, _Layout.of(tuple(lengths), one_block=query.is_cuda), scale, reach)
+    layout = _Layout.of(tuple(lengths), on_gpu=query.is_cuda)
+    if layout.places is None:
+        output = _in_blocks(tensors, layout.blocks, scale, reach)
     else:
-        blocks = [_Block(len(list(alike)), length) for length, alike in groupby(lengths)]
-        output = _in_blocks(tensors, blocks, scale, reach)
+        places = layout.places.to(query.device)
+        cells = sum(block.rows * block.length for block in layout.blocks)
+        rows = tuple(tensor.new_zeros(cells, *tensor.shape[1:]).index_copy(0, places, tensor) for tensor in tensors)
+        output = _in_blocks(rows, layout.blocks, scale, reach).index_select(0, places)
     return output.unsqueeze(0)
 
 
@@ -130,38 +127,31 @@ class _Block(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The sequences of a batch in padded blocks."""
+    """The sequences of a batch as rows of padded blocks."""
 
     blocks: list[_Block]
-    places: Tensor
-    """Row, among the rows of all blocks, of each token."""
+    places: Tensor | None
+    """Place of each token among those of all blocks; None if they are in the same order, without padding."""
 
     @classmethod
     @functools.lru_cache(maxsize=4)  # every layer of a model asks for the same one
-    def of(cls, lengths: tuple[int, ...], *, one_block: bool) -> _Layout:
-        """Group sequences of similar length, or put all into one block."""
+    def of(cls, lengths: tuple[int, ...], *, on_gpu: bool) -> _Layout:
+        """Group sequences by padded length; on a GPU, put all into one block."""
         alike: dict[int, list[int]] = {}
         for number, length in enumerate(lengths):
-            kind = 0 if one_block else length if length > _SHORT else -(-length // _STEP)
-            alike.setdefault(kind, []).append(number)
+            padded = max(lengths) if on_gpu else length if length > _SHORT else -(-length // _STEP) * _STEP
+            alike.setdefault(padded, []).append(number)
         starts = [0, *accumulate(lengths)]
         places = torch.empty(starts[-1], dtype=torch.long)
         blocks, used = [], 0
-        for members in alike.values():
+        for padded, members in alike.items():
             own = tuple(lengths[number] for number in members)
-            longest = max(own)
             for number in members:
                 places[starts[number] : starts[number + 1]] = torch.arange(used, used + lengths[number])
-                used += longest
-            blocks.append(_Block(len(own), longest, own if min(own) < longest else None))
-        return cls(blocks, places)
-
-
-def _padded(tensors: tuple[Tensor, ...], layout: _Layout, scale: float | None, reach: int | None) -> Tensor:
-    places = layout.places.to(tensors[0].device)
-    cells = sum(block.rows * block.length for block in layout.blocks)
-    rows = tuple(tensor.new_zeros(cells, *tensor.shape[1:]).index_copy(0, places, tensor) for tensor in tensors)
-    return _in_blocks(rows, layout.blocks, scale, reach).index_select(0, places)
+                used += padded
+            blocks.append(_Block(len(own), padded, own if min(own) < padded else None))
+        same = used == len(places) and torch.equal(places, torch.arange(used))
+        return cls(blocks, None if same else places)
 
 
 def _in_blocks(tensors: tuple[Tensor, ...], blocks: list[_Block], scale: float | None, reach: int | None) -> Tensor:
@@ -181,7 +171,7 @@ def _rows(tensors: tuple[Tensor, ...], block: _Block, scale: float | None, reach
     if reach is not None and length > reach + 1:
         near = (places[:, None] - places).abs() <= reach
         mask = near if mask is None else mask & near
-    if query.is_cuda or length > _SHORT or (length < _SHORTEST and not torch.is_grad_enabled()):
+    if query.is_cuda or length > _SHORT:
         grouped = query.shape[1] != key.shape[1]
         output = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
     else:
@@ -195,9 +185,13 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
     if key.shape[1] != heads:
         key, value = (tensor.repeat_interleave(heads // key.shape[1], dim=1) for tensor in (key, value))
     outputs = []
-    size = max(1, _SCORES // (heads * length * length))
-    for start in range(0, rows, size):
+    most = max(1, _SCORES // (heads * length * length))
+    start = 0
+    while start < rows:
+        # A power of two, so that there are few shapes.
+        size = 1 << (min(most, rows - start).bit_length() - 1)
         some = slice(start, start + size)
+        start += size
         scores = (query[some] * scale) @ key[some].transpose(2, 3)
         if mask is not None:
             # Not minus infinity: a row of padding may be far from every token, and its softmax would be NaN.

@@ -15,7 +15,7 @@ from torch import Tensor
 from osler.artifacts.runner import pack_instances
 from osler.core.seeding import derive, generator
 from osler.nn.multihead import MultiHeadModel, Partial
-from osler.nn.packing import Packed
+from osler.nn.packing import Packed, few_shapes
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.tasks.instances.base import IGNORED, Builder, Instance
 from osler.text.document import Record
@@ -202,10 +202,13 @@ class InstanceStream(TaskStream):
         by_token = self.model.head(task.head).level == "token"
         targets = _targets(instances)
         shape: dict[str, int] = {}
-        if self._recordable():
+        recordable = self._recordable()
+        if recordable:
             shape = full_shape(tokens, sequences=self._size, longest=self._longest)
-            if by_token:
-                targets = torch.nn.functional.pad(targets, (0, shape["total"] - tokens), value=IGNORED)
+        elif self.model.encoder.mode == "packed" and task.soft is None:
+            shape = {"total": few_shapes(tokens)}
+        if shape and by_token:
+            targets = torch.nn.functional.pad(targets, (0, shape["total"] - tokens), value=IGNORED)
         soft = None
         if task.soft is not None:
             outputs = [task.soft[index] for index in items]
@@ -219,7 +222,7 @@ class InstanceStream(TaskStream):
             task.partial,
             torch.tensor(scale, dtype=torch.float32),
             None if task.class_weights is None else task.class_weights.of(targets),
-            repeatable=bool(shape),
+            repeatable=recordable,
         )
         return payload, tokens
 

@@ -187,19 +187,7 @@ def add_page(
     @app.get("/v1/page", summary="What the page must know", tags=["page"], responses=problems(401, 403, 421))
     async def about(request: Request) -> PageSettings:
         """Heads, colours and formats."""
-        heads = [
-            schemas.HeadDescription(
-                name=name,
-                title=head.card.title,
-                kind=head.card.kind,
-                record=head.card.record,
-                language=head.card.language,
-                labels=list(head.card.under(head.card.protocol_named(head.protocol)).labels),
-                protocol=head.protocol,
-            )
-            for name, head in spec.heads.items()
-            if head.card.record == "document"
-        ]
+        heads = [head for head in schemas.HeadDescription.all_of(spec) if head.record == "document"]
         entities = {label for head in spec.heads.values() for label in head.card.entity_labels}
         entities |= {label for head in heads if head.kind == "tagging" for label in head.labels}
         deid = any(getattr(route, "path", "") == _DEID for route in request.app.routes)

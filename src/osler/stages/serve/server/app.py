@@ -230,18 +230,7 @@ def _add_information(app: FastAPI, service: AnnotationService) -> None:
     @app.get("/v1/labels", summary="Heads, labels and languages", tags=["bundle"], responses=denied)
     async def labels() -> schemas.HeadDescriptions:
         """What the heads of the bundle can find, and in which languages."""
-        heads = [
-            schemas.HeadDescription(
-                name=name,
-                title=head.card.title,
-                kind=head.card.kind,
-                record=head.card.record,
-                language=head.card.language,
-                labels=list(head.card.labels),
-                protocol=head.protocol,
-            )
-            for name, head in bundle.spec.heads.items()
-        ]
+        heads = schemas.HeadDescription.all_of(bundle.spec)
         return schemas.HeadDescriptions(heads=heads, languages=schemas.languages_of(bundle.spec))
 
     @app.get("/v1/card", summary="The model card", tags=["bundle"], responses=denied)

@@ -336,8 +336,24 @@ class HeadDescription(BaseModel):
     kind: str = Field(description="tagging, relation, classification, multilabel or regression")
     record: str = Field(description="document, or pair for heads that compare two texts")
     language: str
-    labels: list[str]
+    labels: list[str] = Field(description="what the head can find under its protocol")
     protocol: str
+
+    @classmethod
+    def all_of(cls, spec: BundleSpec) -> list[HeadDescription]:
+        """Describe the heads of a bundle."""
+        return [
+            cls(
+                name=name,
+                title=head.card.title,
+                kind=head.card.kind,
+                record=head.card.record,
+                language=head.card.language,
+                labels=list(head.card.under(head.card.protocol_named(head.protocol)).labels),
+                protocol=head.protocol,
+            )
+            for name, head in spec.heads.items()
+        ]
 
 
 class HeadDescriptions(BaseModel):
