@@ -16,6 +16,10 @@ _MENTION = re.compile(r"\[([^\]|]+)(?:\|([a-z_ ]+))?\]")
 ENGLISH = [
     "MRI is negative for [stroke|negated].",  # medspacy 232
     "[Fever|negated]: none\n[Cough]: yes\n[Rash|negated]: no",  # medspacy 49
+    "Respiratory: denies [cough|negated]. GU: no [decreased urine|negated] or [pruritus|negated].",
+    "Cardiac: negative for [orthopnea|negated].",
+    "[Fever|negated]: no [Cough]: yes",
+    "[Fever|negated]: none reported. [Rash|negated]: denies.",
     "No [fever|negated], [chills|negated] or [cough|negated], but has [headache].",
     "She denies [chest pain|negated], [dyspnea|negated], [nausea|negated].",
     "No evidence of [metastasis|negated]; [lesion] in the liver.",

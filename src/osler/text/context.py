@@ -237,8 +237,21 @@ def _phrases(words: Sequence[str], root: _Node) -> Iterator[_Found]:
                 best, after = node, end
             node = node.words.get(words[end]) if end < len(words) else None
             end += 1
-        if best is not None:
+        if best is not None and _starts_clause(words, place, after, root):
+            after = place + 1
+        elif best is not None:
             yield _Found(place, after, best)
+
+
+def _starts_clause(words: Sequence[str], place: int, end: int, root: _Node) -> bool:
+    """Whether ": denies" or ": no" follows a heading, as in "Respiratory: denies cough", instead of an item, as in "Cough: no"."""
+    if words[place] != ":" or end == len(words) or not words[end].isalnum():
+        return False
+    following = list(words[end : end + _NEAR + 1])
+    if ":" in following and not _BREAKS.intersection(following[: following.index(":")]):
+        return False  # "Fever: no Cough: yes"
+    clause = next(_phrases(words[place + 1 : end + _NEAR], root), None)
+    return clause is not None and clause.first == 0 and any(cue.direction == "forward" for cue in clause.node.cues)
 
 
 def _sections(text: str, lexicon: _Lexicon) -> Iterator[tuple[str, Range]]:
