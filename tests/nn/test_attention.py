@@ -32,11 +32,12 @@ def tensors(tokens, heads=3, width=8):
 
 
 CASES = {
-    "equal lengths, one view": [20, 20, 20],
+    "equal lengths, one view": [32, 32, 32],
+    "equal lengths, padded": [20, 20, 20],
     "one padded block": [3, 9, 1, 12, 2],
     "blocks of similar lengths, mixed in the batch": [50, 1, 30, 49, 3, 17],
     "one sequence": [33],
-    "beyond plain products": [280, 5, 300, 280],
+    "plain products and the fused kernel": [520, 5, 300, 530, 520],
 }
 
 
@@ -69,7 +70,7 @@ def test_every_way_of_computing_gives_attention_and_its_gradient(lengths, reach)
 
 @pytest.mark.parametrize("reach", [None, 3])
 def test_scores_that_are_computed_in_parts_give_the_same(reach, monkeypatch):
-    monkeypatch.setattr(attention, "_SCORES", 3 * 20 * 20 * 2)  # two sequences of 20 at once
+    monkeypatch.setattr(attention, "_SCORES", 3 * 32 * 32 * 5)  # of eight padded sequences, four at once
     lengths = [20, 18, 20, 17, 20, 20, 19, 4]
     query, key, value = tensors(sum(lengths))
     batch = pack([[5] * length for length in lengths], pad_id=0)
@@ -82,7 +83,7 @@ def test_scores_that_are_computed_in_parts_give_the_same(reach, monkeypatch):
 
 
 def test_without_gradients_a_sequence_does_not_depend_on_the_others_to_the_last_bit():
-    lengths = [20, 20, 7, 7, 7, 41, 270, 270, 20]
+    lengths = [20, 20, 7, 7, 7, 41, 270, 270, 20, 520, 520]
     with torch.no_grad():
         query, key, value = tensors(sum(lengths))
         together = attend(query, key, value, lengths)

@@ -204,7 +204,9 @@ class _Expansion:
             if model.refine:
                 refinement = self._refinement(start, model.refine)
                 yield refinement
-                start = replace(start, after=refinement.key, pooled=self._keeps_pooler(refinement.spec))
+                start = replace(
+                    start, after=refinement.key, pooled=self._pooled(refinement.spec.settings, refinement.spec.columns)
+                )
             for part, point in itertools.product(self._parts(), points(recipe.grid)):
                 planned = self._run(start, part, point)
                 yield planned
@@ -230,9 +232,10 @@ class _Expansion:
         planned = self._planned(start, _Part("refine", refine.tasks), settings, {}, where)
         return replace(planned, spec=replace(planned.spec, only_start=not refine.score))
 
-    def _keeps_pooler(self, refinement: RunSpec) -> bool:
-        cards = [self.columns[name][0].card for name in refinement.columns]
-        return refinement.settings.get("head") == "pooler" and any(card.kind not in BY_TOKEN for card in cards)
+    def _pooled(self, settings: Mapping[str, Any], columns: Sequence[str]) -> bool:
+        """Whether a run has heads with a pooler."""
+        cards = [self.columns[name][0].card for name in columns]
+        return settings.get("head") == "pooler" and any(card.kind not in BY_TOKEN for card in cards)
 
     def _run(self, start: _Start, part: _Part, point: Mapping[str, Any]) -> PlannedRun:
         # Settings of one task do not apply to a joint run.
@@ -282,8 +285,7 @@ class _Expansion:
         check_settings(values, where)
         if start.after:
             values.pop("reinitialise", None)  # applied to the refinement; here it would discard the refined weights
-            wants_pooler = values.get("head") == "pooler" and any(task.card.kind not in BY_TOKEN for task in tasks)
-            if wants_pooler and not start.pooled:
+            if self._pooled(values, part.columns) and not start.pooled:
                 raise RecipeError(
                     f'head = "pooler", but the refinement of {start.row} leaves no pooler to start from',
                     where=where,
