@@ -119,6 +119,7 @@ TASKS = {
     "tasks/gad-2=tasks/gad-fold-2 tasks/gad-3=tasks/gad-fold-3",
 }
 H200 = "docs/results/2026-11-18-h200"
+LATER = "docs/results/2026-11-19-h200"
 RESULTS = {
     "docs/results/README.md": "DATA=papers text=open-text",
     "docs/results/race.md": "DATA=papers text=open-text about.md",
@@ -145,7 +146,11 @@ RESULTS = {
     f"{H200}/distillation.toml": f"distillation.toml={H200}/distillation.toml DATA=papers student=encoder longer=encoder "
     "longer-equal-time=encoder distilled=encoder aligned=encoder encoder",
     f"{H200}/mixing.toml": f"mixing.toml={H200}/mixing.toml DATA=papers encoder",
-    f"{H200}/three-starts.toml": f"three-starts.toml={H200}/three-starts.toml DATA=papers random=encoder minilm=encoder "
+    f"{LATER}/peng2020-equal-updates.md": f"peng2020-equal-updates.toml={LATER}/peng2020-equal-updates.toml tasks=papers-tasks encoder",
+    f"{LATER}/peng2020-equal-updates.toml": f"peng2020-equal-updates.toml={LATER}/peng2020-equal-updates.toml DATA=papers encoder",
+    f"{LATER}/three-starts.md": f"three-starts.toml={LATER}/three-starts.toml corpus tokenizer minilm=encoder mpnet=encoder "
+    "tasks=papers-tasks",
+    f"{LATER}/three-starts.toml": f"three-starts.toml={LATER}/three-starts.toml DATA=papers random=encoder minilm=encoder "
     "minilm-continued=encoder mpnet=encoder mpnet-continued=encoder",
 }
 WORKING_FOLDERS = USING | TRAINING | TASKS | RESULTS
