@@ -73,7 +73,6 @@ STEPS = (
     "decontaminate",
 )
 """Steps that remove or change something, in pipeline order."""
-UNITS = ("document", "passage", "document changed")
 _REPEATED = ("source", "language", "section", "licence", "file")
 _LEDGER_ROWS = 65_536
 _BATCH_ROWS = 512
