@@ -12,7 +12,7 @@ import typer
 
 from osler.cli.common import writing_to
 from osler.core.errors import InputError, OutputError, UnknownNameError, nearest
-from osler.text.document import Document, Record, TextPair
+from osler.text.document import Document, Record, TextPair, documents_in
 
 if TYPE_CHECKING:
     from osler.tasks.card import TaskCard
@@ -106,7 +106,7 @@ def _print(card: TaskCard, split: str, records: list[Record]) -> None:
 
     console = Console(highlight=False)
     console.print(Text(card.name, "bold"), Text(f"{card.kind} · {card.language} · {card.title}", "dim"))
-    documents = [record for record in records if isinstance(record, Document)]
+    documents = documents_in(records)
     colours = label_colours(span.label for document in documents for span in document.spans)
     for number, record in enumerate(records, 1):
         console.print()

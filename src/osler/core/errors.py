@@ -129,5 +129,10 @@ def place_of(error: BaseException) -> str:
     return ", ".join(places) or "an unknown place"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of a library's error message, or the kind of error if it has no message."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def _shown(error: OSError) -> str | None:
     return os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else None
