@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
+from osler.core.console import count_text
 from osler.report.tables import Cell, Column, Row, Table, markdown_table
 
 NOT_STATED = "not stated"
@@ -171,7 +172,7 @@ def readme(card: CorpusCard, columns: Sequence[str], preparation: Sequence[str])
     """README.md of a corpus."""
     removed = sum(card.removed.values())
     named = ", ".join(f"`{name}`" for name in columns)
-    shards = f"{card.shards:,} Parquet shard{'' if card.shards == 1 else 's'}"
+    shards = count_text(card.shards, "Parquet shard")
     sections = [
         "# Corpus card",
         f"{card.documents:,} documents, {card.words:,} tokens and {card.characters:,} characters in {shards} "

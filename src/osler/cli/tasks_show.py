@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from osler.cli.common import writing_to
-from osler.core.errors import InputError, OutputError, UnknownNameError, nearest
+from osler.core.errors import InputError, OutputError, UnknownNameError, alternatives
 from osler.text.document import Document, Record, TextPair, documents_in
 
 if TYPE_CHECKING:
@@ -82,10 +82,7 @@ def _with_label(card: TaskCard, records: Iterator[Record], label: str | None) ->
         return records
     known = dict.fromkeys((*card.labels, *card.entity_labels))
     if label not in known and not card.discover_labels:
-        close = nearest(label, known)
-        hint = f"Did you mean {close!r}? " if close else ""
-        problem = f"task {card.name} has no label {label!r}"
-        raise UnknownNameError(problem, fix=f"{hint}Known: {', '.join(known) or 'none'}")
+        raise UnknownNameError(f"task {card.name} has no label {label!r}", fix=alternatives(label, known, "Labels"))
     return (record for record in records if label in _labels(record))
 
 

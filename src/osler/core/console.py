@@ -1,4 +1,4 @@
-"""Console output on standard error: progress bars, and formatting of durations and speeds."""
+"""Console output on standard error: progress bars, and formatting of counts, durations and speeds."""
 
 from __future__ import annotations
 
@@ -203,6 +203,11 @@ def flop_count(flops: float) -> str:
         if flops >= scale:
             return f"{flops / scale:.3g} {unit}" if flops < 1000 * scale else f"{flops:.3g} FLOP"
     return f"{flops:,.0f} FLOP"
+
+
+def count_text(number: int, noun: str) -> str:
+    """Format a number of things: 1 run, 2,000 runs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

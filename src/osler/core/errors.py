@@ -59,6 +59,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def alternatives(name: str, known: Iterable[str], heading: str = "Known") -> str:
+    """Return the fix for an unknown name: "Did you mean 'train'?", if a known name is close, and the list of all."""
+    names = list(known)
+    close = nearest(name, names)
+    question = f"Did you mean {close!r}? " if close else ""
+    return f"{question}{heading}: {', '.join(names) or 'none'}"
+
+
 _OTHER_OUT = "Choose another --out"
 _OUTPUT_PROBLEMS = {
     errno.ENOSPC: ("the disk is full", "Free some space or choose another --out"),

@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any
 
-from osler.core.errors import UnknownNameError, nearest
+from osler.core.errors import UnknownNameError, alternatives
 
 
 class Registry:
@@ -47,11 +47,7 @@ class Registry:
         # A built-in name wins over a plug-in: installing a package must not change what a recipe means.
         target = self._targets.get(name) or self._plugins.get(name)
         if target is None:
-            close = nearest(name, self.names())
-            hint = f"Did you mean {close!r}? " if close else ""
-            raise UnknownNameError(
-                f"{name!r} is not one of the {self.kind}", fix=f"{hint}Known: {', '.join(self.names())}"
-            )
+            raise UnknownNameError(f"{name!r} is not one of the {self.kind}", fix=alternatives(name, self.names()))
         module, _, attribute = target.partition(":")
         thing = getattr(importlib.import_module(module), attribute)
         self._objects[name] = thing

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from osler.core.errors import InputError, UnknownNameError, nearest
+from osler.core.errors import InputError, UnknownNameError, alternatives
 from osler.metrics.spans import paired
 from osler.text.document import Document, Span
 
@@ -44,11 +44,8 @@ def phi_labels(source: str | Path) -> PhiLabels:
     """Read the label map of a known corpus by name, or a TOML file with tables `safe_harbor` and `beyond`."""
     path = _DATA.joinpath(f"{source}.toml") if source in MAPS else Path(source)
     if not path.is_file():
-        near = nearest(str(source), MAPS)
-        hint = f"Did you mean {near!r}? " if near else ""
-        raise UnknownNameError(
-            f"no map of PHI labels named {str(source)!r}", fix=f"{hint}Use {', '.join(MAPS)} or the path of a TOML file"
-        )
+        fix = f"{alternatives(str(source), MAPS)}. Or give the path of a TOML file"
+        raise UnknownNameError(f"no map of PHI labels named {str(source)!r}", fix=fix)
     try:
         tables = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -56,12 +53,8 @@ def phi_labels(source: str | Path) -> PhiLabels:
     safe_harbor, beyond = tables.get("safe_harbor", {}), tables.get("beyond", {})
     for label, category in safe_harbor.items():
         if category not in categories():
-            near = nearest(str(category), categories())
-            raise InputError(
-                f"unknown Safe Harbor category {category!r} for {label}",
-                where=source,
-                fix=f"Did you mean {near!r}?" if near else f"Use one of {', '.join(categories())}",
-            )
+            fix = alternatives(str(category), categories())
+            raise InputError(f"unknown Safe Harbor category {category!r} for {label}", where=source, fix=fix)
     if both := sorted(set(safe_harbor) & set(beyond)):
         raise InputError(f"{both[0]} is in both tables", where=source, fix="Keep it in one of them")
     return PhiLabels(safe_harbor, beyond)

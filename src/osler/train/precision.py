@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import nn
 
+from osler.core.console import count_text
 from osler.core.errors import RecipeError
 from osler.nn.attention import keep_out_of_graphs
 from osler.nn.layers import cpu_features, use_fast_products
@@ -154,4 +155,4 @@ def device_name(device: torch.device | str) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
-    return f"CPU with {threads} thread{'s' if threads > 1 else ''}"
+    return f"CPU with {count_text(threads, 'thread')}"

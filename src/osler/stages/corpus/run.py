@@ -17,8 +17,8 @@ from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
 from osler.core.cluster import ray_pool
 from osler.core.config import Recipe
-from osler.core.console import console
-from osler.core.errors import InputError, RecipeError, nearest
+from osler.core.console import console, count_text
+from osler.core.errors import InputError, RecipeError, alternatives
 from osler.core.extras import require
 from osler.core.files import fingerprint, remove_tree
 from osler.core.logs import get_logger
@@ -103,8 +103,7 @@ def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
             )
     unknown = next((name for name in recipe.priority if name not in known), None)
     if unknown is not None:
-        close = nearest(unknown, known)
-        fix = f"Did you mean {close!r}?" if close else f"Sources: {', '.join(known)}"
+        fix = alternatives(unknown, known, "Sources")
         raise RecipeError(f"no source is called {unknown!r}", where="priority", fix=fix)
     _check_steps(recipe, [recipe.cleaning(own) for own in known.values()])
     return files
@@ -243,7 +242,7 @@ def _unreadable(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
     first = card.skipped[0]
     path = next(file.path for file in files if (file.source_name, file.name) == (first.source, first.file))
     others = card.unreadable - 1
-    more = f" ({others:,} more record{'' if others == 1 else 's'} cannot be read)" if others else ""
+    more = f" ({count_text(others, 'more record')} cannot be read)" if others else ""
     return bad_record_error(path, first.row, first.byte, f"{first.reason}{more}", first.fix)
 
 

@@ -12,7 +12,7 @@ from osler.artifacts.encoder import Encoder
 from osler.artifacts.run import RunSettings, RunSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.console import duration, progress
+from osler.core.console import count_text, duration, progress
 from osler.core.files import fingerprint
 from osler.stages.study import runner
 from osler.stages.study.layouts.common import rate_text
@@ -232,7 +232,7 @@ def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
     number, total = len(expected.seconds), duration(sum(expected.seconds.values()))
     return [
         *lines,
-        f"expected time: {total} for {number:,} run{'s' * (number > 1)}, one after the other: the work of training and of scoring dev, "
+        f"expected time: {total} for {count_text(number, 'run')}, one after the other: the work of training and of scoring dev, "
         f"at the speed of a trial step here ({measured}). Loading and scoring {runs[0].spec.split} come on top",
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from osler.core.console import count_text
 from osler.metrics.ranks import RankTest
 from osler.metrics.significance import Summary
 from osler.report.tables import Column, Row, Table, Value
@@ -338,9 +339,8 @@ def cost_table(results: Results) -> Table:
     work = results.work
     total = ""
     if work.flops:
-        counted = work.runs - work.uncounted
         total = (
-            f" The study, each run counted once and refinements included: {counted:,} run{'s' * (counted > 1)}, "
+            f" The study, each run counted once and refinements included: {count_text(work.runs - work.uncounted, 'run')}, "
             f"{work.tokens:,} tokens, {work.flops:.2e} FLOP"
             + (f"; the work of {work.uncounted:,} more is not known." if work.uncounted else ".")
         )
