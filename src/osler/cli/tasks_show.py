@@ -67,14 +67,14 @@ def _check_split(task: str, split: str, known: list[str]) -> None:
 
 def _unprepared(card: TaskCard, split: str, source: Path | None) -> Iterator[Record]:
     """Yield the records of a split as `osler tasks prepare` would write them."""
-    from osler.tasks.records import Narrow
+    from osler.tasks.records import RecordReducer
     from osler.tasks.sources import open_source
 
-    narrow = Narrow(card)
+    reducer = RecordReducer(card)
     with open_source(card, source) as opened:
         for name, record in opened.records():
             if name == split:
-                yield narrow(record)
+                yield reducer(record)
 
 
 def _with_label(card: TaskCard, records: Iterator[Record], label: str | None) -> Iterator[Record]:

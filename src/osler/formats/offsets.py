@@ -200,7 +200,7 @@ def fitting(text: str, mentions: Sequence[GivenMention]) -> Counter[tuple[str, .
     return found
 
 
-def how_to_read(names: Sequence[str], purpose: str = "to read them so") -> str:
+def how_to_read(names: Sequence[str], purpose: str = "to read them that way") -> str:
     """Return advice on the option that reads such offsets."""
     value = ",".join(names)
     return f"Use --set options.offsets={value} {purpose} (when converting: --set read.offsets={value})"

@@ -19,7 +19,7 @@ _MOST = 5
 def compare(
     out: Path, recipe: StudyRecipe, parents: Mapping[str, str | Artifact]
 ) -> Literal["free", "same", "extended"]:
-    """Decide whether --out holds nothing, this very study, or one that this recipe extends. Anything else is an error.
+    """Decide whether --out is empty, or holds this same study or one that this recipe extends. Anything else is an error.
 
     A study is extended if it keeps every run: models, tasks, folds, seeds, grid values, fractions and modes may be added, and
     settings of the tables may change.

@@ -38,8 +38,8 @@ _INTERVAL = 60.0
 """Seconds between progress lines without a terminal."""
 
 
-def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
-    """Write the recipe, with absolute paths, and the list of runs next to --out."""
+def save_study(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
+    """Save the recipe, with absolute paths, and the list of runs next to --out."""
     models = {row: model.changed(model=absolute_model(model.model)) for row, model in recipe.models.items()}
     absolute = recipe.changed(
         models=models,
@@ -54,7 +54,7 @@ def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
     write_json(folder / RUNS, {"store": str(plan.store), "runs": runs})
 
 
-def recall(path: Path) -> tuple[StudyRecipe, Path] | None:
+def load_study(path: Path) -> tuple[StudyRecipe, Path] | None:
     """Return recipe and --out of the study with this --out or runs folder, or None if no study was started there."""
     path = Path(os.path.abspath(path))
     for folder in (runs_folder(path), path):

@@ -19,7 +19,7 @@ from osler.stages.study.grid import points
 from osler.stages.study.layouts.common import rate_text
 from osler.stages.study.page import write_report
 from osler.stages.study.plan import StudyPlan, expand
-from osler.stages.study.progress import StudyView, planned_lines, remember, summary
+from osler.stages.study.progress import StudyView, planned_lines, save_study, summary
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.results import collect
 from osler.stages.study.schedule import Schedule, do_runs
@@ -134,7 +134,7 @@ def run(
     planned = planned or expand(recipe, out)
 
     def build(work: Workspace) -> None:
-        remember(recipe, planned, out)
+        save_study(recipe, planned, out)
         schedule = Schedule(recipe, planned, retry_failed=retry_failed)
         waiting = [runs[0].spec for key, runs in schedule.by_key.items() if schedule.states[key] == "waiting"]
         if waiting:

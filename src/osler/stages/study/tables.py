@@ -334,7 +334,7 @@ def cost_table(results: Results) -> Table:
     heads: list[Column | str] = ["model", "task", "trained", "steps", "batches of this task", "tokens"]
     heads += [Column(name, align="right", group="FLOP") for name in ("of a chosen run", "of all runs")]
     heads += [Column(name, group="runs") for name in ("done", "chosen")]
-    # Runs from before fine-tuning counted tokens and FLOP have none to show.
+    # Older runs have no record of tokens and FLOP.
     kept = [i for i in range(len(heads)) if i not in (5, 6, 7) or any(row[i] is not None for row in rows)]
     work = results.work
     total = ""
