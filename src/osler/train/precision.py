@@ -132,19 +132,20 @@ def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: i
     best = 0.0
     with cpu_threads(threads):
         torch.matmul(left, right)  # the first call loads the library
-        _finish(device)
+        wait_for(device)
         began = last = time.perf_counter()
         while best == 0.0 or last - began < seconds:
             for _ in range(repeats):
                 torch.matmul(left, right)
-            _finish(device)
+            wait_for(device)
             now = time.perf_counter()
             best = max(best, repeats * 2 * size**3 / (now - last))
             last = now
     return best
 
 
-def _finish(device: torch.device) -> None:
+def wait_for(device: torch.device) -> None:
+    """Wait until a GPU has done all work that was started on it. On a CPU, nothing is left to wait for."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -160,6 +159,8 @@ def _cut(path: Path, keep: Mask, by: Deidentifier, found: Path) -> Iterator[tupl
 
 def _find(piece: _Slice) -> None:
     """Write the mentions in each document of a slice, or the reason to remove it, unless an earlier run did."""
+    from osler.train.precision import cpu_threads
+
     if piece.found.exists():
         return
     with pq.ParquetFile(piece.documents) as file:
@@ -167,7 +168,8 @@ def _find(piece: _Slice) -> None:
     rows = rows.slice(piece.start, len(piece.keep)).to_pylist()
     numbers = np.flatnonzero(piece.keep).tolist()
     found: dict[int, list[Mention] | str] = {}
-    with _one_thread():
+    # One thread, because the order of summation changes the last digits, and the workers share the cores anyway.
+    with cpu_threads(1):
         bundle = _bundle(piece.by.folder, piece.by.digest, piece.by.device)
         for language, group in groupby(numbers, key=lambda number: rows[number]["language"]):
             several, heads = list(group), piece.by.heads(language)
@@ -241,16 +243,3 @@ def _on_gpu(device: str) -> bool:
     from osler.train.precision import choose_device
 
     return choose_device(device).type == "cuda"
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread: the order of summation changes the last digits, and the workers share the cores anyway."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

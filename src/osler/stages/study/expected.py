@@ -178,11 +178,10 @@ def _attended(lengths: Sequence[int]) -> float:
 def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
     """Measure FLOP/s of training steps with a few encoder layers on the device of the runs; also return the device's name."""
     import numpy as np
-    import torch
 
     from osler.nn.cost import flops_per_token
     from osler.nn.packing import pack
-    from osler.train.precision import Autocast, choose_device, device_name
+    from osler.train.precision import Autocast, choose_device, device_name, wait_for
 
     config = runner.finetune_recipe(spec, "settings").train
     device = choose_device(config.device)
@@ -197,8 +196,7 @@ def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
         with autocast.context():
             loss = encoder(batch).float().square().mean()
         loss.backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         steps += 1
         if not steps:
             began = time.perf_counter()

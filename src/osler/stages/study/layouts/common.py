@@ -164,6 +164,11 @@ def rate_text(value: object) -> str | None:
     return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
+def points_text(difference: float) -> str:
+    """Format a difference in points (times 100) with its sign."""
+    return f"{100 * difference + 0.0:+.1f}".replace("-", "−")
+
+
 def missing_text(results: Results) -> str:
     """Say how many runs are missing; empty if the study is complete."""
     if not results.missing:
