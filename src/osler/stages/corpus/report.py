@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from osler.artifacts.corpus import STEPS
+from osler.artifacts.corpus import STEPS, step_order
 from osler.artifacts.corpus_card import CorpusCard, CorpusCounts, counts_table, facts_table, shares_table
 from osler.artifacts.ledger import Ledger, LedgerTotal
 from osler.core.console import count_text
@@ -105,7 +105,7 @@ def _removals(page: Page, card: CorpusCard, totals: Sequence[LedgerTotal]) -> No
 
 
 def _order(step: str, reason: str, unit: str) -> tuple[int, str, str]:
-    return (STEPS.index(step) if step in STEPS else len(STEPS), unit, reason)
+    return step_order(step), unit, reason
 
 
 def _near_duplicates(page: Page, ledger: Ledger) -> None:

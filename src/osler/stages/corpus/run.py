@@ -17,7 +17,7 @@ from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
 from osler.core.cluster import ray_pool
 from osler.core.config import Recipe
-from osler.core.console import console, count_text
+from osler.core.console import console, count_text, list_text
 from osler.core.errors import InputError, RecipeError, alternatives
 from osler.core.extras import require
 from osler.core.files import fingerprint, remove_tree
@@ -52,8 +52,7 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
     """Describe what a run will do, one line per step."""
     files = _find_inputs(recipe)
     sources = Counter(file.source_name for file in files)
-    shown = ", ".join(f"{name} ({count:,})" for name, count in list(sources.items())[:8])
-    more = f" and {len(sources) - 8:,} more" if len(sources) > 8 else ""
+    shown = list_text([f"{name} ({count:,})" for name, count in sources.items()], 8)
     size = sum(file.size for file in files)
     amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} bytes"
     cluster = []
@@ -63,7 +62,7 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
             "work on a Ray cluster; all its nodes must see the files, and the folder in which the corpus is built"
         ]
     return [
-        f"read {len(files):,} {'file' if len(files) == 1 else 'files'} ({amount}); files per source: {shown}{more}",
+        f"read {count_text(len(files), 'file')} ({amount}); files per source: {shown}",
         *_preparation(recipe, files),
         f"write shards of about {recipe.shard_megabytes} MB of text, a ledger of removed documents and a card to {out}",
         *cluster,

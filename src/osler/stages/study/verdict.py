@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from osler.core.console import list_text
 from osler.stages.study.cells import CellKey
 from osler.stages.study.layouts.common import TableLine, lines, missing_text, points_text, seeds_text
 from osler.stages.study.results import Compared, Results
@@ -53,7 +54,7 @@ class _Versus:
             text = f"{self.first} and {self.second} do not differ beyond noise on any of {number} tasks"
             return f"{text} ({self._mean()})." + self._unknown()
         text = f"{self.first} is {' and '.join(parts)} ({self._mean()})."
-        return text + (f" Within noise: {_names(noise)}." if noise else "") + self._unknown()
+        return text + (f" Within noise: {list_text(noise, _MOST_NAMES)}." if noise else "") + self._unknown()
 
     def _on_one_task(self, better: Sequence[str], worse: Sequence[str]) -> str:
         if self.untested:
@@ -80,7 +81,7 @@ class _Versus:
 
     def _unknown(self) -> str:
         return (
-            f" Not tested, because the metric cannot be decomposed by document: {_names(list(self.untested))}."
+            f" Not tested, because the metric cannot be decomposed by document: {list_text(list(self.untested), _MOST_NAMES)}."
             if self.untested
             else ""
         )
@@ -195,8 +196,3 @@ def _trust(results: Results) -> str:
             f", Holm-corrected over {number} comparisons." if number > 1 else "."
         )
     return text
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
