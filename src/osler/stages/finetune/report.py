@@ -144,7 +144,7 @@ _SEVERAL = 3
 """Number of evaluations before a score can be called flat or falling."""
 
 
-def training_warnings(
+def run_warnings(
     recipe: FinetuneRecipe, result: TrainResult, majority: Mapping[str, float | None], encoder: Any
 ) -> list[str]:
     """Return warnings, with advice, about tasks that learned almost nothing or got worse.
