@@ -387,7 +387,7 @@ def _records() -> Iterator[str]:
         "## Annotations",
         "",
         "`osler annotate` writes the same records: to standard output, to `annotations.jsonl` in `--out`, or as brat files "
-        "(`--format brat`). What it adds to them:",
+        "(`--to brat`). What it adds to them:",
         "",
         "- every span and relation has a `score`, and each span has the head that found it in `attributes.head`;",
         "- `labels` of the whole text carry the name of their head, as in `department:surgery`, and `scores` has the "

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from osler.core.config import Recipe, find_recipe, merged, read_toml, validate
-from osler.core.errors import OslerError, RecipeError, nearest
+from osler.core.errors import OslerError, RecipeError, alternatives
 from osler.core.extras import explain_missing
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def _check_arguments(
         unknown = None if open_ended else next((key for key in named if key not in known), None)
         if unknown is None:
             raise RecipeError(f"osler.{name}: {error}", fix=f"See help(osler.{name})") from None
-        close = nearest(unknown, known)
-        fix = f"Did you mean {close!r}?" if close else f"Known: {', '.join(known)}"
-        raise RecipeError(f"osler.{name} has no argument {unknown!r}", fix=fix) from None
+        raise RecipeError(f"osler.{name} has no argument {unknown!r}", fix=alternatives(unknown, known)) from None
 
 
 _OPTION = re.compile(r"--(?:set )?([a-z][a-z-]*)(?: (latin-1|utf-16|[A-Z]{2,}|en|es|fr)\b)?")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.clinic.labels import PHI_LABELS
-from osler.core.errors import InputError, UnknownNameError
+from osler.core.errors import InputError, RecipeError, UnknownNameError
 from osler.metrics.deid import MAPS, categories, phi_labels, score_deid
 from osler.text.document import Document, Span
 
@@ -130,7 +130,7 @@ def test_a_map_of_ones_own(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="both"):
         phi_labels(path)
     path.write_text("= nonsense")
-    with pytest.raises(InputError, match="TOML"):
+    with pytest.raises(RecipeError, match="TOML"):
         phi_labels(path)
     with pytest.raises(UnknownNameError, match="meddocan"):
         phi_labels("medocan")

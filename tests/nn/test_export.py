@@ -143,8 +143,7 @@ def test_wrong_labels_and_kinds_are_refused(tiny, tmp_path, monkeypatch):
         def loss(self, logits, targets, weights=None):
             return logits.sum(), torch.tensor(1.0)
 
-    monkeypatch.setattr(HEADS, "_objects", dict(HEADS._objects))
-    HEADS.register("other", Other)
+    monkeypatch.setitem(HEADS._objects, "other", Other)
     with pytest.raises(InputError, match="no stock model for a other head"):
         to_hf(build(tiny, "roberta", "other", 2), "task", None, tmp_path / "out")
     assert not (tmp_path / "out").exists()

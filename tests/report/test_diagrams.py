@@ -12,7 +12,7 @@ def plots() -> list[str]:
         directed_graph(
             ["a & b", "c", "d"], [Edge("a & b", "c", "helps", "+1.0"), Edge("c", "d", "nothing")], kinds=KINDS
         ),
-        critical_difference({"x": 1.2, "y": 2.0, "z": 2.8}, [("x", "y"), ("y", "z")], difference=0.9, title="Ranks"),
+        critical_difference({"x": 1.2, "y": 2.0, "z": 2.8}, [("x", "y"), ("y", "z")], difference=0.9),
     ]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from osler.tasks.card import Kind
 from osler.tasks.catalogue import load_card
-from osler.tasks.records import Narrow, RecordCounts, overlapping
+from osler.tasks.records import RecordCounts, RecordReducer, overlapping
 from osler.text.document import Document, Relation, Span, TextPair
 
 TEXT = "Aspirin blocks COX1 and COX2 ."
@@ -26,13 +26,13 @@ def test_official_labels_become_the_tasks_and_what_is_left_out_is_counted():
         Relation("CPR:2", "T1", "T3", "R4"),
         Relation("CPR:3", "T1", "T4", "R5"),
     )
-    narrow = Narrow(load_card("chemprot"))
-    found = narrow(Document("1", TEXT, SPANS, relations, labels=("x",)))
+    reducer = RecordReducer(load_card("chemprot"))
+    found = reducer(Document("1", TEXT, SPANS, relations, labels=("x",)))
     assert [(span.label, span.id) for span in found.spans] == [("CHEMICAL", "T1"), ("GENE", "T2"), ("GENE", "T3")]
     # Several labels of one pair all stay; the same label twice is one relation.
     assert [(r.label, r.id) for r in found.relations] == [("CPR:4", "R1"), ("CPR:9", "R3")]
     assert found.labels == ()
-    assert narrow.left_out == {
+    assert reducer.left_out == {
         "VERB": 1,
         "CPR:2": 1,
         "relations given twice": 1,
@@ -48,11 +48,11 @@ def test_hallmarks_are_cut_to_their_top_level_for_sentences_and_abstracts():
         Span.at(0, 14, f"{death}--Necrosis", id="T2"),
         Span.at(15, 24, "NULL", id="T3"),
     )
-    narrow = Narrow(load_card("hoc"))
-    found = narrow(Document("1", text, spans, labels=tuple(span.label for span in spans)))
+    reducer = RecordReducer(load_card("hoc"))
+    found = reducer(Document("1", text, spans, labels=tuple(span.label for span in spans)))
     assert found.labels == (death,)
     assert [span.key for span in found.spans] == [(((0, 14),), death)]
-    assert narrow.left_out == {"NULL": 2}
+    assert reducer.left_out == {"NULL": 2}
 
 
 def test_attributes_get_the_tasks_names_and_mentions_without_any_stay():
@@ -62,14 +62,14 @@ def test_attributes_get_the_tasks_names_and_mentions_without_any_stay():
         Span.at(15, 19, "EVENT", id="T3", attributes={"negated": "yes"}),
         Span.at(15, 19, "BODYPART", id="T4", attributes={"polarity": "NEG"}),
     )
-    narrow = Narrow(load_card("e3c-attributes-en"))
-    found = narrow(Document("1", TEXT, spans))
+    reducer = RecordReducer(load_card("e3c-attributes-en"))
+    found = reducer(Document("1", TEXT, spans))
     assert [(span.id, dict(span.attributes)) for span in found.spans] == [
         ("T1", {"negated": "yes", "hypothetical": "yes"}),
         ("T2", {}),
         ("T3", {"negated": "yes"}),
     ]
-    assert narrow.left_out == {"BODYPART": 1}
+    assert reducer.left_out == {"BODYPART": 1}
     counts = RecordCounts(Kind.ATTRIBUTES)
     counts.add(found)
     assert counts.as_dict() == {
@@ -80,14 +80,14 @@ def test_attributes_get_the_tasks_names_and_mentions_without_any_stay():
 
 def test_pairs_keep_their_order_label_and_value_as_the_kind_needs():
     pair = TextPair("1", "premise", "hypothesis", ("entailment",), 3.5)
-    assert Narrow(load_card("mednli"))(pair) == pair.with_(value=None)
-    assert Narrow(load_card("n2c2-2019-sts"))(pair) == pair.with_(labels=())
+    assert RecordReducer(load_card("mednli"))(pair) == pair.with_(value=None)
+    assert RecordReducer(load_card("n2c2-2019-sts"))(pair) == pair.with_(labels=())
 
 
 def test_codes_of_the_other_track_are_left_out_and_all_others_are_labels():
     document = Document("1", "x", labels=("D:a01", "P:b02", "D:c03"))
-    assert Narrow(load_card("codiesp"))(document).labels == ("D:a01", "D:c03")
-    assert Narrow(load_card("codiesp-p"))(document).labels == ("P:b02",)
+    assert RecordReducer(load_card("codiesp"))(document).labels == ("D:a01", "D:c03")
+    assert RecordReducer(load_card("codiesp-p"))(document).labels == ("P:b02",)
 
 
 @pytest.mark.parametrize(

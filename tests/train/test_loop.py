@@ -142,7 +142,7 @@ def test_less_can_be_better_and_patience_ends_the_run(tmp_path):
 
 
 def test_an_unknown_metric_is_named(tmp_path):
-    with pytest.raises(RecipeError, match=r"'f_1'.*Use f1"):
+    with pytest.raises(RecipeError, match=r"'f_1'.*Known: f1"):
         train(
             Toy(),
             ToySource(1),

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, NoReturn
 
 from osler.core.artifact import read_model
 from osler.core.config import Recipe
-from osler.core.errors import ArtifactError, RecipeError, nearest
+from osler.core.errors import ArtifactError, RecipeError, alternatives
 from osler.core.files import unconverted, write_atomic
 from osler.tasks.card import Kind, TaskCard
 from osler.tasks.instances.base import HeadOptions
@@ -86,9 +86,7 @@ class BundleSpec(Recipe):
     def head(self, name: str) -> BundleHead:
         """Return a head, or raise an error that lists the heads."""
         if name not in self.heads:
-            close = nearest(name, self.heads)
-            hint = f"Did you mean {close!r}? " if close else ""
-            raise RecipeError(f"this bundle has no head {name!r}", fix=f"{hint}Heads: {', '.join(self.heads)}")
+            raise RecipeError(f"this bundle has no head {name!r}", fix=alternatives(name, self.heads, "Heads"))
         return self.heads[name]
 
     def heads_for(self, record: RecordKind, names: Sequence[str] = (), language: str | None = None) -> list[str]:

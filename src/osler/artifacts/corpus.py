@@ -73,7 +73,13 @@ STEPS = (
     "decontaminate",
 )
 """Steps that remove or change something, in pipeline order."""
-UNITS = ("document", "passage", "document changed")
+
+
+def step_order(step: str) -> int:
+    """Return the place of a step in the pipeline; unknown steps come last."""
+    return STEPS.index(step) if step in STEPS else len(STEPS)
+
+
 _REPEATED = ("source", "language", "section", "licence", "file")
 _LEDGER_ROWS = 65_536
 _BATCH_ROWS = 512

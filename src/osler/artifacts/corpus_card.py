@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
+from osler.core.console import count_text, list_text
 from osler.report.tables import Cell, Column, Row, Table, markdown_table
 
 NOT_STATED = "not stated"
@@ -139,8 +140,7 @@ def facts_table(card: CorpusCard) -> Table:
 
 def _most_common(counted: Mapping[str, int], stated: str | None) -> str:
     names = sorted(counted, key=lambda name: (-counted[name], name))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more if names else stated or NOT_STATED
+    return list_text(names, 3) or stated or NOT_STATED
 
 
 def reasons_table(counted: Mapping[str, int], what: str) -> Table:
@@ -171,7 +171,7 @@ def readme(card: CorpusCard, columns: Sequence[str], preparation: Sequence[str])
     """README.md of a corpus."""
     removed = sum(card.removed.values())
     named = ", ".join(f"`{name}`" for name in columns)
-    shards = f"{card.shards:,} Parquet shard{'' if card.shards == 1 else 's'}"
+    shards = count_text(card.shards, "Parquet shard")
     sections = [
         "# Corpus card",
         f"{card.documents:,} documents, {card.words:,} tokens and {card.characters:,} characters in {shards} "

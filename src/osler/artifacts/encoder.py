@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from osler.core.artifact import LOGS, MANIFEST, Artifact, Manifest
+from osler.core.console import count_text
 from osler.core.errors import ArtifactError
 from osler.core.files import fingerprint, write_atomic, write_json
 from osler.nn.cost import inner_width
@@ -158,7 +159,7 @@ class EncoderWriter:
 
 def describe_shape(config: Any) -> str:
     """Describe the architecture of a Hugging Face configuration in one line."""
-    layers = f"{config.num_hidden_layers} layer{'s' if config.num_hidden_layers > 1 else ''}"
+    layers = count_text(config.num_hidden_layers, "layer")
     return (
         f"{config.model_type}: {layers} of width {config.hidden_size}, "
         f"{config.num_attention_heads} heads, inner width {inner_width(config):,}"

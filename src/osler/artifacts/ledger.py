@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from osler.artifacts.corpus import LEDGER_SCHEMA, STEPS, Corpus
+from osler.artifacts.corpus import LEDGER_SCHEMA, STEPS, Corpus, step_order
 from osler.core.errors import ArtifactError, UnknownNameError
 from osler.core.extras import require
 from osler.core.files import undamaged
@@ -86,7 +86,7 @@ class Ledger:
                 entries[key] += row["count_all"]
                 characters[key] += row["characters_sum"] or 0
         totals = [LedgerTotal(*key, count, characters[key]) for key, count in entries.items()]
-        return sorted(totals, key=lambda total: (total.source, _place(total.step), total.reason, total.unit))
+        return sorted(totals, key=lambda total: (total.source, step_order(total.step), total.reason, total.unit))
 
     def near_duplicates(self) -> tuple[Counter[tuple[str, str]], Counter[int]]:
         """Count near-duplicates by (source, source of the kept document), and by Jaccard similarity in hundredths."""
@@ -148,7 +148,7 @@ class Ledger:
     def _nothing(self, step: str, source: str | None) -> UnknownNameError:
         """Create the error for a step, or a step and a source, without entries."""
         totals = self.totals()
-        steps = list(dict.fromkeys(total.step for total in sorted(totals, key=lambda total: _place(total.step))))
+        steps = list(dict.fromkeys(total.step for total in sorted(totals, key=lambda total: step_order(total.step))))
         if step not in STEPS:
             return UnknownNameError(f"no step {step!r}", where="--step", fix=f"Use one of: {', '.join(STEPS)}")
         sources = [total.source for total in totals if total.step == step]
@@ -164,7 +164,3 @@ class Ledger:
         with undamaged(self.path), pq.ParquetFile(self.path) as file:
             for index in range(file.num_row_groups):
                 yield file.read_row_group(index, columns, use_threads=False)
-
-
-def _place(step: str) -> int:
-    return STEPS.index(step) if step in STEPS else len(STEPS)

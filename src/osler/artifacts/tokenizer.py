@@ -52,12 +52,7 @@ class Tokenizer(SubwordTokenizer):
                 where=folder,
                 fix=older.fix if older else "Give the folder of a tokenizer (osler vocab train) or of a model",
             )
-        try:
-            return cls(Path(folder), tokenizers.Tokenizer.from_file(str(path)))
-        except Exception as error:  # the library raises plain Exception
-            raise ArtifactError(
-                "not a valid tokenizer description", where=path, fix="Give a tokenizer.json of Hugging Face"
-            ) from error
+        return cls(Path(folder), read_tokenizer_json(path))
 
     @classmethod
     def write(
@@ -115,3 +110,12 @@ class Tokenizer(SubwordTokenizer):
         settings = json.loads(path.read_text(encoding="utf-8"))
         if settings.get("model_max_length", math.inf) > max_length:
             write_json(path, settings | {"model_max_length": max_length})
+
+
+def read_tokenizer_json(path: Path) -> tokenizers.Tokenizer:
+    """Read a tokenizer.json."""
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception
+        fix = "Give a Hugging Face tokenizer.json; if it is one, download it again"
+        raise ArtifactError("not a valid tokenizer description", where=path, fix=fix) from error

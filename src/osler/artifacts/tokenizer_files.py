@@ -11,7 +11,7 @@ from typing import Any, Literal
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from osler.artifacts.tokenizer import TOKENIZER
+from osler.artifacts.tokenizer import TOKENIZER, read_tokenizer_json
 from osler.core.errors import ArtifactError, InputError
 from osler.text.subwords import SubwordTokenizer
 
@@ -74,7 +74,7 @@ def read_tokenizer(folder: Path, model_type: str, cased: bool | None = None) -> 
     settings = _Settings.read(folder)
     if (folder / TOKENIZER).is_file():
         files: tuple[Path, ...] = (folder / TOKENIZER,)
-        tokenizer = _read_json(folder / TOKENIZER)
+        tokenizer = read_tokenizer_json(folder / TOKENIZER)
         bpe = json.loads(tokenizer.to_str())["model"]["type"] == "BPE"
         roles = settings.roles(_ROBERTA if bpe or "<s>" in tokenizer.get_vocab() else _BERT)
         _check_same(tokenizer, folder)
@@ -316,13 +316,6 @@ def _no_tokenizer(folder: Path) -> ArtifactError:
     return ArtifactError(
         f"no tokenizer here: neither {TOKENIZER}, {_VOCABULARY}, nor {' with '.join(_BPE)}", where=folder, fix=_COMPLETE
     )
-
-
-def _read_json(path: Path) -> tokenizers.Tokenizer:
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception:  # the library raises plain Exception
-        raise ArtifactError("not a valid tokenizer description", where=path, fix="Download the file again") from None
 
 
 def _json(path: Path) -> dict[str, Any]:

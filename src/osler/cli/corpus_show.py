@@ -148,6 +148,7 @@ def _passages(entries: list[LedgerEntry]) -> str:
 
 def _print_differences(corpus: Corpus, explanation: Explanation, *, text: bool) -> None:
     """Print where a removed duplicate differs from the kept document; with `text`, also the words."""
+    from osler.core.console import count_text
     from osler.report.tables import Row, Table
     from osler.stages.corpus.explain import kept_twin, original_of
     from osler.stages.corpus.originals import differing_words
@@ -163,7 +164,7 @@ def _print_differences(corpus: Corpus, explanation: Explanation, *, text: bool) 
         return
     changes = differing_words(cleaned, twin.text)
     words = sum(len(change.removed) for change in changes), sum(len(change.kept) for change in changes)
-    places = f"{len(changes):,} place{'' if len(changes) == 1 else 's'}"
+    places = count_text(len(changes), "place")
     hint = "" if text or not changes else "; --text shows them"
     if any(entry.step == "boilerplate" for entry in explanation.entries):
         hint = f", boilerplate among them{hint}"

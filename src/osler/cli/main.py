@@ -133,7 +133,7 @@ EXAMPLES = {
     "study pairwise": ("osler study pairwise my-study.toml --out pairs",),
     "annotate": (
         "osler annotate note.txt --bundle bundle > annotations.jsonl",
-        "osler annotate notes/*.txt --bundle bundle --format brat --out annotated",
+        "osler annotate notes/*.txt --bundle bundle --to brat --out annotated",
         "osler annotate note.txt --bundle bundle --head clinic-phi-en",
         "osler annotate notes/ --bundle bundle --language all",
         "osler annotate notes/ --bundle bundle --target-recall 0.99 --dry-run",

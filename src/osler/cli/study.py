@@ -75,9 +75,9 @@ def resume_study(
 ) -> None:
     """Resume a study with its original recipe."""
     from osler.core.errors import InputError
-    from osler.stages.study.progress import recall
+    from osler.stages.study.progress import load_study
 
-    begun = recall(study)
+    begun = load_study(study)
     if begun is None:
         raise InputError("no study was begun here", where=study, fix="Begin it: osler study run RECIPE --out DIR")
     changes = {name: value for name, value in (("workers", workers), ("engine", engine)) if value is not None}
@@ -189,9 +189,9 @@ def _find_study(
     """
     from osler.core.config import find_recipe
     from osler.core.errors import InputError, RecipeError
-    from osler.stages.study.progress import recall
+    from osler.stages.study.progress import load_study
 
-    begun = recall(Path(study))
+    begun = load_study(Path(study))
     if begun is not None:
         recipe, begun_out = begun
         return (recipe if begun_recipe else None), begun_out

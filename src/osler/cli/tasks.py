@@ -192,7 +192,7 @@ def new(call: Invocation) -> None:
 def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     from rich.table import Column, Table
 
-    from osler.core.console import console
+    from osler.core.console import console, list_text
 
     card, plan = found.card, found.plan
     screen = console()
@@ -204,9 +204,7 @@ def _print_discovery(found: Discovery, source: Path, path: Path) -> None:
     for number in numbers:
         table.add_column(number, justify="right")
     for split, counts in found.counts.items():
-        where = "carved out of train" if split in plan.carved else ", ".join(plan.files[split][:3])
-        if split not in plan.carved and len(plan.files[split]) > 3:
-            where += f" and {len(plan.files[split]) - 3} more"
+        where = "carved out of train" if split in plan.carved else list_text(plan.files[split], 3)
         table.add_row(split, where, *(f"{counts.get(number, 0):,}" for number in numbers))
     screen.print(table)
     screen.print(f"  language {card.language}: a guess ({found.survey.language})", style="dim", markup=False)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from osler.cli.common import writing_to
-from osler.core.errors import InputError, OutputError, UnknownNameError, nearest
-from osler.text.document import Document, Record, TextPair
+from osler.core.errors import InputError, OutputError, UnknownNameError, alternatives
+from osler.text.document import Document, Record, TextPair, documents_in
 
 if TYPE_CHECKING:
     from osler.tasks.card import TaskCard
@@ -67,14 +67,14 @@ def _check_split(task: str, split: str, known: list[str]) -> None:
 
 def _unprepared(card: TaskCard, split: str, source: Path | None) -> Iterator[Record]:
     """Yield the records of a split as `osler tasks prepare` would write them."""
-    from osler.tasks.records import Narrow
+    from osler.tasks.records import RecordReducer
     from osler.tasks.sources import open_source
 
-    narrow = Narrow(card)
+    reducer = RecordReducer(card)
     with open_source(card, source) as opened:
         for name, record in opened.records():
             if name == split:
-                yield narrow(record)
+                yield reducer(record)
 
 
 def _with_label(card: TaskCard, records: Iterator[Record], label: str | None) -> Iterator[Record]:
@@ -82,10 +82,7 @@ def _with_label(card: TaskCard, records: Iterator[Record], label: str | None) ->
         return records
     known = dict.fromkeys((*card.labels, *card.entity_labels))
     if label not in known and not card.discover_labels:
-        close = nearest(label, known)
-        hint = f"Did you mean {close!r}? " if close else ""
-        problem = f"task {card.name} has no label {label!r}"
-        raise UnknownNameError(problem, fix=f"{hint}Known: {', '.join(known) or 'none'}")
+        raise UnknownNameError(f"task {card.name} has no label {label!r}", fix=alternatives(label, known, "Labels"))
     return (record for record in records if label in _labels(record))
 
 
@@ -106,7 +103,7 @@ def _print(card: TaskCard, split: str, records: list[Record]) -> None:
 
     console = Console(highlight=False)
     console.print(Text(card.name, "bold"), Text(f"{card.kind} · {card.language} · {card.title}", "dim"))
-    documents = [record for record in records if isinstance(record, Document)]
+    documents = documents_in(records)
     colours = label_colours(span.label for document in documents for span in document.spans)
     for number, record in enumerate(records, 1):
         console.print()

@@ -65,7 +65,7 @@ class NoteBuilder:
         accents: bool = True,
         capitals: bool = False,
     ) -> Document:
-        """Finish the text. Wrapping, dropped accents and capitals replace one character by one, so offsets stay."""
+        """Finish the text. Wrapping, dropped accents and capitals replace one character by one, so offsets do not change."""
         text = "".join(self._parts).rstrip() + "\n"
         if not accents:
             text = text.translate(_PLAIN)

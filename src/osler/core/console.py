@@ -1,11 +1,11 @@
-"""Console output on standard error: progress bars, and formatting of durations and speeds."""
+"""Console output on standard error: progress bars, and formatting of counts, lists, durations and speeds."""
 
 from __future__ import annotations
 
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -203,6 +203,17 @@ def flop_count(flops: float) -> str:
         if flops >= scale:
             return f"{flops / scale:.3g} {unit}" if flops < 1000 * scale else f"{flops:.3g} FLOP"
     return f"{flops:,.0f} FLOP"
+
+
+def count_text(number: int, noun: str) -> str:
+    """Format a number of things: 1 run, 2,000 runs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def list_text(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """List the first names, and say how many others there are: a, b, c and 4 more."""
+    others = len(names) - most
+    return separator.join(names[:most]) + (f" and {others:,} more" if others > 0 else "")
 
 
 def duration(seconds: float) -> str:

@@ -59,6 +59,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def alternatives(name: str, known: Iterable[str], heading: str = "Known") -> str:
+    """Return the fix for an unknown name: "Did you mean 'train'?", if a known name is close, and the list of all."""
+    names = list(known)
+    close = nearest(name, names)
+    question = f"Did you mean {close!r}? " if close else ""
+    return f"{question}{heading}: {', '.join(names) or 'none'}"
+
+
 _OTHER_OUT = "Choose another --out"
 _OUTPUT_PROBLEMS = {
     errno.ENOSPC: ("the disk is full", "Free some space or choose another --out"),
@@ -127,6 +135,11 @@ def place_of(error: BaseException) -> str:
     if frames and (not own or frames[-1] is not own[-1]):
         places.append(f"{Path(frames[-1].filename).name}:{frames[-1].lineno}")
     return ", ".join(places) or "an unknown place"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of a library's error message, or the kind of error if it has no message."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _shown(error: OSError) -> str | None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any
 
-from osler.core.errors import UnknownNameError, nearest
+from osler.core.errors import UnknownNameError, alternatives
 
 
 class Registry:
@@ -20,7 +20,7 @@ class Registry:
 
     def __init__(self, kind: str, builtin: Mapping[str, str]) -> None:
         self.kind = kind
-        self._targets: dict[str, str] = dict(builtin)
+        self._builtin = dict(builtin)
         self._objects: dict[str, Any] = {}
 
     @cached_property
@@ -29,29 +29,19 @@ class Registry:
 
     def names(self) -> list[str]:
         """Return all names, built-in and from plug-ins, sorted."""
-        return sorted({*self._targets, *self._objects, *self._plugins})
+        return sorted({*self._builtin, *self._plugins})
 
     def __contains__(self, name: str) -> bool:
-        return name in self._objects or name in self._targets or name in self._plugins
-
-    def register(self, name: str, thing: Any) -> None:
-        """Register an object in this process. Built-in names cannot be replaced."""
-        if name in self._targets:
-            raise UnknownNameError(f"{name!r} is built in to {self.kind}", fix="Choose another name")
-        self._objects[name] = thing
+        return name in self._builtin or name in self._plugins
 
     def get(self, name: str) -> Any:
         """Return the object with this name, importing it on first use."""
         if name in self._objects:
             return self._objects[name]
         # A built-in name wins over a plug-in: installing a package must not change what a recipe means.
-        target = self._targets.get(name) or self._plugins.get(name)
+        target = self._builtin.get(name) or self._plugins.get(name)
         if target is None:
-            close = nearest(name, self.names())
-            hint = f"Did you mean {close!r}? " if close else ""
-            raise UnknownNameError(
-                f"{name!r} is not one of the {self.kind}", fix=f"{hint}Known: {', '.join(self.names())}"
-            )
+            raise UnknownNameError(f"{name!r} is not one of the {self.kind}", fix=alternatives(name, self.names()))
         module, _, attribute = target.partition(":")
         thing = getattr(importlib.import_module(module), attribute)
         self._objects[name] = thing

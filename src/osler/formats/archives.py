@@ -381,11 +381,11 @@ def files_below(folder: Path) -> Iterator[Path]:
             if not _hidden((name,)) and inside(path) and path.is_file():
                 yield path
     if outside:
-        _say_not_followed(len(outside), outside[0])
+        _warn_not_followed(len(outside), outside[0])
 
 
 @cache  # warn once, although a command lists a folder more than once
-def _say_not_followed(count: int, first: Path) -> None:
+def _warn_not_followed(count: int, first: Path) -> None:
     log.warning(
         "input.links_not_followed",
         "symbolic links that are broken or lead out of the folder are not followed ({links}, the first is {first}). "

@@ -21,7 +21,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from osler.core.errors import InputError, RecipeError, nearest
+from osler.core.errors import InputError, RecipeError, alternatives
 from osler.core.parsing import to_int
 from osler.formats.offsets import UNCHECKED, OffsetEvidence, check_conventions
 from osler.formats.sources import Source, SourceTree, opened
@@ -248,9 +248,8 @@ def configure(format_: Format, options: Mapping[str, Any]) -> Format:
     known = {f.name for f in own} - {f.name for f in fields(Format)}
     for option in options:
         if option not in known:
-            close = nearest(option, known)
-            hint = f"Did you mean {close!r}?" if close else f"Known options: {', '.join(sorted(known)) or 'none'}"
-            raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=hint)
+            fix = alternatives(option, sorted(known), "Options")
+            raise RecipeError(f"the format {format_.name!r} has no option {option!r}", fix=fix)
     types = get_type_hints(type(format_))
     return replace(format_, **{name: _option_value(name, types[name], value) for name, value in options.items()})
 

@@ -62,7 +62,7 @@ class Brat(StandOffFormat):
         yield from _with_repeated(list(found), self.repeated) if self.repeated else found
 
     def _annotated(self, reading: SourceReading) -> Iterator[Document]:
-        for text_name, annotation_name in pair_files(reading, ".txt", ".ann"):
+        for text_name, annotation_name in pair_files(reading, ".ann"):
             stem = text_name.rsplit("/", 1)[-1].removesuffix(".txt").removesuffix(".utf8")
             reading.check_new(stem, text_name)
             draft = Draft(reading, stem, reading.tree.text(text_name), annotation_name or text_name)

@@ -170,14 +170,14 @@ def file_stem(name: str, suffix: str) -> str:
     return name.rpartition("/")[2][: -len(suffix)]
 
 
-def pair_files(reading: SourceReading, text_suffix: str, annotation_suffix: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each text with its annotation file, in name order.
+def pair_files(reading: SourceReading, annotation_suffix: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each .txt file with its annotation file, in name order.
 
     Files with the same folder and stem belong together. A file without a partner in its folder is paired with the only file of
     that name elsewhere. Texts in a folder without any annotated text (such as a README) are skipped.
     """
     tree = reading.tree
-    texts = {name[: -len(text_suffix)]: name for name in tree if name.lower().endswith(text_suffix)}
+    texts = {name[: -len(".txt")]: name for name in tree if name.lower().endswith(".txt")}
     annotations = {name[: -len(annotation_suffix)]: name for name in tree if name.lower().endswith(annotation_suffix)}
     if not annotations:
         fix = f"Give the folder with the {annotation_suffix} files"

@@ -53,7 +53,7 @@ class I2b2Concepts(Format):
         assertions, relations = (
             {_stem(name): name for name in reading.tree.names(pattern)} for pattern in ("*.ast", "*.rel")
         )
-        for text_name, concept_name in pair_files(reading, ".txt", ".con"):
+        for text_name, concept_name in pair_files(reading, ".con"):
             stem = _stem(text_name)
             reading.check_new(stem, text_name)
             record = _Annotated(reading, stem, text_name)

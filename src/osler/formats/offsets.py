@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from osler.core.errors import InputError, RecipeError, nearest
+from osler.core.errors import InputError, RecipeError, alternatives
 from osler.text.document import Fragment
 
 CONVENTIONS: Mapping[str, str] = {
@@ -51,9 +51,7 @@ def check_conventions(names: Iterable[str]) -> None:
     known = (*CONVENTIONS, UNCHECKED)
     for name in names:
         if name not in known:
-            close = nearest(name, known)
-            hint = f"Did you mean {close!r}?" if close else f"Use some of: {', '.join(known)}"
-            raise RecipeError(f"the option 'offsets' cannot be {name!r}", fix=hint)
+            raise RecipeError(f"the option 'offsets' cannot be {name!r}", fix=alternatives(name, known))
     for pair in _EXCLUSIVE:
         if set(pair) <= set(names):
             raise RecipeError(f"the option 'offsets' cannot be both {' and '.join(pair)}", fix="Remove one of them")
@@ -202,7 +200,7 @@ def fitting(text: str, mentions: Sequence[GivenMention]) -> Counter[tuple[str, .
     return found
 
 
-def how_to_read(names: Sequence[str], purpose: str = "to read them so") -> str:
+def how_to_read(names: Sequence[str], purpose: str = "to read them that way") -> str:
     """Return advice on the option that reads such offsets."""
     value = ",".join(names)
     return f"Use --set options.offsets={value} {purpose} (when converting: --set read.offsets={value})"

@@ -53,9 +53,8 @@ class DocumentNames:
 
     def __init__(self, losses: Counter[str]) -> None:
         self._losses = losses
-        self._taken: dict[
-            str, bool
-        ] = {}  # by lower-cased name, as some file systems ignore case: whether the id is unchanged
+        # Whether the id is unchanged, by the name in lower case, as some file systems ignore case.
+        self._taken: dict[str, bool] = {}
         self._numbers: Counter[str] = Counter()
 
     def __len__(self) -> int:

@@ -64,7 +64,7 @@ def _standardised(values: FloatArray) -> FloatArray:
 def _correlation(sums: FloatArray) -> FloatArray:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     spread = np.clip(n * xx - x * x, 0, None) * np.clip(n * yy - y * y, 0, None)
-    # A resample of one document many times has no spread beyond rounding: score it 0, not noise over noise.
+    # A resample of one document many times has no spread beyond rounding errors, and their quotient would be noise: score it 0.
     spread = np.where(spread > 1e-9 * n**4, spread, 0.0)
     result: FloatArray = np.clip(ratio(n * xy - x * y, np.sqrt(spread)), -1.0, 1.0)
     return result

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from osler.core.errors import InputError, UnknownNameError, nearest
+from osler.core.config import read_toml
+from osler.core.errors import InputError, UnknownNameError, alternatives
 from osler.metrics.spans import paired
 from osler.text.document import Document, Span
 
-_DATA = resources.files("osler.metrics").joinpath("data")
+_DATA = Path(__file__).parent / "data"
 MAPS = ("clinic", "i2b2-2014", "meddocan")
 
 
@@ -36,32 +35,22 @@ class PhiLabels:
 @cache
 def categories() -> dict[str, str]:
     """Short name to title of the eighteen Safe Harbor categories, in the order of the rule."""
-    table: dict[str, str] = tomllib.loads(_DATA.joinpath("safe_harbor.toml").read_text("utf-8"))["categories"]
+    table: dict[str, str] = read_toml(_DATA / "safe_harbor.toml")["categories"]
     return table
 
 
 def phi_labels(source: str | Path) -> PhiLabels:
     """Read the label map of a known corpus by name, or a TOML file with tables `safe_harbor` and `beyond`."""
-    path = _DATA.joinpath(f"{source}.toml") if source in MAPS else Path(source)
+    path = _DATA / f"{source}.toml" if source in MAPS else Path(source)
     if not path.is_file():
-        near = nearest(str(source), MAPS)
-        hint = f"Did you mean {near!r}? " if near else ""
-        raise UnknownNameError(
-            f"no map of PHI labels named {str(source)!r}", fix=f"{hint}Use {', '.join(MAPS)} or the path of a TOML file"
-        )
-    try:
-        tables = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError("not a TOML file in UTF-8", where=source) from error
+        fix = f"{alternatives(str(source), MAPS)}. Or give the path of a TOML file"
+        raise UnknownNameError(f"no map of PHI labels named {str(source)!r}", fix=fix)
+    tables = read_toml(path)
     safe_harbor, beyond = tables.get("safe_harbor", {}), tables.get("beyond", {})
     for label, category in safe_harbor.items():
         if category not in categories():
-            near = nearest(str(category), categories())
-            raise InputError(
-                f"unknown Safe Harbor category {category!r} for {label}",
-                where=source,
-                fix=f"Did you mean {near!r}?" if near else f"Use one of {', '.join(categories())}",
-            )
+            fix = alternatives(str(category), categories())
+            raise InputError(f"unknown Safe Harbor category {category!r} for {label}", where=source, fix=fix)
     if both := sorted(set(safe_harbor) & set(beyond)):
         raise InputError(f"{both[0]} is in both tables", where=source, fix="Keep it in one of them")
     return PhiLabels(safe_harbor, beyond)

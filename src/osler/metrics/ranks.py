@@ -13,6 +13,9 @@ import numpy as np
 
 from osler.core.extras import require
 
+_LEVEL = 0.05
+"""The level of significance."""
+
 
 @dataclass(frozen=True)
 class RankTest:
@@ -30,7 +33,7 @@ class RankTest:
     """The critical difference of two average ranks."""
     cliques: tuple[tuple[str, ...], ...]
     """Groups of two or more names, best first, within which no difference was found."""
-    level: float = 0.05
+    level: float = _LEVEL
 
     @property
     def rejected(self) -> bool:
@@ -38,7 +41,7 @@ class RankTest:
         return self.p_value < self.level
 
 
-def rank_test(names: Sequence[str], scores: Sequence[Sequence[float]], *, level: float = 0.05) -> RankTest:
+def rank_test(names: Sequence[str], scores: Sequence[Sequence[float]]) -> RankTest:
     """Rank systems on data sets (one row of scores per system, one column per data set; higher is better) and compare them."""
     stats = require("scipy.stats", "study")
     table = np.asarray(scores, dtype=np.float64)
@@ -50,14 +53,12 @@ def rank_test(names: Sequence[str], scores: Sequence[Sequence[float]], *, level:
     between = float(((ranks.sum(axis=1) - sets * (systems + 1) / 2) ** 2).sum())
     statistic = (systems - 1) * between / spread if spread else 0.0
     p_value = float(stats.chi2.sf(statistic, systems - 1))
-    quantile = float(stats.studentized_range.ppf(1 - level, systems, np.inf))
+    quantile = float(stats.studentized_range.ppf(1 - _LEVEL, systems, np.inf))
     difference = quantile / math.sqrt(2) * math.sqrt(systems * (systems + 1) / (6 * sets))
     order = sorted(range(systems), key=lambda index: (average[index], index))
-    within = difference if p_value < level else math.inf
+    within = difference if p_value < _LEVEL else math.inf
     cliques = _cliques([(names[index], float(average[index])) for index in order], within)
-    return RankTest(
-        tuple(names), tuple(float(rank) for rank in average), sets, statistic, p_value, difference, cliques, level
-    )
+    return RankTest(tuple(names), tuple(float(rank) for rank in average), sets, statistic, p_value, difference, cliques)
 
 
 def _cliques(ordered: Sequence[tuple[str, float]], difference: float) -> tuple[tuple[str, ...], ...]:

@@ -38,7 +38,7 @@ def score_spans(
     for row, sides in enumerate(zip(wanted, found, strict=True)):
         for column, name in enumerate(names):
             golds, guesses = ({extent for label, extent in side if label == name} for side in sides)
-            # Taking exact pairs first loses nothing: one is worth the two half points it could block.
+            # Exact pairs are taken first: each is worth a point, as much as the two overlapping pairs that it could prevent.
             exact = golds & guesses
             points = len(exact) + 0.5 * overlapping_pairs(golds - exact, guesses - exact)
             counts[row, column] = points, len(guesses) - points, len(golds) - points

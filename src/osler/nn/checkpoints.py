@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from osler.core.errors import ArtifactError, OutputError
+from osler.core.errors import ArtifactError, OutputError, first_line
 from osler.nn.folders import quiet
 
 _SAFE, _PICKLE = "model.safetensors", "pytorch_model.bin"
@@ -174,7 +174,7 @@ def _convert_pickle(source: str, target: str) -> None:
     try:
         save_file(weights, target)
     except (OSError, SafetensorError) as error:
-        _end(_UNWRITTEN, next(iter(str(error).splitlines()), type(error).__name__))
+        _end(_UNWRITTEN, first_line(error))
 
 
 _FORBIDDEN = ("os.", "subprocess.", "socket.", "shutil.", "ctypes.", "pickle.find_class", "webbrowser.", "pty.")

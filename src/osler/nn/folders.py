@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from osler.core.errors import ArtifactError, InputError, writing
+from osler.core.errors import ArtifactError, InputError, first_line, writing
 from osler.core.files import unconverted
 from osler.core.models import find_model
 from osler.core.seeding import derive
@@ -127,9 +127,8 @@ def read_published_config(folder: Path) -> tuple[Any, Path]:
             auto: Any = AutoConfig
             return auto.for_model(kind, **{key: item for key, item in values.items() if key != "model_type"}), found[0]
     except Exception as error:  # transformers checks the values with many kinds of errors
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"not a valid configuration of a {kind} model: {reason}",
+            f"not a valid configuration of a {kind} model: {first_line(error)}",
             where=found[0],
             fix="Copy or download the model again",
         ) from None
@@ -187,9 +186,8 @@ def _loading(source: str | Path, what: str) -> Iterator[None]:
         with quiet():
             yield
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ArtifactError(
-            f"cannot be loaded as {what}: {reason}", where=source, fix="Check that the folder is complete"
+            f"cannot be loaded as {what}: {first_line(error)}", where=source, fix="Check that the folder is complete"
         ) from error
 
 

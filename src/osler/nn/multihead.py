@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from osler.core.errors import ArtifactError, RecipeError, nearest
+from osler.core.errors import ArtifactError, RecipeError, alternatives
 from osler.core.files import write_atomic, write_json
 from osler.nn.encoder import PackedEncoder, load_encoder, load_pooler
 from osler.nn.folders import resolve, seeded
@@ -92,9 +92,7 @@ class MultiHeadModel(nn.Module):
 
     def head(self, name: str) -> Head:
         if name not in self.heads:
-            close = nearest(name, self.heads)
-            hint = f"Did you mean {close!r}? " if close else ""
-            raise RecipeError(f"no head {name!r}", fix=f"{hint}Known: {', '.join(self.heads) or 'none'}")
+            raise RecipeError(f"no head {name!r}", fix=alternatives(name, self.heads))
         head = self.heads[name]
         assert isinstance(head, Head)
         return head

@@ -50,7 +50,7 @@ class Packed:
         return (self.cu_seqlens[1:] - self.cu_seqlens[:-1])[: self.num_sequences].long()
 
     def to(self, device: torch.device | str) -> Packed:
-        """Move the batch to a device; to a GPU in one asynchronous copy, which does not wait for the batch before."""
+        """Move the batch to a device; to a GPU in one asynchronous copy, which does not wait for the previous batch."""
         device = torch.device(device)
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         if device.type != "cuda" or self.input_ids.is_cuda:

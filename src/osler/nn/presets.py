@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from osler.core.errors import RecipeError, nearest
+from osler.core.errors import RecipeError, alternatives
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,7 @@ _FORMER = {"base": "roberta-base", "large": "roberta-large", "modern": "modernbe
 def find_preset(name: str) -> Preset:
     """Return a preset by name. The error for an unknown name suggests the nearest."""
     if name not in PRESETS:
-        close = _FORMER.get(name) or nearest(name, PRESETS)
-        hint = f"Did you mean {close!r}? " if close else ""
-        raise RecipeError(f"no encoder preset {name!r}", fix=f"{hint}Known: {', '.join(PRESETS)}")
+        raise RecipeError(f"no encoder preset {name!r}", fix=alternatives(_FORMER.get(name, name), PRESETS))
     return PRESETS[name]
 
 

@@ -94,9 +94,7 @@ def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], labe
         axes.text(x, y, label, fontsize=8, ha="center", va="center", color="#101418", bbox=box, zorder=4)
 
 
-def critical_difference(
-    ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], *, difference: float, title: str = ""
-) -> str:
+def critical_difference(ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], *, difference: float) -> str:
     """Draw average ranks, best on the left. A bar joins systems that are not significantly different."""
     ordered = sorted(ranks.items(), key=lambda item: item[1])
     left = (len(ordered) + 1) // 2
@@ -134,4 +132,4 @@ def critical_difference(
     description = (
         f"Average ranks: {listed}. Critical difference {difference:.2f}. Not significantly different: {joined}."
     )
-    return draw_svg(draw, (8.2, height), title, description)
+    return draw_svg(draw, (8.2, height), "", description)

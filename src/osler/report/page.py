@@ -117,7 +117,6 @@ class Page:
         *,
         filters: Sequence[str] = (),
         shown: Collection[str] = (),
-        size: int = PAGE_SIZE,
     ) -> Page:
         """Add a paged list of documents or pairs, with a menu for each filter. The first page works without the script."""
         blocks = [self._record_block(item.record, item.caption, shown) for item in records]
@@ -130,7 +129,7 @@ class Page:
 
         def block(colours: dict[str, Colour]) -> str:
             items = list(zip(tags, [made(colours) for made in blocks], strict=True))
-            return render("listing.html", items=items, filters=options, size=size)
+            return render("listing.html", items=items, filters=options, size=PAGE_SIZE)
 
         self._sections[-1].blocks.append(block)
         return self

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from osler.core.config import Recipe
-from osler.core.errors import RecipeError, nearest
+from osler.core.errors import RecipeError, alternatives
 from osler.text.document import Document, Record, Span
 from osler.text.tags import Repair, Scheme
 
@@ -361,11 +361,9 @@ class TaskCard(Recipe):
         """Return a protocol by name, or the default one."""
         wanted = name or self.protocol
         if wanted not in self.protocols:
-            close = nearest(wanted, self.protocols)
-            hint = f"Did you mean {close!r}? " if close else ""
             raise RecipeError(
                 f"task {self.name} has no protocol {wanted!r}",
-                fix=f"{hint}Known: {', '.join(sorted(self.protocols))}. A prepared task has the protocols of the osler that made it; "
+                fix=f"{alternatives(wanted, sorted(self.protocols))}. A prepared task has the protocols of the osler that made it; "
                 "prepare it again for newer ones",
             )
         return self.protocols[wanted]

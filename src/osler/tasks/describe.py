@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from osler.core.console import list_text
 from osler.tasks.card import ExpectedCounts, TaskCard
 
 _FEW = 12
@@ -51,8 +52,7 @@ def labels_text(card: TaskCard) -> str:
     """The labels of a card, the first ones if there are many."""
     if card.discover_labels:
         return "all labels in the data"
-    labels = ", ".join(card.labels[:_FEW])
-    return f"{labels} and {len(card.labels) - _FEW} more" if len(card.labels) > _FEW else labels
+    return list_text(card.labels, _FEW)
 
 
 def split_lines(card: TaskCard) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, field_validator, model_validator
 
 from osler.core.config import Recipe, read_toml, shipped_folder, validate
-from osler.core.errors import UnknownNameError, nearest
+from osler.core.errors import UnknownNameError, alternatives, nearest
 
 Numbers = dict[str, tuple[float | None, ...]]
 """Numbers of all rows, by task or group."""
@@ -166,9 +166,7 @@ def load_published(name: str) -> PublishedPaper:
     """The numbers of a paper by its short name, such as lewis2020."""
     known = published_papers()
     if name not in known:
-        close = nearest(name, known)
-        hint = f"Did you mean {close!r}? " if close else ""
-        raise UnknownNameError(f"published: no numbers of {name!r}", fix=f"{hint}Known: {', '.join(known)}")
+        raise UnknownNameError(f"published: no numbers of {name!r}", fix=alternatives(name, known))
     path = shipped_folder("published") / f"{name}.toml"
     return validate(PublishedPaper, read_toml(path), where=str(path))
 

@@ -15,7 +15,7 @@ from osler.text.document import YES, Document, Record, Relation, Span
 _Labelled = TypeVar("_Labelled", Span, Relation)
 
 
-class Narrow:
+class RecordReducer:
     """Renames labels as the card says and drops what it does not list; `left_out` counts the drops by label."""
 
     def __init__(self, card: TaskCard) -> None:

@@ -13,7 +13,7 @@ from osler.metrics.deid import score_deid
 from osler.metrics.scores import Decomposed
 from osler.metrics.spans import score_anchored, score_attributes, score_relations, score_spans, score_tokens
 from osler.tasks.card import Kind, Protocol, TaskCard
-from osler.text.document import Document, Record, Relation
+from osler.text.document import Document, Record, Relation, documents_in
 from osler.text.tags import Repair
 
 
@@ -45,7 +45,7 @@ def score(
         metrics, details, decompositions = _SCORERS[card.kind](card, gold, predicted)
     if card.kind is Kind.TAGGING and protocol.repair is Repair.B_ANCHORED:
         # Only this repair records which predicted mentions do not begin with B-.
-        anchored = score_anchored(_documents(gold), _documents(predicted), labels=card.labels)
+        anchored = score_anchored(documents_in(gold), documents_in(predicted), labels=card.labels)
         metrics["b_anchored_f1"], decompositions["b_anchored_f1"] = anchored.micro.f1, anchored.f1("micro")
         details["b_anchored"] = anchored.as_dict()
     if protocol.metric not in metrics:
@@ -63,17 +63,17 @@ _BY_MENTION = ("f1", "precision", "recall", "macro_f1", "b_anchored_f1")
 
 
 def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
-    scores = score_spans(_documents(gold), _documents(predicted), labels=card.labels)
+    scores = score_spans(documents_in(gold), documents_in(predicted), labels=card.labels)
     return _averages(scores), scores.as_dict(), scores.decomposed()
 
 
 def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
     metrics, details, decomposed = _mentions(card, gold, predicted)
-    partial = score_spans(_documents(gold), _documents(predicted), labels=card.labels, match="partial")
-    tokens = score_tokens(_documents(gold), _documents(predicted), labels=card.labels)
+    partial = score_spans(documents_in(gold), documents_in(predicted), labels=card.labels, match="partial")
+    tokens = score_tokens(documents_in(gold), documents_in(predicted), labels=card.labels)
     metrics |= {"partial_f1": partial.micro.f1, "token_f1": tokens.micro.f1}
     if card.phi:
-        masking = score_deid(_documents(gold), _documents(predicted), card.phi)
+        masking = score_deid(documents_in(gold), documents_in(predicted), card.phi)
         metrics["safe_harbor_recall"] = masking.safe_harbor_total.recall
         metrics["clean_share"] = masking.clean_share
         details["deid"] = masking.as_dict()
@@ -81,7 +81,7 @@ def _tagging(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]
 
 
 def _relation(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
-    wanted, found = _documents(gold), _documents(predicted)
+    wanted, found = documents_in(gold), documents_in(predicted)
     if card.symmetric:
         wanted, found = [in_text_order(d) for d in wanted], [in_text_order(d) for d in found]
     scores = score_relations(wanted, found, labels=card.labels)
@@ -120,7 +120,7 @@ def _regression(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Reco
 
 
 def _attributes(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> _Result:
-    scores, mentions = score_attributes(_documents(gold), _documents(predicted), labels=card.labels)
+    scores, mentions = score_attributes(documents_in(gold), documents_in(predicted), labels=card.labels)
     metrics = _averages(scores) | {"accuracy": mentions.value}
     return metrics, {"accuracy": mentions.value, **scores.as_dict()}, scores.decomposed() | {"accuracy": mentions}
 
@@ -138,10 +138,6 @@ _SCORERS = {
 def _averages(scores: Any) -> dict[str, float]:
     micro = scores.micro
     return {"f1": micro.f1, "precision": micro.precision, "recall": micro.recall, "macro_f1": scores.macro_f1}
-
-
-def _documents(records: Sequence[Record]) -> list[Document]:
-    return [record for record in records if isinstance(record, Document)]
 
 
 def in_text_order(document: Document) -> Document:

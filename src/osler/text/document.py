@@ -242,6 +242,11 @@ def _add_shared(fields: dict[str, Any], item: Span | Relation) -> dict[str, Any]
     return fields
 
 
+def documents_in(records: Iterable[Record]) -> list[Document]:
+    """Return the documents among some records, without the pairs."""
+    return [record for record in records if isinstance(record, Document)]
+
+
 def number_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Sort spans by position and number those without an id: T1, T2, …"""
     ordered = sorted(spans, key=lambda span: (span.start, -span.end, span.label))

@@ -25,7 +25,7 @@ class Section(NamedTuple):
 
 def cut_sections(text: str, size: int, overlap: int) -> list[Section]:
     """Sections of at most `size` characters, neighbours sharing `overlap` or a little more; cut between words if possible."""
-    overlap = min(overlap, size // 2)  # so that each section ends later than the one before it
+    overlap = min(overlap, size // 2)  # so that each section ends after the previous one
     found: list[Section] = []
     start = 0
     while len(text) - start > size:

@@ -18,7 +18,7 @@ Range = tuple[int, int]
 _INVISIBLE = "\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 _OTHER = rf"[^\s{_INVISIBLE}]"
 _PLAIN = re.compile(rf"[^\W\d_]+|\d+|{_OTHER}")
-# Kind of each Latin-1 character: 0 separates words, a run of 1 (letters) or of 2 (digits) is a word, and so is each single 3.
+# Kind of each Latin-1 character: 0 separates words, adjacent letters (1) or digits (2) form a word, any other character (3) is a word.
 _KINDS = np.array(
     [
         next((kind for kind, p in enumerate((r"[^\W\d_]", r"\d", _OTHER), 1) if re.match(p, chr(code))), 0)

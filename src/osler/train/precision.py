@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import nn
 
+from osler.core.console import count_text
 from osler.core.errors import RecipeError
 from osler.nn.attention import keep_out_of_graphs
 from osler.nn.layers import cpu_features, use_fast_products
@@ -131,19 +132,20 @@ def matmul_peak(device: torch.device | str, *, seconds: float = 0.25, threads: i
     best = 0.0
     with cpu_threads(threads):
         torch.matmul(left, right)  # the first call loads the library
-        _finish(device)
+        wait_for(device)
         began = last = time.perf_counter()
         while best == 0.0 or last - began < seconds:
             for _ in range(repeats):
                 torch.matmul(left, right)
-            _finish(device)
+            wait_for(device)
             now = time.perf_counter()
             best = max(best, repeats * 2 * size**3 / (now - last))
             last = now
     return best
 
 
-def _finish(device: torch.device) -> None:
+def wait_for(device: torch.device) -> None:
+    """Wait until a GPU has done all work that was started on it. On a CPU, nothing is left to wait for."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -154,4 +156,4 @@ def device_name(device: torch.device | str) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
-    return f"CPU with {threads} thread{'s' if threads > 1 else ''}"
+    return f"CPU with {count_text(threads, 'thread')}"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from osler.core.errors import RecipeError, nearest, writing
+from osler.core.errors import RecipeError, alternatives, writing
 from osler.core.extras import available
 from osler.core.files import write_atomic
 from osler.train.checkpoint import module_tensors
@@ -272,8 +272,7 @@ class Selection:
             return False
         metric = self.rule.metric
         if metric not in metrics:
-            close = nearest(metric, metrics) or ", ".join(metrics)
-            raise RecipeError(f"the evaluation has no metric {metric!r}", fix=f"Use {close}")
+            raise RecipeError(f"the evaluation has no metric {metric!r}", fix=alternatives(metric, metrics))
         value = metrics[metric]
         better = self.rule.better(value, self.value, ties=ties)
         if better:

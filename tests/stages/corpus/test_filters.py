@@ -73,8 +73,7 @@ class NoDigits(Filter):
 def test_a_new_filter_needs_one_class_and_a_name(
     build, jsonl, documents, ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FILTERS, "_objects", {**FILTERS._objects})
-    FILTERS.register("no-digits", NoDigits)
+    monkeypatch.setitem(FILTERS._objects, "no-digits", NoDigits)
     corpus = build(jsonl(["room 101", "room one", "bed 7"]), filters={"no-digits": {"most": 1}})
     assert [row["text"] for row in documents(corpus)] == ["room one", "bed 7"]
     assert [row["reason"] for row in ledger(corpus)] == ["no-digits.most"]

@@ -48,6 +48,7 @@ class DropLines(Rewriter):
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(READERS._builtin, "counted", "")
     monkeypatch.setitem(READERS._objects, "counted", CountedReader())
     monkeypatch.setitem(REWRITERS._objects, "drop", DropLines)
 

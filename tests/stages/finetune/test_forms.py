@@ -44,22 +44,22 @@ def tasks(tmp_path_factory) -> dict[str, TaskFolder]:
 
 
 @pytest.fixture
-def lender(tasks, monkeypatch) -> TaskFolder:
+def form_task(tasks, monkeypatch) -> TaskFolder:
     notes = [NOTE.replace("123", str(number)) for number in range(4)]
     forms = [Document(note, note, spans_of(note, "Dr. Poe")) for note in notes]
-    lender = tasks["clinic-phi-en"]
+    form_task = tasks["clinic-phi-en"]
     read = TaskFolder.read
     monkeypatch.setattr(
-        TaskFolder, "read", lambda self, split: forms if self.card == lender.card and split == "train" else read(self, split)
+        TaskFolder, "read", lambda self, split: forms if self.card == form_task.card and split == "train" else read(self, split)
     )  # fmt: skip
-    return lender
+    return form_task
 
 
-def test_every_second_document_is_also_in_a_form_with_its_mentions(tasks, lender):
+def test_every_second_document_is_also_in_a_form_with_its_mentions(tasks, form_task):
     card = tasks["clinic-entities-en"].card
     text = "She took aspirin."
     records = [Document(str(n), text, spans_of(text, "aspirin")) for n in range(40)]
-    made = with_forms(lender, {"a": records}, {"a": card}, seed=1)["a"]
+    made = with_forms(form_task, {"a": records}, {"a": card}, seed=1)["a"]
     assert made[:40] == records
     added = made[40:]
     assert 10 < len(added) < 30
@@ -68,27 +68,27 @@ def test_every_second_document_is_also_in_a_form_with_its_mentions(tasks, lender
         assert document.text.endswith("Signed: Dr. Poe\n")
         assert [span.text_in(document.text) for span in document.spans] == ["aspirin"]
     assert len({document.text for document in added}) == 4
-    assert made == with_forms(lender, {"a": records}, {"a": card}, seed=1)["a"]
-    assert made != with_forms(lender, {"a": records}, {"a": card}, seed=2)["a"]
+    assert made == with_forms(form_task, {"a": records}, {"a": card}, seed=1)["a"]
+    assert made != with_forms(form_task, {"a": records}, {"a": card}, seed=2)["a"]
 
 
-def test_tasks_of_another_language_with_identifiers_or_with_own_tokens_stay_as_they_are(tasks, lender):
+def test_tasks_of_another_language_with_identifiers_or_with_own_tokens_stay_as_they_are(tasks, form_task):
     english, spanish = tasks["clinic-entities-en"].card, tasks["clinic-phi-es"].card
     phi = english.model_copy(update={"phi": {"X": "NAME"}})
     records = [Document(str(n), "She took aspirin .") for n in range(40)]
     tokens = [document.with_(meta=TOKENS) for document in records]
     given = {"spanish": records, "phi": records, "tokens": tokens}
-    assert with_forms(lender, given, {"spanish": spanish, "phi": phi, "tokens": english}, seed=1) == given
+    assert with_forms(form_task, given, {"spanish": spanish, "phi": phi, "tokens": english}, seed=1) == given
 
 
-def test_a_recipe_with_forms_trains_on_more_windows_and_says_so(model, tasks, lender, tmp_path):
+def test_a_recipe_with_forms_trains_on_more_windows_and_says_so(model, tasks, form_task, tmp_path):
     values = {
         "model": str(model),
         "tasks": [tasks["clinic-entities-en"].artifact.path],
         "max_length": 128,
         "overlap": 16,
     }
-    plain, formed = (FinetuneRecipe.model_validate(values | more) for more in ({}, {"forms": lender.artifact.path}))
+    plain, formed = (FinetuneRecipe.model_validate(values | more) for more in ({}, {"forms": form_task.artifact.path}))
     [alone] = prepare(plain, Path(plain.model), [tasks["clinic-entities-en"]]).instances.values()
     data = prepare(formed, Path(formed.model), [tasks["clinic-entities-en"]])
     assert len(data.instances["clinic-entities-en"].instances) > len(alone.instances)
@@ -96,7 +96,7 @@ def test_a_recipe_with_forms_trains_on_more_windows_and_says_so(model, tasks, le
     assert any("documents also in forms of clinic-phi-en" in line for line in plan(formed, tmp_path / "out"))
 
 
-def test_a_task_without_forms_cannot_lend_them(tasks, lender, monkeypatch):
+def test_a_task_without_forms_are_refused(tasks, form_task, monkeypatch):
     monkeypatch.setattr(TaskFolder, "read", lambda self, split: [Document("1", TEXT)])
     with pytest.raises(RecipeError, match="no document of clinic-phi-en begins with a form"):
-        with_forms(lender, {}, {}, seed=1)
+        with_forms(form_task, {}, {}, seed=1)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from osler.stages.finetune.config import FinetuneRecipe
-from osler.stages.finetune.report import doubts, learning_rate
+from osler.stages.finetune.report import learning_rate, run_warnings
 from osler.stages.finetune.run import run
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
@@ -29,7 +29,7 @@ def result(scores: Sequence[float], skipped: int = 0) -> TrainResult:
 
 
 def said(scores: Sequence[float], majority: float | None = None, skipped: int = 0, **values) -> list[str]:
-    return doubts(recipe(**values), result(scores, skipped), {"t": majority}, MODERN)
+    return run_warnings(recipe(**values), result(scores, skipped), {"t": majority}, MODERN)
 
 
 @pytest.mark.parametrize(

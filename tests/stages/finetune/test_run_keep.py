@@ -93,7 +93,7 @@ def test_defaults_do_not_change_the_identity_of_earlier_recipes(recipe):
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"keep": "last", "train": {"patience": 2}}, "patience waits for a better dev score"),
+        ({"keep": "last", "train": {"patience": 2}}, "patience stops on the dev score"),
         ({"average_epochs": 2, "train": {"patience": 2}}, "average_epochs needs to know the last epoch"),
         ({"average_epochs": 2, "train": {"budget": "1m"}}, "average_epochs needs to know the last epoch"),
         ({"train_heads": False, "freeze": "encoder"}, "leave nothing to train"),

@@ -192,12 +192,12 @@ def test_without_a_start_no_random_student_is_trained(folders, tmp_path, extra, 
     places = [str(folders["corpus"]), "-t", str(folders["tokenizer"])] if named else []
     teacher = str(folders["teacher"])
     commands = {
-        "this recipe is for a model that is pretrained already": [
+        "this recipe continues a pretrained model": [
             ["pretrain", *places, "--recipe", "lewis2020/train-longer"],
             ["distill", *places, "--recipe", "lewis2020/distill", "--teacher", teacher],
             ["distill", *places, "--recipe", "lewis2020/distill-align", "--teacher", teacher, "--preset", "tiny"],
         ],
-        "the student has no start": [["distill", *places, "--teacher", teacher]],
+        "nothing says what the student starts from": [["distill", *places, "--teacher", teacher]],
     }
     for message, lines in commands.items():
         for line in lines:

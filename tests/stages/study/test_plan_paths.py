@@ -19,7 +19,7 @@ from osler.core.errors import OslerError, OutputError
 from osler.stages.finetune.config import FinetuneRecipe
 from osler.stages.study import runner
 from osler.stages.study.plan import expand
-from osler.stages.study.progress import recall
+from osler.stages.study.progress import load_study
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import run
 from osler.text.document import Document
@@ -137,7 +137,7 @@ def test_a_study_resumes_from_another_folder_without_repeating_a_run(bench, work
         run(study(bench, "m", "broken"), Path("study"))
     (fakes.log.parent / "mended").touch()
     monkeypatch.chdir(work.parent)
-    begun = recall(work / "study")
+    begun = load_study(work / "study")
     assert begun is not None
     made = run(*begun, retry_failed=True)
     assert fakes.done() == ["m, one, seed 1", "broken, one, seed 1"]

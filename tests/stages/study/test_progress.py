@@ -17,7 +17,7 @@ from osler.core.errors import OslerError
 from osler.stages.prepare.config import PrepareRecipe
 from osler.stages.prepare.run import run as prepare
 from osler.stages.study.plan import expand
-from osler.stages.study.progress import StudyView, failures, lines, recall, states_table, summary, time_left
+from osler.stages.study.progress import StudyView, failures, lines, load_study, states_table, summary, time_left
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.run import report, run
 from osler.stages.study.schedule import Schedule
@@ -110,11 +110,11 @@ def test_a_log_file_gets_a_line_a_minute(task, tmp_path, fake, capsys):
 def test_a_study_is_remembered_with_whole_paths(begun, task, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for path in (Path("study"), Path("study.runs"), begun):
-        found = recall(path)
+        found = load_study(path)
         assert found is not None
         recipe, out = found
         assert (out, recipe.tasks, recipe.seeds) == (begun, (task,), (1, 2))
-    assert recall(tmp_path / "other") is None
+    assert load_study(tmp_path / "other") is None
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,8 @@ def test_an_unforeseen_error_fails_its_run_without_quoting_a_document(task, tmp_
         run(recipe(task, "odd", seeds=[1]), tmp_path / "study")
     status = next((tmp_path / "study.runs").glob("*/status.json")).read_text()
     for text in (str(failure.value), status):
-        assert "ValueError at fake_runner.py" in text
+        assert "internal error (ValueError at stages/study/runner.py:" in text
+        assert ", fake_runner.py:" in text
         assert "aspirin" not in text
 
 

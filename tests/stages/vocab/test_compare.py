@@ -181,7 +181,7 @@ def test_the_command_prints_plan_tables_and_folder(setting: dict[str, Path], tmp
         (RecipeError, "given twice", ["es", "es"]),
         (InputError, "no such tokenizer", ["es", Path("nowhere")]),
         (InputError, "no tokenizer.json", ["es", Path(".")]),
-        (InputError, "not a valid tokenizer description", ["es", Path("broken.json")]),
+        (ArtifactError, "not a valid tokenizer description", ["es", Path("broken.json")]),
     ],
 )
 def test_bad_input(

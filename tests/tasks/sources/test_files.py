@@ -13,7 +13,7 @@ from osler.core.errors import InputError, RecipeError
 from osler.formats.registry import get_format
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import all_cards, load_card
-from osler.tasks.records import Narrow
+from osler.tasks.records import RecordReducer
 from osler.tasks.sources import open_source
 from osler.tasks.sources.files import FilesMissingError
 from osler.text.document import Document, Record, Span
@@ -44,11 +44,11 @@ def cdr(folder: Path, sizes: tuple[int, int, int] = (6, 3, 2)) -> Path:
 def read(card: TaskCard | str, source: Path | None, **more: bool) -> tuple[dict[str, list[Record]], dict[str, object]]:
     loaded = card if isinstance(card, TaskCard) else load_card(card)
     splits: dict[str, list[Record]] = {}
-    narrow = Narrow(loaded)
+    reducer = RecordReducer(loaded)
     with open_source(loaded, source, **more) as opened:
         for split, record in opened.records():
-            splits.setdefault(split, []).append(narrow(record))
-        return splits, opened.facts() | {"left_out": dict(narrow.left_out)}
+            splits.setdefault(split, []).append(reducer(record))
+        return splits, opened.facts() | {"left_out": dict(reducer.left_out)}
 
 
 def brat_card(tmp_path: Path, source: str, extra: str = "") -> TaskCard:

@@ -108,7 +108,7 @@ def audit_table(audited: Sequence[AuditedRemoval], total: int, step: str) -> Tab
     more: dict[Column | str, list[Cell]] = {
         other: [_name(entry.kept_source, entry.kept_id, entry.source) for entry in entries],
         "Jaccard": [entry.jaccard for entry in entries],
-        Column("% shared", 1): [None if entry.share is None else 100 * entry.share for entry in entries],
+        Column("% shared", digits=1, scale=100): [entry.share for entry in entries],
     }
     more = {name: cells for name, cells in more.items() if any(cell is not None for cell in cells)}
     rows: list[Row] = []

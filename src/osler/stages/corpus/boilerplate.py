@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +22,7 @@ from osler.core.files import atomic
 from osler.core.processes import Pool
 from osler.stages.corpus.config import Boilerplate
 from osler.stages.corpus.counts import counts_of
-from osler.stages.corpus.parts import KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer, row_groups
+from osler.stages.corpus.parts import RewrittenPart, StepEffect, row_groups
 from osler.stages.corpus.remaining import Mask, Remaining
 
 pa, pq = (require(name, "corpus") for name in ("pyarrow", "pyarrow.parquet"))
@@ -33,28 +33,17 @@ ROWS_IN_MEMORY = 4 << 20
 
 
 @dataclass(frozen=True)
-class _Part:
-    """The kept documents of one part, the sources whose lines are counted, and the files made from them."""
+class _Part(RewrittenPart):
+    """A part with the documents to read, the sources whose lines are counted, and the file of these counts."""
 
-    number: int
-    documents: Path
     keep: Mask
     shortest: Mapping[str, int]
     """By source: minimum characters of a line to be counted."""
     strip: frozenset[str]
-    folder: Path
 
     @property
     def counts(self) -> Path:
         return self.folder / f"lines-{self.number:06d}.npy"
-
-    @property
-    def kept(self) -> Path:
-        return self.folder / f"kept-{self.number:06d}.parquet"
-
-    @property
-    def removed(self) -> Path:
-        return self.folder / f"removed-{self.number:06d}.parquet"
 
 
 def remove_boilerplate(
@@ -63,7 +52,7 @@ def remove_boilerplate(
     """Remove boilerplate from the documents of sources that have `options`. A document of nothing else is removed."""
     shortest = {name: rule.min_characters for name, rule in options.items()}
     parts = [
-        _Part(number, path, mask, shortest, strip, folder)
+        _Part(number, path, folder, mask, shortest, strip)
         for number, (path, mask) in enumerate(zip(remaining.files, remaining.keep, strict=True))
     ]
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,27 +128,23 @@ def _shared_lines(files: Sequence[Path], needed: NDArray[np.int64]) -> NDArray[A
 
 def _remove_lines(part: _Part) -> None:
     """Write the documents of a part without boilerplate, and the ledger rows of the removed lines."""
-    if part.kept.exists():
-        return
     lines = _shared_line_sets(_lines_file(part.folder), tuple(part.shortest))
-    with part_writer(part.kept, KEPT_SCHEMA) as kept, part_writer(part.removed, LOSS_SCHEMA) as removed:
-        for rows, start in row_groups(part.documents, *KEPT_SCHEMA.names):
-            for number, row in enumerate(rows.to_pylist()):
-                shared = lines.get(row["source"])
-                if shared and part.keep[start + number] and "\n" in row["text"]:
-                    for reason, unit, characters in _trim(row, shared, strip=row["source"] in part.strip):
-                        origin = tuple(row[name] for name in ORIGIN)
-                        loss = ("boilerplate", reason, unit, characters, None, None, None, None, None)
-                        removed.add((*origin[:4], None, origin[4], *loss), ROW_BYTES)
-                kept.add(tuple(row.values()), row["bytes"] + ROW_BYTES)
+
+    def change(number: int, row: dict[str, Any]) -> Iterable[StepEffect]:
+        shared = lines.get(row["source"])
+        if shared and part.keep[number] and "\n" in row["text"]:
+            return _trim(row, shared, strip=row["source"] in part.strip)
+        return ()
+
+    part.rewrite(change)
 
 
-def _trim(row: dict[str, Any], shared: frozenset[int], *, strip: bool) -> Iterator[tuple[str, str, int]]:
-    """Remove boilerplate from a document, in place; yield reason, unit and size of each change."""
+def _trim(row: dict[str, Any], shared: frozenset[int], *, strip: bool) -> Iterator[StepEffect]:
+    """Remove boilerplate from a document, in place; yield the effects."""
     rest = []
     for line in row["text"].split("\n"):
         if line.strip() and line_hash(line) in shared:
-            yield "boilerplate.line", "passage", len(line)
+            yield StepEffect("boilerplate", "boilerplate.line", "passage", len(line))
         else:
             rest.append(line)
     text = "\n".join(rest)
@@ -168,9 +153,9 @@ def _trim(row: dict[str, Any], shared: frozenset[int], *, strip: bool) -> Iterat
         return
     row.update(text=text, bytes=len(text.encode()), **counts_of(text, row["language"])._asdict())
     if row["words"]:
-        yield "boilerplate", "document changed", len(text)
+        yield StepEffect("boilerplate", "boilerplate", "document changed", len(text))
     else:
-        yield "boilerplate.empty", "document", len(text)
+        yield StepEffect("boilerplate", "boilerplate.empty", "document", len(text))
 
 
 def _lines_file(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from functools import cache
 from hashlib import blake2b
 from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from osler.artifacts.corpus import FACT_COLUMNS
 from osler.core.errors import InputError
@@ -42,6 +42,8 @@ from osler.stages.corpus.parts import (
     REVISION_SCHEMA,
     ROW_BYTES,
     RowWriter,
+    StepEffect,
+    ledger_row,
     part_writer,
 )
 from osler.stages.corpus.readers import READERS
@@ -144,8 +146,7 @@ def _add_document(
     before = counts_of(raw.text, document.language, document.words if same else 0)
     name = document_id(file, raw)
     for effect in effects:
-        row = (position, file.source_name, file.name, raw.row, None, name, *effect, None, None, None, None, None)
-        removed.add(row, ROW_BYTES)
+        removed.add(ledger_row(position, file.source_name, file.name, raw.row, name, effect), ROW_BYTES)
     if effects and effects[-1].unit == "document":
         return before
     try:
@@ -173,22 +174,13 @@ def document_id(file: InputFile, raw: RawDocument) -> str:
 def _bad_row(position: int, file: InputFile, bad: BadRecord) -> tuple[Any, ...]:
     name = file.name if bad.row is None else f"{file.name}:{bad.row}"
     effect = StepEffect("read", bad.reason, "document", None)
-    return (position, file.source_name, file.name, bad.row, bad.byte, name, *effect, None, None, None, None, bad.fix)
+    return ledger_row(position, file.source_name, file.name, bad.row, name, effect, byte=bad.byte, fix=bad.fix)
 
 
 def _left_out_row(position: int, file: InputFile, record: LeftOut) -> tuple[Any, ...]:
     name = _storable(record.id or f"{file.name}:{record.row}")
     effect = StepEffect("select", record.reason, "document", None)
-    return (position, file.source_name, file.name, record.row, None, name, *effect, None, None, None, None, None)
-
-
-class StepEffect(NamedTuple):
-    """What one step did to a document: the middle columns of a ledger row."""
-
-    step: str
-    reason: str
-    unit: str
-    characters: int | None
+    return ledger_row(position, file.source_name, file.name, record.row, name, effect)
 
 
 class Cleaner:

@@ -6,7 +6,7 @@ one held-out text share at least four runs that make up 30 % of the shorter of t
 Measured on 500 MB of biomedical text in three languages against the test documents of 26 public tasks: copies share 30 % and
 more of the shorter text, those with another header or a few changed words included. Below that is wording that many texts
 have in common: half of the French medicine leaflets share 8 to 23 runs with leaflets of a test set, but at most 18 % of one.
-Three runs can be a third of a short sentence ("there were no significant differences between the two groups"), hence four.
+At least four, because three runs can be a third of a short sentence ("there were no significant differences between the two groups").
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -30,7 +29,7 @@ from osler.core.files import write_json
 from osler.core.processes import LocalPool, Pool
 from osler.stages.corpus.config import Deidentify
 from osler.stages.corpus.counts import counts_of
-from osler.stages.corpus.parts import DIGEST_BYTES, KEPT_SCHEMA, LOSS_SCHEMA, ORIGIN, ROW_BYTES, part_writer, row_groups
+from osler.stages.corpus.parts import DIGEST_BYTES, RewrittenPart, StepEffect, row_groups
 from osler.stages.corpus.remaining import Mask, Remaining
 from osler.tasks.card import Kind
 from osler.text.document import Document, Span
@@ -114,20 +113,9 @@ class _Slice:
 
 
 @dataclass(frozen=True)
-class _Part:
-    number: int
-    documents: Path
+class _Part(RewrittenPart):
     slices: tuple[tuple[int, Path], ...]
     """For each slice, the number of its first document and the file with its results."""
-    folder: Path
-
-    @property
-    def kept(self) -> Path:
-        return self.folder / f"kept-{self.number:06d}.parquet"
-
-    @property
-    def removed(self) -> Path:
-        return self.folder / f"removed-{self.number:06d}.parquet"
 
     @cached_property
     def found(self) -> dict[int, list[Mention] | str]:
@@ -147,7 +135,7 @@ def deidentify(remaining: Remaining, by: Deidentifier, sources: Sequence[str], f
     for number, path in enumerate(remaining.files):
         cut = list(_cut(path, remaining.keep[number] & (wanted[number] > 0), by, folder / f"found-{number:06d}"))
         slices += [piece for _, piece in cut]
-        parts.append(_Part(number, path, tuple((first, piece.found) for first, piece in cut), folder))
+        parts.append(_Part(number, path, folder, tuple((first, piece.found) for first, piece in cut)))
     # One process keeps a GPU busy; more would only need more of its memory.
     finders = LocalPool(1) if _on_gpu(by.device) else pool
     finders.run_all(_find, slices, label="corpus: find entities")
@@ -171,6 +159,8 @@ def _cut(path: Path, keep: Mask, by: Deidentifier, found: Path) -> Iterator[tupl
 
 def _find(piece: _Slice) -> None:
     """Write the mentions in each document of a slice, or the reason to remove it, unless an earlier run did."""
+    from osler.train.precision import cpu_threads
+
     if piece.found.exists():
         return
     with pq.ParquetFile(piece.documents) as file:
@@ -178,7 +168,8 @@ def _find(piece: _Slice) -> None:
     rows = rows.slice(piece.start, len(piece.keep)).to_pylist()
     numbers = np.flatnonzero(piece.keep).tolist()
     found: dict[int, list[Mention] | str] = {}
-    with _one_thread():
+    # One thread, because the order of summation changes the last digits, and the workers share the cores anyway.
+    with cpu_threads(1):
         bundle = _bundle(piece.by.folder, piece.by.digest, piece.by.device)
         for language, group in groupby(numbers, key=lambda number: rows[number]["language"]):
             several, heads = list(group), piece.by.heads(language)
@@ -218,28 +209,19 @@ def _distinct(spans: Sequence[Span]) -> list[Mention]:
 
 def _replace(part: _Part) -> None:
     """Write the documents of a part with entities replaced, and the ledger rows of the replacements."""
-    if part.kept.exists():
-        return
-    with part_writer(part.kept, KEPT_SCHEMA) as kept, part_writer(part.removed, LOSS_SCHEMA) as removed:
-        for rows, first in row_groups(part.documents, *KEPT_SCHEMA.names):
-            for number, row in enumerate(rows.to_pylist(), first):
-                for reason, unit, characters in _change(row, part.found.get(number, [])):
-                    origin = tuple(row[name] for name in ORIGIN)
-                    loss = ("deidentify", reason, unit, characters, None, None, None, None, None)
-                    removed.add((*origin[:4], None, origin[4], *loss), ROW_BYTES)
-                kept.add(tuple(row.values()), row["bytes"] + ROW_BYTES)
+    part.rewrite(lambda number, row: _change(row, part.found.get(number, [])))
 
 
-def _change(row: dict[str, Any], found: list[Mention] | str) -> Iterator[tuple[str, str, int]]:
-    """Replace entities in a document, or clear its text, in place; yield reason, unit and size of each change."""
+def _change(row: dict[str, Any], found: list[Mention] | str) -> Iterator[StepEffect]:
+    """Replace entities in a document, or clear its text, in place; yield the effects."""
     text = row["text"]
     if isinstance(found, str):
-        yield found, "document", len(text)
+        yield StepEffect("deidentify", found, "document", len(text))
         changed = ""
     else:
         pieces, done = [], 0
         for start, end, label in found:
-            yield f"deidentify.{label}", "passage", end - start
+            yield StepEffect("deidentify", f"deidentify.{label}", "passage", end - start)
             pieces += [text[done:start], f"[{label}]"]
             done = end
         changed = "".join([*pieces, text[done:]])
@@ -248,7 +230,7 @@ def _change(row: dict[str, Any], found: list[Mention] | str) -> Iterator[tuple[s
         counts = counts_of(changed, row["language"])._asdict()
         row.update(text=changed, bytes=len(changed.encode()), digest=digest, **counts)
         if changed:
-            yield "deidentify", "document changed", len(changed)
+            yield StepEffect("deidentify", "deidentify", "document changed", len(changed))
 
 
 @lru_cache(maxsize=1)
@@ -261,16 +243,3 @@ def _on_gpu(device: str) -> bool:
     from osler.train.precision import choose_device
 
     return choose_device(device).type == "cuda"
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute with one thread: the order of summation changes the last digits, and the workers share the cores anyway."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -110,9 +110,8 @@ def _expand_on_disk(given: str) -> Iterator[tuple[Path, str, bool]]:
     elif glob.has_magic(str(path)):
         root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts[:-1]))
         matches = [Path(match) for match in glob.glob(str(path), recursive=True)]
-        found_files = sorted(
-            match for match in matches if not match.is_dir()
-        )  # broken links are recorded when they are read
+        # Broken links are included: they are recorded when they are read.
+        found_files = sorted(match for match in matches if not match.is_dir())
         if not found_files:
             raise InputError("no file matches", where=given, fix="Check the pattern")
         for found in found_files:

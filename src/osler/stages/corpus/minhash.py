@@ -16,10 +16,8 @@ Hashes = NDArray[np.uint64]
 BLOCK = 1 << 17
 """Bytes of text to hash together, so that intermediate arrays fit into the cache of a core."""
 
-# What a byte counts as in a word: ASCII letters in lower case and digits; all bytes of other characters; 0 elsewhere.
-_LETTERS = np.array(
-    [ord(chr(b).lower()) if chr(b).isalnum() or b > 127 else 0 for b in range(128)] + [*range(128, 256)], np.uint8
-)
+# The value that is hashed for each byte: ASCII letters are lower-cased, digits and all bytes above 127 are kept, and 0 ends a word.
+_LETTERS = np.array([ord(chr(b).lower()) if chr(b).isalnum() else 0 for b in range(128)] + [*range(128, 256)], np.uint8)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),

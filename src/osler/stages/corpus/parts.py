@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from osler.artifacts.corpus import FACT_COLUMNS, LEDGER_SCHEMA, ROW_GROUP_BYTES, parquet_writer
 from osler.core.extras import require
@@ -37,6 +38,30 @@ KEPT_SCHEMA = pa.schema(
 REVISION_SCHEMA = pa.schema([(name, pa.int64()) for name in ("source", "record", "number", "sequence", "position")])
 """Revisions of the records of a source, in input order. Documents with the same `sequence` belong to one revision; a withdrawn
 one has position -1."""
+
+
+class StepEffect(NamedTuple):
+    """What one step did to a document: the middle columns of a ledger row."""
+
+    step: str
+    reason: str
+    unit: str
+    characters: int | None
+
+
+def ledger_row(
+    position: int,
+    source: str,
+    file: str,
+    row: int | None,
+    id_: str,
+    effect: StepEffect,
+    *,
+    byte: int | None = None,
+    fix: str | None = None,
+) -> tuple[Any, ...]:
+    """Return a row of LOSS_SCHEMA about a document that is not compared with another one."""
+    return (position, source, file, row, byte, id_, *effect, None, None, None, None, fix)
 
 
 class RowWriter:
@@ -80,3 +105,36 @@ def row_groups(path: Path, *columns: str) -> Iterator[tuple[Any, int]]:
             rows = file.read_row_group(index, columns=list(columns), use_threads=False)
             yield rows.select(columns), start
             start += rows.num_rows
+
+
+@dataclass(frozen=True)
+class RewrittenPart:
+    """The kept documents of a part, and the files that a step writes when it changes them."""
+
+    number: int
+    documents: Path
+    folder: Path
+
+    @property
+    def kept(self) -> Path:
+        return self.folder / f"kept-{self.number:06d}.parquet"
+
+    @property
+    def removed(self) -> Path:
+        return self.folder / f"removed-{self.number:06d}.parquet"
+
+    def rewrite(self, change: Callable[[int, dict[str, Any]], Iterable[StepEffect]]) -> None:
+        """Write the documents again, and the ledger rows of what changed, unless an earlier run did.
+
+        `change` gets the number and the row of a document. It changes the row in place and returns its effects.
+        """
+        if self.kept.exists():
+            return
+        # The file of kept documents is closed last: if it exists, the part is complete.
+        with part_writer(self.kept, KEPT_SCHEMA) as kept, part_writer(self.removed, LOSS_SCHEMA) as removed:
+            for rows, first in row_groups(self.documents, *KEPT_SCHEMA.names):
+                for number, row in enumerate(rows.to_pylist(), first):
+                    position, source, file, place, id_ = (row[name] for name in ORIGIN)
+                    for effect in change(number, row):
+                        removed.add(ledger_row(position, source, file, place, id_, effect), ROW_BYTES)
+                    kept.add(tuple(row.values()), row["bytes"] + ROW_BYTES)

@@ -59,7 +59,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 CORPUS_PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # ONION removes a document if half of its runs of five words were seen before; here it and one kept document share half of theirs.
+    # ONION removes a document if half of its runs of five words were seen in any earlier documents. Here they must be shared with
+    # a single kept document.
     "carrino2022": {"near_duplicates": {"threshold": 0.5, "words": 5, "rows": 3, "bands": 32}},
 }
 """Settings of a preset that apply only to a whole corpus: steps that compare documents of all sources."""

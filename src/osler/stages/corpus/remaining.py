@@ -118,9 +118,8 @@ class Remaining:
             low, high = np.searchsorted(removals.documents, self.starts[part : part + 2])
             if low < high:
                 tables.append(self._rows(removals, part, slice(low, high)))
-        return pa.concat_tables(tables).sort_by(
-            "position"
-        )  # stable: the rows of a document stay in the order of the steps
+        # The sort is stable, so the rows of a document stay in the order of the steps.
+        return pa.concat_tables(tables).sort_by("position")
 
     def _rows(self, removals: _Removals, part: int, here: slice) -> Any:
         count = here.stop - here.start

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from osler.artifacts.corpus import STEPS
+from osler.artifacts.corpus import STEPS, step_order
 from osler.artifacts.corpus_card import CorpusCard, CorpusCounts, counts_table, facts_table, shares_table
 from osler.artifacts.ledger import Ledger, LedgerTotal
+from osler.core.console import count_text
 from osler.report.bars import heatmap, histogram, stacked_bars
 from osler.report.page import Page
 from osler.report.tables import Column, Row, Table
@@ -39,7 +40,7 @@ def report_page(card: CorpusCard, ledger: Ledger, preparation: Sequence[str]) ->
     # Records that a reader is told to skip, such as those in other languages, do not count as removed.
     left_out = sum(total.entries for total in totals if (total.step, total.unit) == ("select", "document"))
     read, removed = card.read - left_out, sum(card.removed.values()) - left_out
-    page = Page("Corpus", f"{len(card.sources):,} source{'' if len(card.sources) == 1 else 's'}, cleaned by osler")
+    page = Page("Corpus", f"{count_text(len(card.sources), 'source')}, cleaned by osler")
     page.numbers(
         [
             ("documents", f"{card.documents:,}", f"of {read:,} read"),
@@ -104,7 +105,7 @@ def _removals(page: Page, card: CorpusCard, totals: Sequence[LedgerTotal]) -> No
 
 
 def _order(step: str, reason: str, unit: str) -> tuple[int, str, str]:
-    return (STEPS.index(step) if step in STEPS else len(STEPS), unit, reason)
+    return step_order(step), unit, reason
 
 
 def _near_duplicates(page: Page, ledger: Ledger) -> None:

@@ -17,8 +17,8 @@ from osler.artifacts.ledger import Ledger
 from osler.core.artifact import Workspace, produce
 from osler.core.cluster import ray_pool
 from osler.core.config import Recipe
-from osler.core.console import console
-from osler.core.errors import InputError, RecipeError, nearest
+from osler.core.console import console, count_text, list_text
+from osler.core.errors import InputError, RecipeError, alternatives
 from osler.core.extras import require
 from osler.core.files import fingerprint, remove_tree
 from osler.core.logs import get_logger
@@ -52,8 +52,7 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
     """Describe what a run will do, one line per step."""
     files = _find_inputs(recipe)
     sources = Counter(file.source_name for file in files)
-    shown = ", ".join(f"{name} ({count:,})" for name, count in list(sources.items())[:8])
-    more = f" and {len(sources) - 8:,} more" if len(sources) > 8 else ""
+    shown = list_text([f"{name} ({count:,})" for name, count in sources.items()], 8)
     size = sum(file.size for file in files)
     amount = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size:,} bytes"
     cluster = []
@@ -63,7 +62,7 @@ def plan(recipe: CorpusRecipe, out: Path) -> list[str]:
             "work on a Ray cluster; all its nodes must see the files, and the folder in which the corpus is built"
         ]
     return [
-        f"read {len(files):,} {'file' if len(files) == 1 else 'files'} ({amount}); files per source: {shown}{more}",
+        f"read {count_text(len(files), 'file')} ({amount}); files per source: {shown}",
         *_preparation(recipe, files),
         f"write shards of about {recipe.shard_megabytes} MB of text, a ledger of removed documents and a card to {out}",
         *cluster,
@@ -103,8 +102,7 @@ def _find_inputs(recipe: CorpusRecipe) -> list[InputFile]:
             )
     unknown = next((name for name in recipe.priority if name not in known), None)
     if unknown is not None:
-        close = nearest(unknown, known)
-        fix = f"Did you mean {close!r}?" if close else f"Sources: {', '.join(known)}"
+        fix = alternatives(unknown, known, "Sources")
         raise RecipeError(f"no source is called {unknown!r}", where="priority", fix=fix)
     _check_steps(recipe, [recipe.cleaning(own) for own in known.values()])
     return files
@@ -243,7 +241,7 @@ def _unreadable(card: CorpusCard, files: Sequence[InputFile]) -> InputError:
     first = card.skipped[0]
     path = next(file.path for file in files if (file.source_name, file.name) == (first.source, first.file))
     others = card.unreadable - 1
-    more = f" ({others:,} more record{'' if others == 1 else 's'} cannot be read)" if others else ""
+    more = f" ({count_text(others, 'more record')} cannot be read)" if others else ""
     return bad_record_error(path, first.row, first.byte, f"{first.reason}{more}", first.fix)
 
 

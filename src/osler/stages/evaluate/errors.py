@@ -11,7 +11,7 @@ from typing import Literal
 from osler.metrics.spans import Extent, attributes_by_mention, augment, overlapping, paired, touching_joined
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.scoring import in_text_order
-from osler.text.document import Document, Record
+from osler.text.document import Document, Record, documents_in
 
 Side = Literal["gold", "predicted"]
 
@@ -138,7 +138,7 @@ def _mentions(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record
             if span.label in card.labels
         )
 
-    for number, (want, have) in enumerate(paired(_documents(gold), _documents(predicted))):
+    for number, (want, have) in enumerate(paired(documents_in(gold), documents_in(predicted))):
         yield from _matched(number, answers(want), answers(have))
 
 
@@ -210,7 +210,7 @@ def _relations(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Recor
             by_arguments.setdefault(answer.arguments, {})[answer.label] = answer
         return by_arguments
 
-    for number, (want, have) in enumerate(paired(_documents(gold), _documents(predicted))):
+    for number, (want, have) in enumerate(paired(documents_in(gold), documents_in(predicted))):
         all_golds, all_guesses = answers(want), answers(have)
         for arguments in dict.fromkeys([*all_golds, *all_guesses]):
             golds, guesses = all_golds.get(arguments, {}), all_guesses.get(arguments, {})
@@ -226,7 +226,7 @@ def _relations(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Recor
 
 def _attributes(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record]) -> Iterator[Finding]:
     """Match the attributes of each gold mention: first by name, the rest as type errors."""
-    for number, (want, have) in enumerate(paired(_documents(gold), _documents(predicted))):
+    for number, (want, have) in enumerate(paired(documents_in(gold), documents_in(predicted))):
         found = attributes_by_mention(have)
         for mention, wanted in sorted(attributes_by_mention(want).items()):
             guesses, extent = found.get(mention, set()), mention[0]
@@ -268,10 +268,6 @@ def _distinct(answers: Iterable[Answer]) -> list[Answer]:
         if known is None or (answer.score or 0.0) > (known.score or 0.0):
             best[key] = answer
     return list(best.values())
-
-
-def _documents(records: Sequence[Record]) -> list[Document]:
-    return [record for record in records if isinstance(record, Document)]
 
 
 def outcomes(findings: Iterable[Finding]) -> Counter[MatchOutcome]:

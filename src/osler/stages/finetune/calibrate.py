@@ -29,7 +29,7 @@ from osler.metrics.spans import touching_joined
 from osler.tasks.card import Kind, Protocol, TaskCard
 from osler.tasks.instances.base import LEAST_SURE, PLAIN, Confidence, Instance, softmax
 from osler.tasks.scoring import in_text_order
-from osler.text.document import Document, Record
+from osler.text.document import Document, Record, documents_in
 
 _KINDS = (Kind.TAGGING, Kind.RELATION, Kind.CLASSIFICATION, Kind.MULTILABEL)
 """Kinds of tasks whose predictions are right or wrong, unlike a regression value."""
@@ -374,8 +374,7 @@ def _masked(card: TaskCard, gold: Sequence[Record], predicted: Sequence[Record])
     Recall counts letters and digits, precision every masked character that is not whitespace.
     """
     assert card.phi is not None
-    wanted, found = ([record for record in side if isinstance(record, Document)] for side in (gold, predicted))
-    scores = score_deid(wanted, found, card.phi)
+    scores = score_deid(documents_in(gold), documents_in(predicted), card.phi)
     characters, leaked = scores.total.characters, scores.total.leaked_characters
     masked = scores.masked_characters
     return {ALL: _Counts(characters - leaked, characters, masked - scores.masked_needlessly, masked)}

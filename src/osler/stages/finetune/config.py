@@ -210,7 +210,7 @@ class FinetuneRecipe(Recipe):
         if self.lora is not None and self.freeze != "nothing":
             raise ValueError("lora already freezes the encoder; remove freeze")
         if self.keep == "last" and self.train.patience is not None:
-            raise ValueError('patience waits for a better dev score, which keep = "last" does not look at; remove one')
+            raise ValueError('patience stops on the dev score, which keep = "last" ignores; remove one of them')
         if self.average_epochs and (self.train.patience is not None or self.train.budget is not None):
             raise ValueError("average_epochs needs to know the last epoch; remove train.patience and train.budget")
         if not self.train_heads and (self.freeze == "encoder" or (self.add_to and not self.rehearse)):

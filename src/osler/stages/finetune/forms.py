@@ -1,7 +1,7 @@
 """Documents wrapped in a form, to train on in addition to plain ones.
 
-Clinical notes begin with patient details and end with a signature; the texts of most corpora do not. A head that sees forms only in
-another task's documents learns to find nothing near them: PharmaCoNER's head found one drug in four in notes with a form.
+Clinical notes begin with patient details and end with a signature; the texts of most corpora do not. A head whose training
+documents have no form may find nothing near one: PharmaCoNER's head found one drug in four in notes with a form.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ def forms_of(documents: Sequence[Record]) -> list[Form]:
 
 
 def with_forms(
-    lender: TaskFolder, records: Mapping[str, Sequence[Record]], cards: Mapping[str, TaskCard], seed: int
+    form_task: TaskFolder, records: Mapping[str, Sequence[Record]], cards: Mapping[str, TaskCard], seed: int
 ) -> dict[str, list[Record]]:
-    """Add form-wrapped copies of about half of the documents of each tagging task in the lender's language.
+    """Add form-wrapped copies of about half of the documents of each tagging task in the language of `form_task`.
 
     Tasks that annotate identifiers are left unchanged, because a form contains mentions for them to find.
     """
-    forms = forms_of(lender.read("train"))
+    forms = forms_of(form_task.read("train"))
     if not forms:
         raise RecipeError(
-            f"no document of {lender.card.name} begins with a form: at least {_FEWEST_LINES} lines of up to {_LONGEST_LINE} characters",
-            fix="Name a task whose documents do as forms, or remove it",
+            f"no document of {form_task.card.name} begins with a form: at least {_FEWEST_LINES} lines of up to {_LONGEST_LINE} characters",
+            fix="Set forms to a task whose documents do, or remove it",
         )
     made = {name: list(found) for name, found in records.items()}
     for name, card in cards.items():
-        if card.kind is Kind.TAGGING and card.language == lender.card.language and not card.phi:
+        if card.kind is Kind.TAGGING and card.language == form_task.card.language and not card.phi:
             draws = generator(seed, "forms", name)
             made[name] += [
                 in_form(record, forms[draws.integers(len(forms))])

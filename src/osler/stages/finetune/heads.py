@@ -7,7 +7,7 @@ from pathlib import Path
 
 from osler.artifacts.bundle_spec import SEVERAL_LANGUAGES, BundleHead, BundleSpec
 from osler.artifacts.task_folder import TaskFolder
-from osler.core.errors import ArtifactError, RecipeError, nearest
+from osler.core.errors import ArtifactError, RecipeError, alternatives
 from osler.stages.finetune.config import MLM, FinetuneRecipe, TaskTeacher
 from osler.tasks.card import BY_TOKEN, Kind, Protocol, TaskCard
 
@@ -116,11 +116,8 @@ def _protocol(recipe: FinetuneRecipe, card: TaskCard) -> Protocol:
 
 def _check_known(name: str, names: Collection[str], section: str) -> None:
     if name not in names:
-        close = nearest(name, names)
-        hint = f"Did you mean {close!r}? " if close else ""
-        raise RecipeError(
-            f"{section} names the task {name!r}, which is not among the tasks", fix=f"{hint}Tasks: {', '.join(names)}"
-        )
+        fix = alternatives(name, names, "Tasks")
+        raise RecipeError(f"{section} names the task {name!r}, which is not among the tasks", fix=fix)
 
 
 def _check_mixing(recipe: FinetuneRecipe, names: Sequence[str]) -> None:

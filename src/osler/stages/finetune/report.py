@@ -1,4 +1,4 @@
-"""Texts about a run: the model card of its bundle, its learning rate, leaks, and doubts about its scores."""
+"""Texts about a run: the model card of its bundle, its learning rate, leaks, and warnings about its scores."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ _SEVERAL = 3
 """Number of evaluations before a score can be called flat or falling."""
 
 
-def doubts(
+def run_warnings(
     recipe: FinetuneRecipe, result: TrainResult, majority: Mapping[str, float | None], encoder: Any
 ) -> list[str]:
     """Return warnings, with advice, about tasks that learned almost nothing or got worse.

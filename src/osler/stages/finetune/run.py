@@ -31,7 +31,7 @@ from osler.stages.finetune.forms import with_forms
 from osler.stages.finetune.heads import check, check_pooler, head_specs
 from osler.stages.finetune.mlm_task import language_model, text_stream
 from osler.stages.finetune.model import MultiTask, add_adapters, freeze, merge_adapters, train_only
-from osler.stages.finetune.report import bundle_card, choices, describe_leaks, doubts, learning_rate, selection
+from osler.stages.finetune.report import bundle_card, choices, describe_leaks, learning_rate, run_warnings, selection
 from osler.stages.finetune.teacher import with_soft_labels
 from osler.tasks.card import BY_TOKEN, Kind, TaskCard
 from osler.tasks.instances.base import Instance, make_builder
@@ -158,12 +158,8 @@ def run(
     )
     # Repeat at the end, because the output of `show` has scrolled away by now.
     for warning in (*lost, *made.counts.get("warnings", ())):
-        _warn(warning)
+        console().print(f"warning: {warning}", style="yellow", markup=False)
     return made
-
-
-def _warn(text: str) -> None:
-    console().print(f"warning: {text}", style="yellow", markup=False)
 
 
 @dataclass(frozen=True)
@@ -437,7 +433,7 @@ def _finetune(recipe: FinetuneRecipe, folder: Path, data: FinetuneData, work: Wo
         work.counts["average"] = average
     majority = {name: _majority_score(found) for name, found in dev.items()}
     encoder = bundle.model.encoder.config
-    if warnings := doubts(recipe, result, majority, encoder):
+    if warnings := run_warnings(recipe, result, majority, encoder):
         work.counts["warnings"] = warnings
     if recipe.calibrate:
         kept = BundleCalibration.load(recipe.add_to) if recipe.add_to else BundleCalibration()

@@ -71,9 +71,8 @@ def run(recipe: ConvertRecipe, out: Path, *, force: bool = False) -> Conversion:
         # Remove leftovers of a killed run; the input is read again from the start.
         remove_tree(work)
         work.mkdir(parents=True)
-        if (
-            unfinished
-        ):  # move it away first, so that if this run is killed too, the next finds nothing or its own result
+        if unfinished:
+            # Move it away first, so that if this run is killed too, the next finds nothing or its own result.
             os.rename(out, work / f"{out.name}.old")
         try:
             # Some formats derive ids from the file name, so the file needs its final name from the start.

@@ -18,7 +18,7 @@ from osler.stages.prepare.config import DiscoverRecipe
 from osler.stages.prepare.survey import SHARES, SplitPlan, Survey, plan_splits
 from osler.tasks.card import ExpectedCounts, Kind, TaskCard
 from osler.tasks.catalogue import make_card
-from osler.tasks.records import Narrow, RecordCounts
+from osler.tasks.records import RecordCounts, RecordReducer
 from osler.tasks.sources import open_source
 
 _WIDTH = 100
@@ -130,10 +130,10 @@ def _try_card(
     """Read everything as `osler tasks prepare` would; return counts and defects by split."""
     tolerant = card.model_copy(update={"tolerated": get_args(Defect)})
     tallies = {split: RecordCounts(card.kind) for split in card.source.splits}
-    narrow = Narrow(card)
+    reducer = RecordReducer(card)
     with open_source(tolerant, tree) as source:
         for split, record in source.records():
-            tallies[split].add(narrow(record))
+            tallies[split].add(reducer(record))
         problems: dict[str, dict[str, int]] = source.facts().get("problems", {})
     # The card states what `osler tasks check` compares, but the labels of a code system would fill pages.
     stated = set(ExpectedCounts.model_fields) - ({"labels"} if card.discover_labels else set())
@@ -156,7 +156,7 @@ def _draft(
     counts: Mapping[str, Mapping[str, Any]],
     problems: Mapping[str, Mapping[str, int]],
 ) -> str:
-    """Return the text of a card. Counts and known defects are empty until the card was tried."""
+    """Return the text of a card. Counts and known defects are empty until the card has been tried."""
     title = _TITLES[kind].format(unit="pair" if survey.pairs else "text")
     parts = [
         "# Your own task. Edit any value; `osler tasks check` compares the data with the counts at the end.\n",

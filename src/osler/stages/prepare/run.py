@@ -20,7 +20,7 @@ from osler.formats.sources import Source, SourceTree
 from osler.stages.prepare.config import PrepareRecipe
 from osler.tasks.card import TaskCard
 from osler.tasks.catalogue import all_cards, card_paths, load_card
-from osler.tasks.records import Narrow, OffsetCounts, RecordCounts
+from osler.tasks.records import OffsetCounts, RecordCounts, RecordReducer
 from osler.tasks.sources import TaskSource, open_source
 from osler.tasks.sources.files import FilesMissingError
 
@@ -69,15 +69,15 @@ def _resolved_card(recipe: PrepareRecipe) -> TaskCard:
 
 def write_task(card: TaskCard, source: TaskSource, work: Workspace, given: Path | None) -> None:
     """Write the files of a task and count their contents."""
-    narrow = Narrow(card)
+    reducer = RecordReducer(card)
     counts: dict[str, RecordCounts] = defaultdict(partial(RecordCounts, card.kind))
     offsets = OffsetCounts()
     with TaskWriter(work.path, pairs=card.record == "pair") as writer:
         for split, record in source.records():
-            narrowed = narrow(record)
-            counts[split].add(narrowed)
-            offsets.add(narrowed)
-            writer.add(split, narrowed)
+            reduced = reducer(record)
+            counts[split].add(reduced)
+            offsets.add(reduced)
+            writer.add(split, reduced)
     facts = source.facts()
     if "release" in facts:
         card = card.at_release(facts["release"])
@@ -91,8 +91,8 @@ def write_task(card: TaskCard, source: TaskSource, work: Workspace, given: Path 
     splits = {split: counts[split].as_dict() for split in in_order(counts)}
     work.counts.update({split: found["documents"] for split, found in splits.items()})
     work.counts["splits"] = splits
-    if narrow.left_out:
-        work.counts["left_out"] = dict(sorted(narrow.left_out.items()))
+    if reducer.left_out:
+        work.counts["left_out"] = dict(sorted(reducer.left_out.items()))
     work.counts |= facts
     work.counts["offsets"] = offsets.as_dict(work.counts.get("problems", {}))
     writer.write_card(card)

@@ -197,13 +197,13 @@ class PretrainRecipe(Recipe):
             return self
         if self.needs_start:
             raise ValueError(
-                "this recipe is for a model that is pretrained already, and none is named. Give it with --from FOLDER "
+                "this recipe continues a pretrained model, and none is given. Name it with --from FOLDER "
                 "(start_from in a recipe)"
             )
         if self.distill and not {"preset", "shape"} & self.model_fields_set:
             raise ValueError(
-                "the student has no start. Give --from FOLDER (its own pretrained weights; start_from in a recipe), --layers even "
-                "(layers of the teacher; distill.teacher_layers) or --preset NAME (random weights)"
+                "nothing says what the student starts from. Give --from FOLDER (its own pretrained weights; start_from in a recipe), "
+                "--layers even (layers of the teacher; distill.teacher_layers) or --preset NAME (random weights)"
             )
         return self
 

@@ -13,6 +13,7 @@ from osler.artifacts.encoder import EncoderWriter, describe_shape
 from osler.artifacts.tokenizer import Tokenizer
 from osler.artifacts.tokenizer_files import PublishedTokenizer, read_tokenizer, sample_texts
 from osler.core.artifact import Artifact, Workspace, produce
+from osler.core.console import list_text
 from osler.core.errors import ArtifactError, InputError, RecipeError
 from osler.core.files import fingerprint, remove_tree, sha256
 from osler.nn.checkpoints import FittedWeights, WeightFiles, Weights, fit
@@ -232,10 +233,7 @@ def _card(model: PublishedModel, fitted: FittedWeights) -> str:
     reasons: dict[str, list[str]] = {}
     for name, reason in fitted.dropped.items():
         reasons.setdefault(reason, []).append(name)
-    dropped = [
-        f"- {reason}: {', '.join(f'`{name}`' for name in names[:5])}{_more(names[5:])}"
-        for reason, names in reasons.items()
-    ]
+    dropped = [f"- {reason}: {list_text([f'`{name}`' for name in names], 5)}" for reason, names in reasons.items()]
     heads = [part for part in ("pooler", "language-model head") if part not in fitted.parts]
     use = "AutoModelForMaskedLM" if "language-model head" in fitted.parts else "AutoModel"
     return f"""---
@@ -280,7 +278,3 @@ model, tokenizer = {use}.from_pretrained("FOLDER"), AutoTokenizer.from_pretraine
 
 To train it on tasks, use `osler finetune TASK --model FOLDER`.
 """
-
-
-def _more(names: list[str]) -> str:
-    return f" and {len(names):,} more" if names else ""

@@ -13,7 +13,7 @@ import torch
 
 from osler.artifacts.corpus import Corpus
 from osler.artifacts.token_shards import TokenisedDocuments, offsets_within
-from osler.core.errors import RecipeError, nearest
+from osler.core.errors import RecipeError, alternatives
 from osler.core.seeding import generator
 from osler.nn.masking import IGNORED, Masker
 from osler.nn.packing import Packed
@@ -368,12 +368,6 @@ def source_weights(corpus: Corpus, wanted: Mapping[str, float]) -> dict[str, flo
     weights = corpus.source_weights
     for name in wanted:
         if name not in weights:
-            close = nearest(name, weights)
-            known = sorted(weights)
-            shown = ", ".join(known[:10]) + (f" and {len(known) - 10:,} more" if len(known) > 10 else "")
-            raise RecipeError(
-                f"the corpus has no source {name!r}",
-                where="source_weights",
-                fix=f"{f'Did you mean {close!r}? ' if close else ''}Its sources: {shown}",
-            )
+            fix = alternatives(name, sorted(weights), "Its sources")
+            raise RecipeError(f"the corpus has no source {name!r}", where="source_weights", fix=fix)
     return weights | dict(wanted)

@@ -191,7 +191,7 @@ def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVoc
     if recipe.swap_vocabulary:
         if not checkpoint.tokenizer:
             raise ArtifactError(
-                "swap_vocabulary needs the checkpoint's own tokenizer, and there is no tokenizer.json here",
+                "swap_vocabulary needs the checkpoint's own tokenizer, but there is no tokenizer.json here",
                 where=checkpoint.path,
                 fix="Put the checkpoint's tokenizer.json into its folder",
             )
@@ -209,7 +209,7 @@ def check_start(recipe: PretrainRecipe, start_from: Path, vocabulary: MaskingVoc
     _check_length("checkpoint", checkpoint.path, config, recipe.max_length)
     if recipe.uses_pairs and not checkpoint.has_weights("bert.pooler.dense.weight", "cls.seq_relationship.weight"):
         raise ArtifactError(
-            "next-sentence prediction continues BERT with its pooler and its head for pairs, and they are not here",
+            "next-sentence prediction needs BERT's pooler and its head for pairs, but this checkpoint does not have both",
             where=checkpoint.path,
             fix="Continue an encoder that was pretrained with next_sentence, or leave next_sentence out",
         )

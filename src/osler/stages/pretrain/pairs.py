@@ -144,12 +144,8 @@ class PairStream(ChunkStream):
         return self._drawn
 
     def _draw(self, epoch: int) -> PairEpoch:
-        rng, order, borders, room = (
-            generator(self.seed or 0, "pairs", epoch),
-            self._order(epoch),
-            self._borders,
-            self._room,
-        )
+        rng, order = generator(self.seed or 0, "pairs", epoch), self._order(epoch)
+        borders, room = self._borders, self._room
         starts, document = self.starts[order], self._document[order]
         stops = starts + self.sizes[order]
         # The borders inside a chunk are borders[inner : inner + count].
@@ -159,9 +155,8 @@ class PairStream(ChunkStream):
         random = (rng.random(len(order)) < _RANDOM_SHARE) | (count == 0)
 
         other = _other_documents(document, rng)
-        sentence = (
-            inner[other] + _below(count[other] + 1, rng) - 1
-        )  # a border inside the chunk, or the one before: its start
+        # A border inside the other chunk, or the one before it, which stands for its start.
+        sentence = inner[other] + _below(count[other] + 1, rng) - 1
         second = np.where(random, np.maximum(borders[sentence], starts[other]), middle)
         second_stops = np.where(random, stops[other], stops)
 

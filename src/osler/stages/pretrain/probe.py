@@ -22,7 +22,7 @@ from osler.stages.pretrain.model import make_model
 from osler.stages.pretrain.objective import Objective, make_objective, training_flops
 from osler.stages.pretrain.pairs import PairFrame, PairStream
 from osler.train.loop import StepReport, train
-from osler.train.precision import choose_device, device_name, matmul_peak
+from osler.train.precision import choose_device, device_name, matmul_peak, wait_for
 
 _ENDLESS = 1_000_000
 _BATCHES = 8  # of random text, reused for the whole probe
@@ -140,8 +140,7 @@ def _tokens_per_second(
     tokens = 0
 
     def wait() -> float:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         return time.perf_counter()
 
     def on_step(report: StepReport) -> None:

@@ -31,7 +31,7 @@ SLICE_BYTES = 8 << 20
 SPLIT_HASH = "blake2b-64"
 """Name of the hash that chooses the validation documents."""
 PATIENT_SPLIT_HASH = "blake2b-64-patient"
-"""Its name for a corpus with patients, where documents are hashed by patient."""
+"""Name of the hash for a corpus with patients, where it is taken of the patient."""
 _ROWS = 32
 _SMALL = 5_000
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from osler.artifacts.run import RunSpec
 from osler.artifacts.task_folder import TaskFolder
-from osler.core.errors import RecipeError, nearest
+from osler.core.errors import RecipeError, alternatives
 from osler.stages.study.recipe import StudyRecipe
 from osler.tasks.card import Kind
 from osler.tasks.instances.base import HeadOptions
@@ -39,8 +39,7 @@ def check_names(recipe: StudyRecipe, columns: Columns) -> None:
         named += [(f"models.{row}.refine.tasks", name) for name in (model.refine.tasks if model.refine else ())]
     for field, name in named:
         if name not in columns:
-            close = nearest(name, columns)
-            fix = f"Did you mean {close!r}?" if close else f"Columns: {', '.join(columns)}"
+            fix = alternatives(name, columns, "Columns")
             raise RecipeError(f"{field} names the column {name!r}, which the study does not have", fix=fix)
         if field.endswith("refine.tasks") and len(columns[name]) > 1:
             raise RecipeError(
@@ -66,11 +65,10 @@ def check_split(recipe: StudyRecipe, columns: Columns) -> None:
     for name, tasks in columns.items():
         for task in tasks:
             if recipe.split not in task.splits:
-                close = nearest(recipe.split, task.splits)
                 raise RecipeError(
                     f"split: the task {name} has no split {recipe.split!r}",
                     where=task.artifact.path,
-                    fix=f"Did you mean {close!r}?" if close else f"Splits: {', '.join(task.splits)}",
+                    fix=alternatives(recipe.split, task.splits, "Splits"),
                 )
 
 

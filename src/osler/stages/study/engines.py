@@ -81,7 +81,7 @@ def room(workers: int, *, runs: int, processes: int = 1, cpu_only: bool = False,
     """Decide how to fit this many runs on this machine; `workers` 0 chooses. `smallest` is the memory of the smallest run.
 
     On GPUs, as many run at once as fit in memory, at most one per core, spread evenly over the rounds this takes, because runs that
-    share a GPU slow each other down (20 runs on 16 cores: 10 at a time). Without a GPU, one runs per two cores. The cores are
+    share a GPU slow each other down (20 runs on 16 cores: 10 at a time). Without a GPU, there is one run per two cores. The cores are
     divided among the runs, unless OMP_NUM_THREADS sets the threads of each.
     """
     gpus = [] if cpu_only else visible_gpus()

@@ -12,7 +12,7 @@ from osler.artifacts.encoder import Encoder
 from osler.artifacts.run import RunSettings, RunSpec
 from osler.artifacts.task_folder import TaskFolder
 from osler.artifacts.tokenizer import Tokenizer
-from osler.core.console import duration, progress
+from osler.core.console import count_text, duration, progress
 from osler.core.files import fingerprint
 from osler.stages.study import runner
 from osler.stages.study.layouts.common import rate_text
@@ -178,11 +178,10 @@ def _attended(lengths: Sequence[int]) -> float:
 def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
     """Measure FLOP/s of training steps with a few encoder layers on the device of the runs; also return the device's name."""
     import numpy as np
-    import torch
 
     from osler.nn.cost import flops_per_token
     from osler.nn.packing import pack
-    from osler.train.precision import Autocast, choose_device, device_name
+    from osler.train.precision import Autocast, choose_device, device_name, wait_for
 
     config = runner.finetune_recipe(spec, "settings").train
     device = choose_device(config.device)
@@ -197,8 +196,7 @@ def speed(encoder: PackedEncoder, spec: RunSpec) -> tuple[float, str]:
         with autocast.context():
             loss = encoder(batch).float().square().mean()
         loss.backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         steps += 1
         if not steps:
             began = time.perf_counter()
@@ -232,7 +230,7 @@ def describe(runs: Sequence[PlannedRun], expected: Expected) -> list[str]:
     number, total = len(expected.seconds), duration(sum(expected.seconds.values()))
     return [
         *lines,
-        f"expected time: {total} for {number:,} run{'s' * (number > 1)}, one after the other: the work of training and of scoring dev, "
+        f"expected time: {total} for {count_text(number, 'run')}, one after the other: the work of training and of scoring dev, "
         f"at the speed of a trial step here ({measured}). Loading and scoring {runs[0].spec.split} come on top",
     ]
 

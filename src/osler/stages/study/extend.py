@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from osler.core.artifact import MANIFEST, Artifact, Manifest, identity_of
+from osler.core.console import list_text
 from osler.core.errors import OslerError, OutputError
 from osler.stages.study.recipe import StudyRecipe
 
@@ -19,7 +20,7 @@ _MOST = 5
 def compare(
     out: Path, recipe: StudyRecipe, parents: Mapping[str, str | Artifact]
 ) -> Literal["free", "same", "extended"]:
-    """Decide whether --out holds nothing, this very study, or one that this recipe extends. Anything else is an error.
+    """Decide whether --out is empty, or holds this same study or one that this recipe extends. Anything else is an error.
 
     A study is extended if it keeps every run: models, tasks, folds, seeds, grid values, fractions and modes may be added, and
     settings of the tables may change.
@@ -46,9 +47,8 @@ def compare(
     found = [*_inputs(manifest.parents, now), *_settings(before, recipe.identity(), manifest.parents)]
     if not found:
         return "extended"
-    more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
     raise OutputError(
-        f"this folder holds a study with other runs than this recipe: {'; '.join(found[:_MOST])}{more}",
+        f"this folder holds a study with other runs than this recipe: {list_text(found, _MOST, '; ')}",
         where=out,
         fix="Choose another --out, or replace its tables with --force; finished runs are kept, and those that fit are reused",
     )

@@ -12,7 +12,7 @@ from osler.report.diagrams import Edge, EdgeKind, directed_graph
 from osler.report.page import Page
 from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import CellKey
-from osler.stages.study.layouts.common import equal_text, protocols_text, score_column, seeds_text
+from osler.stages.study.layouts.common import equal_text, points_text, protocols_text, score_column, seeds_text
 from osler.stages.study.results import Compared, Results
 
 RULE = (
@@ -181,7 +181,7 @@ def pairwise_page(results: Results) -> Page:
                 effect.helper,
                 effect.helped,
                 effect.kind,
-                f"{100 * effect.difference:+.1f}".replace("-", "−") if effect.kind in (HELPS, HURTS) else "",
+                points_text(effect.difference) if effect.kind in (HELPS, HURTS) else "",
             )
             for effect in found
         ]

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from osler.artifacts.run import Mode, RunSettings, RunSpec, absolute_paths
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.config import merged
+from osler.core.console import count_text
 from osler.core.errors import OslerError, RecipeError
 from osler.stages.study import runner
 from osler.stages.study.across import Across, across_tasks
@@ -147,8 +148,7 @@ def _not_opened(missing: Sequence[_Missing], *, others: bool) -> RecipeError:
     for kind, _, place, error in missing:
         places.setdefault((kind, error.problem), []).append(place)
     listed = "; ".join(
-        f"{len(found)} {kind}{'s' * (len(found) > 1)}, {problem}: {', '.join(found)}"
-        for (kind, problem), found in places.items()
+        f"{count_text(len(found), kind)}, {problem}: {', '.join(found)}" for (kind, problem), found in places.items()
     )
     kinds = {item.kind for item in missing}
     fixes = ["Prepare the tasks: osler tasks prepare --all --from DATA --out tasks"] if "task" in kinds else []

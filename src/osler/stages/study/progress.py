@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from osler.artifacts.run import RunSpec, RunStatus, State, absolute_paths, is_trained
 from osler.core.config import load_recipe
-from osler.core.console import console, duration
+from osler.core.console import console, count_text, duration
 from osler.core.errors import InputError
 from osler.core.files import write_atomic, write_json
 from osler.stages.study.matched import run_folder
@@ -38,8 +38,8 @@ _INTERVAL = 60.0
 """Seconds between progress lines without a terminal."""
 
 
-def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
-    """Write the recipe, with absolute paths, and the list of runs next to --out."""
+def save_study(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
+    """Save the recipe, with absolute paths, and the list of runs next to --out."""
     models = {row: model.changed(model=absolute_model(model.model)) for row, model in recipe.models.items()}
     absolute = recipe.changed(
         models=models,
@@ -54,7 +54,7 @@ def remember(recipe: StudyRecipe, plan: StudyPlan, out: Path) -> None:
     write_json(folder / RUNS, {"store": str(plan.store), "runs": runs})
 
 
-def recall(path: Path) -> tuple[StudyRecipe, Path] | None:
+def load_study(path: Path) -> tuple[StudyRecipe, Path] | None:
     """Return recipe and --out of the study with this --out or runs folder, or None if no study was started there."""
     path = Path(os.path.abspath(path))
     for folder in (runs_folder(path), path):
@@ -120,7 +120,7 @@ def summary(lines: Sequence[RunLine], at_once: int | None = None) -> str:
     to_score = sum(line.shown != line.state for line in lines)
     shown = [f"{counts['done']} done{f' ({to_score} to be scored)' if to_score else ''}"]
     shown += [f"{counts[state]} {state}" for state in _STATES[1:] if counts[state]]
-    text = f"{len(lines)} run{'s' * (len(lines) != 1)}: {', '.join(shown)}"
+    text = f"{count_text(len(lines), 'run')}: {', '.join(shown)}"
     known = {line.key: line.status.seconds for line in lines if line.status.state == "done"}
     unfinished = [line for line in lines if line.state in {"waiting", "running", "stopped"}]
     if not unfinished:

@@ -9,7 +9,7 @@ from functools import partial
 from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts.common import TableLine, deviation, lines, seeds_text
-from osler.stages.study.results import Beside, Results
+from osler.stages.study.results import ComparedPaper, Results
 from osler.tasks.published import PublishedNumber, PublishedPaper, PublishedTable
 
 SAME = "same protocol and data"
@@ -18,16 +18,16 @@ _STATISTICS = {"mean": "mean over seeds", "median": "median over seeds", "all": 
 
 def published_tables(results: Results) -> dict[str, Table]:
     """Return tables by file name: models next to their published rows, the paper's tables on the study's tasks, and its protocols."""
-    beside = results.published
-    if beside is None:
+    published = results.published
+    if published is None:
         return {}
-    compared = _compared(results, beside)
-    own = [table for table in beside.paper.compared if _shown_names(results, table, beside.paper)]
-    made = {"published": _comparison_table(results, beside, compared)} if compared else {}
-    hint = _hint(results, beside)
+    compared = _compared(results, published)
+    own = [table for table in published.paper.compared if _shown_names(results, table, published.paper)]
+    made = {"published": _comparison_table(results, published, compared)} if compared else {}
+    hint = _hint(results, published)
     for number, table in enumerate(own, 1):
-        made[f"published-{number}"] = _paper_table(results, beside, table, hint if number == 1 else "")
-    return made | ({"published-protocols": _protocol_table(results, beside)} if own else {})
+        made[f"published-{number}"] = _paper_table(results, published, table, hint if number == 1 else "")
+    return made | ({"published-protocols": _protocol_table(results, published)} if own else {})
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ def _ours(cell: StudyCell, table: PublishedTable) -> Value | None:
     return Value(summary.mean, std=deviation(cell))
 
 
-def _compared(results: Results, beside: Beside) -> list[_Compared]:
+def _compared(results: Results, published: ComparedPaper) -> list[_Compared]:
     """Pair every model with the rows of the paper it names. Joint runs and refinements pair with rows trained on several tasks."""
     return [
         found
         for line in lines(results, ("single", "together", "refine"))
-        for row in beside.rows.get(line.row, ())
-        if (row in beside.paper.joint) == (line.mode != "single")
-        for quantity in beside.paper.quantities
-        for found in _of_row(results, beside.paper, line, row, quantity)
+        for row in published.rows.get(line.row, ())
+        if (row in published.paper.joint) == (line.mode != "single")
+        for quantity in published.paper.quantities
+        for found in _of_row(results, published.paper, line, row, quantity)
     ]
 
 
@@ -82,15 +82,15 @@ def _of_row(results: Results, paper: PublishedPaper, line: TableLine, row: str, 
             yield _Compared(line, row, quantity, name, number, known)
 
 
-def same_text(results: Results, beside: Beside, cell: StudyCell, row: str = "") -> str:
+def same_text(results: Results, published: ComparedPaper, cell: StudyCell, row: str = "") -> str:
     """Describe whether a cell has the protocol and data of a row of the paper: yes, nearly or no, and why."""
-    task = beside.paper.tasks[cell.key.column]
+    task = published.paper.tasks[cell.key.column]
     protocol = cell.protocol.rpartition("/")[2].partition("@")[0]
-    differences = [f"quoted from {beside.paper.quoted[row]} there"] if row in beside.paper.quoted else []
+    differences = [f"quoted from {published.paper.quoted[row]} there"] if row in published.paper.quoted else []
     if results.split != "test":
         differences.append(f"{results.split} split here")
-    elif cell.key.column in beside.data:
-        differences.append(beside.data[cell.key.column])
+    elif cell.key.column in published.data:
+        differences.append(published.data[cell.key.column])
     if protocol not in task.protocols:
         differences.append(f"{' or '.join(task.protocols)} there, {protocol} here")
     differences += [task.data] if task.data else []
@@ -99,9 +99,9 @@ def same_text(results: Results, beside: Beside, cell: StudyCell, row: str = "") 
     return f"nearly: {task.nearly}" if task.nearly else "yes"
 
 
-def _same(results: Results, beside: Beside, found: _Compared) -> str:
-    texts = [same_text(results, beside, cell, found.row) for cell in found.cells]
-    if found.name in beside.paper.tasks:
+def _same(results: Results, published: ComparedPaper, found: _Compared) -> str:
+    texts = [same_text(results, published, cell, found.row) for cell in found.cells]
+    if found.name in published.paper.tasks:
         return texts[0] + (f" ({found.number.remark})" if found.number.remark else "")
     for answer in ("no", "nearly"):
         number = sum(text.startswith(answer) for text in texts)
@@ -119,15 +119,15 @@ def compact_table(results: Results) -> Table | None:
 
 
 def _comparison_table(
-    results: Results, beside: Beside, compared: Sequence[_Compared], *, compact: bool = False
+    results: Results, published: ComparedPaper, compared: Sequence[_Compared], *, compact: bool = False
 ) -> Table:
     """Build a table with one section per model. `compact` drops spreads and names the published row in the heading, not in columns."""
-    score = _score_column(results, beside.paper)
+    score = _score_column(results, published.paper)
     heads: list[Column | str] = ["task", Column("published row", align="left"), Column("table", align="right")]
     heads += [score("published", quoted=True), score("ours"), score("difference"), Column(SAME, align="left")]
     rows: list[Row] = []
     headings: dict[int, str] = {}
-    several = len(beside.paper.quantities) > 1
+    several = len(published.paper.quantities) > 1
     for found in compared:
         heading = found.line.label
         if compact and found.row.casefold() != heading.casefold():
@@ -136,12 +136,12 @@ def _comparison_table(
         if heading not in headings.values():
             headings[len(rows)] = heading
         number, ours = found.number, found.ours()
-        published = Value(number.value, std=number.spread)
+        theirs = Value(number.value, std=number.spread)
         gap = None if ours is None else ours.value - number.value
         if compact and ours is not None:
             ours = Value(ours.value)
-        same = _same(results, beside, found)
-        rows.append([found.name, found.row, number.table.place, published, ours, gap, same])
+        same = _same(results, published, found)
+        rows.append([found.name, found.row, number.table.place, theirs, ours, gap, same])
     statistics = "; ".join(dict.fromkeys(found.number.table.statistic for found in compared))
     own = " and ".join(dict.fromkeys(_STATISTICS[found.number.table.ours or "mean"] for found in compared))
     seeds = seeds_text(cell for found in compared for cell in found.cells)
@@ -154,7 +154,7 @@ def _comparison_table(
     return Table(
         [heads[index] for index in kept],
         [[row[index] for index in kept] for row in rows],
-        f"Published by {beside.paper.title}, and ours",
+        f"Published by {published.paper.title}, and ours",
         text,
         headings,
         style="published",
@@ -169,15 +169,15 @@ def _shown_names(results: Results, table: PublishedTable, paper: PublishedPaper)
     ]
 
 
-def _hint(results: Results, beside: Beside) -> str:
+def _hint(results: Results, published: ComparedPaper) -> str:
     """Explain how to compare a model that names no row."""
-    unnamed = [model for model in results.rows if model not in beside.rows]
-    row = beside.paper.rows[0]
+    unnamed = [model for model in results.rows if model not in published.rows]
+    row = published.paper.rows[0]
     return f' To compare a model with a row: --set "models.{unnamed[0]}.published={row}".' if unnamed else ""
 
 
-def _paper_table(results: Results, beside: Beside, table: PublishedTable, hint: str) -> Table:
-    paper = beside.paper
+def _paper_table(results: Results, published: ComparedPaper, table: PublishedTable, hint: str) -> Table:
+    paper = published.paper
     heads: list[Column | str] = ["task", Column("metric", align="left")]
     heads += [_score_column(results, paper)(row, quoted=True) for row in table.rows]
     rows: list[Row] = []
@@ -197,7 +197,7 @@ def _paper_table(results: Results, beside: Beside, table: PublishedTable, hint: 
     return Table(heads, rows, caption, text, style="published")
 
 
-def _protocol_table(results: Results, beside: Beside) -> Table:
+def _protocol_table(results: Results, published: ComparedPaper) -> Table:
     heads: list[Column | str] = ["task", "in the paper", "trained and scored", "same protocol here", SAME]
     rows: list[Row] = [
         [
@@ -205,13 +205,13 @@ def _protocol_table(results: Results, beside: Beside) -> Table:
             f"{task.name} ({task.metric})",
             task.scored,
             ", ".join(task.protocols),
-            same_text(results, beside, results.of_column(column)),
+            same_text(results, published, results.of_column(column)),
         ]
-        for column, task in beside.paper.tasks.items()
+        for column, task in published.paper.tasks.items()
         if column in results.columns
     ]
-    text = "By the paper's text, and by its published code where that differs. " + " ".join(beside.paper.notes)
-    return Table(heads, rows, f"How {beside.paper.title} trained and scored", text, style="published")
+    text = "By the paper's text, and by its published code where that differs. " + " ".join(published.paper.notes)
+    return Table(heads, rows, f"How {published.paper.title} trained and scored", text, style="published")
 
 
 def _score_column(results: Results, paper: PublishedPaper) -> partial[Column]:

@@ -127,7 +127,7 @@ class StudyRecipe(Recipe):
         if not isinstance(values, Mapping):
             return values
         with suppress(TypeError, AttributeError):  # a value of the wrong type; its own field says so
-            values = _leave_out(_with_likeness(values))
+            values = _leave_out(_resolve_like(values))
         return {**values, "grid": _dotted(values["grid"])} if isinstance(values.get("grid"), Mapping) else values
 
     @model_validator(mode="after")
@@ -171,8 +171,8 @@ class StudyRecipe(Recipe):
                 )
 
 
-def _with_likeness(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace `like` by the refinement and the settings of the row it names."""
+def _resolve_like(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace `like` by the refinement and the settings of the row that it names."""
     models = values.get("models")
     if not isinstance(models, Mapping):
         return dict(values)

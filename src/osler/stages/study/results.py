@@ -74,11 +74,11 @@ class Work:
     tokens: int = 0
     flops: float = 0.0
     uncounted: int = 0
-    """Number of runs from before fine-tuning counted its work."""
+    """Number of older runs, from before fine-tuning recorded its work."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class ComparedPaper:
     """A paper whose numbers are shown next to the study's, in tables of their own."""
 
     paper: PublishedPaper
@@ -91,7 +91,7 @@ class Beside:
         return {"paper": self.paper.resolved(), "rows": self.rows, "data": self.data}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Beside:
+    def from_dict(cls, values: Mapping[str, Any]) -> ComparedPaper:
         rows = {model: tuple(rows) for model, rows in values["rows"].items()}
         return cls(PublishedPaper.model_validate(values["paper"]), rows, values["data"])
 
@@ -125,7 +125,7 @@ class Results:
     """Number of unfinished runs."""
     work: Work = field(default_factory=Work)
     """Work of all runs, chosen or not, including refinements."""
-    published: Beside | None = None
+    published: ComparedPaper | None = None
     across: Sequence[AcrossCell] = ()
     """Models scored on other tasks than the one they were trained on."""
     timings: Sequence[Timing] = ()
@@ -213,7 +213,7 @@ def read_results(path: Path) -> Results:
             settings=values["settings"],
             missing=values["missing_runs"],
             work=Work(**values.get("work", {})),
-            published=Beside.from_dict(values["published"]) if "published" in values else None,
+            published=ComparedPaper.from_dict(values["published"]) if "published" in values else None,
             across=tuple(map(AcrossCell.from_dict, values.get("across", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -252,7 +252,7 @@ def collect(recipe: StudyRecipe, finished: Sequence[Run], missing: int = 0, acro
         choose=recipe.choose,
         missing=missing,
         work=_work(finished),
-        published=_beside(recipe, finished, cells),
+        published=_compared_paper(recipe, finished, cells),
         across=gather_across(by_model, across or {}, RESAMPLES),
         timings=_timings(finished),
     )
@@ -330,7 +330,9 @@ def _settings(finished: Sequence[Run]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _beside(recipe: StudyRecipe, finished: Sequence[Run], cells: Mapping[CellKey, StudyCell]) -> Beside | None:
+def _compared_paper(
+    recipe: StudyRecipe, finished: Sequence[Run], cells: Mapping[CellKey, StudyCell]
+) -> ComparedPaper | None:
     if recipe.published is None:
         return None
     paper = load_published(recipe.published)
@@ -338,7 +340,7 @@ def _beside(recipe: StudyRecipe, finished: Sequence[Run], cells: Mapping[CellKey
     folders = {column: path for run in finished for column, path in zip(run.spec.columns, run.spec.tasks, strict=True)}
     of_column = {key.column: cell for key, cell in cells.items()}
     data = {column: _not_official(TaskFolder.open(folders[column]), cell) for column, cell in of_column.items()}
-    return Beside(paper, rows, {column: why for column, why in data.items() if why})
+    return ComparedPaper(paper, rows, {column: why for column, why in data.items() if why})
 
 
 def _not_official(task: TaskFolder, cell: StudyCell) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from osler.artifacts.run import Mode, RunSpec
 from osler.core.artifact import Artifact, Workspace, produce
-from osler.core.console import console
+from osler.core.console import console, count_text
 from osler.core.files import remove_tree, write_json
 from osler.stages.study import runner
 from osler.stages.study.engines import Engine, InlineEngine, room
@@ -19,7 +19,7 @@ from osler.stages.study.grid import points
 from osler.stages.study.layouts.common import rate_text
 from osler.stages.study.page import write_report
 from osler.stages.study.plan import StudyPlan, expand
-from osler.stages.study.progress import StudyView, planned_lines, remember, summary
+from osler.stages.study.progress import StudyView, planned_lines, save_study, summary
 from osler.stages.study.recipe import StudyRecipe
 from osler.stages.study.results import collect
 from osler.stages.study.schedule import Schedule, do_runs
@@ -84,10 +84,10 @@ def _product(recipe: StudyRecipe, planned: StudyPlan) -> str:
     text = " x ".join(f"{number} {_plural(name, number)}" for name, number in sizes)
     runs = {run.key: run.spec for run in reversed(planned.runs)}
     if len(runs) == math.prod(number for _, number in sizes):
-        return f"{text} = {len(runs):,} {_plural('run', len(runs))}"
+        return f"{text} = {count_text(len(runs), 'run')}"
     modes = Counter(spec.mode for spec in runs.values())
     kinds = ", ".join(f"{modes[mode]:,} {text}" for mode, text in _KINDS.items() if modes[mode])
-    return f"{text}: {len(runs):,} {_plural('run', len(runs))} ({kinds})"
+    return f"{text}: {count_text(len(runs), 'run')} ({kinds})"
 
 
 def _plural(name: str, number: int) -> str:
@@ -134,7 +134,7 @@ def run(
     planned = planned or expand(recipe, out)
 
     def build(work: Workspace) -> None:
-        remember(recipe, planned, out)
+        save_study(recipe, planned, out)
         schedule = Schedule(recipe, planned, retry_failed=retry_failed)
         waiting = [runs[0].spec for key, runs in schedule.by_key.items() if schedule.states[key] == "waiting"]
         if waiting:
@@ -216,6 +216,6 @@ def _engine(recipe: StudyRecipe, specs: Sequence[RunSpec]) -> Engine:
     cpu_only = all(spec.runtime.get("device") == "cpu" for spec in specs)
     smallest = min(runner.memory(spec) for spec in specs)
     space = room(recipe.workers, runs=len(specs), processes=recipe.processes, cpu_only=cpu_only, smallest=smallest)
-    threads = f"{space.threads} CPU thread{'s' * (space.threads > 1)}{' each' * (space.workers > 1)}"
+    threads = count_text(space.threads, "CPU thread") + (" each" if space.workers > 1 else "")
     console().print(f"  {space.workers} at a time, {threads}", style="dim")
     return LocalEngine(space)

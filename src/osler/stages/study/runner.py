@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from osler.artifacts.run import AcrossTask, Run, RunSpec, RunStatus, holding, is
 from osler.artifacts.task_folder import TaskFolder
 from osler.core.artifact import MANIFEST, Artifact, Manifest
 from osler.core.config import validate
-from osler.core.errors import OslerError, OutputError, RecipeError
+from osler.core.errors import OslerError, OutputError, RecipeError, place_of
 from osler.core.files import remove_tree, write_atomic
 from osler.stages.study.matched import MatchedLength
 
@@ -342,6 +341,4 @@ def _safe_reason(error: BaseException) -> str:
     kind = type(error).__name__
     if kind in {"OutOfMemoryError", "MemoryError"}:
         return "out of memory; use fewer workers or smaller batch_tokens"
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"internal error ({kind}{place})"
+    return f"internal error ({kind} at {place_of(error)})"

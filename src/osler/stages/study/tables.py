@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from osler.core.console import count_text
 from osler.metrics.ranks import RankTest
 from osler.metrics.significance import Summary
 from osler.report.tables import Column, Row, Table, Value
@@ -333,14 +334,13 @@ def cost_table(results: Results) -> Table:
     heads: list[Column | str] = ["model", "task", "trained", "steps", "batches of this task", "tokens"]
     heads += [Column(name, align="right", group="FLOP") for name in ("of a chosen run", "of all runs")]
     heads += [Column(name, group="runs") for name in ("done", "chosen")]
-    # Runs from before fine-tuning counted tokens and FLOP have none to show.
+    # Older runs have no record of tokens and FLOP.
     kept = [i for i in range(len(heads)) if i not in (5, 6, 7) or any(row[i] is not None for row in rows)]
     work = results.work
     total = ""
     if work.flops:
-        counted = work.runs - work.uncounted
         total = (
-            f" The study, each run counted once and refinements included: {counted:,} run{'s' * (counted > 1)}, "
+            f" The study, each run counted once and refinements included: {count_text(work.runs - work.uncounted, 'run')}, "
             f"{work.tokens:,} tokens, {work.flops:.2e} FLOP"
             + (f"; the work of {work.uncounted:,} more is not known." if work.uncounted else ".")
         )

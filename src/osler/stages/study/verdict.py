@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from osler.core.console import list_text
 from osler.stages.study.cells import CellKey
-from osler.stages.study.layouts.common import TableLine, lines, missing_text, seeds_text
+from osler.stages.study.layouts.common import TableLine, lines, missing_text, points_text, seeds_text
 from osler.stages.study.results import Compared, Results
 
 _MOST_NAMES = 6
@@ -53,15 +54,15 @@ class _Versus:
             text = f"{self.first} and {self.second} do not differ beyond noise on any of {number} tasks"
             return f"{text} ({self._mean()})." + self._unknown()
         text = f"{self.first} is {' and '.join(parts)} ({self._mean()})."
-        return text + (f" Within noise: {_names(noise)}." if noise else "") + self._unknown()
+        return text + (f" Within noise: {list_text(noise, _MOST_NAMES)}." if noise else "") + self._unknown()
 
     def _on_one_task(self, better: Sequence[str], worse: Sequence[str]) -> str:
         if self.untested:
             [(column, value)] = self.untested.items()
-            return f"{self.first} against {self.second} on {column}: {_points(value)} points, without a test of significance."
+            return f"{self.first} against {self.second} on {column}: {points_text(value)} points, without a test of significance."
         [(column, found)] = self.family.items()
         c = found.comparison
-        size = f"{_points(c.difference)} points (95 % interval {_points(c.low)} to {_points(c.high)})"
+        size = f"{points_text(c.difference)} points (95 % interval {points_text(c.low)} to {points_text(c.high)})"
         if better or worse:
             return f"{self.first} is {'better' if better else 'worse'} than {self.second} on {column}: {size}."
         return f"{self.first} and {self.second} do not differ beyond noise on {column}: {size}."
@@ -71,16 +72,16 @@ class _Versus:
         values = [found.comparison for found in self.family.values()]
         differences = [*(c.difference for c in values), *self.untested.values()]
         mean = sum(differences) / len(differences)
-        text = f"mean {_points(mean)} points"
+        text = f"mean {points_text(mean)} points"
         if self.untested:
             return text
         below = math.sqrt(sum((c.difference - c.low) ** 2 for c in values)) / len(values)
         above = math.sqrt(sum((c.high - c.difference) ** 2 for c in values)) / len(values)
-        return f"{text}, 95 % interval {_points(mean - below)} to {_points(mean + above)}"
+        return f"{text}, 95 % interval {points_text(mean - below)} to {points_text(mean + above)}"
 
     def _unknown(self) -> str:
         return (
-            f" Not tested, because the metric cannot be decomposed by document: {_names(list(self.untested))}."
+            f" Not tested, because the metric cannot be decomposed by document: {list_text(list(self.untested), _MOST_NAMES)}."
             if self.untested
             else ""
         )
@@ -195,12 +196,3 @@ def _trust(results: Results) -> str:
             f", Holm-corrected over {number} comparisons." if number > 1 else "."
         )
     return text
-
-
-def _points(value: float) -> str:
-    return f"{100 * value + 0.0:+.1f}".replace("-", "−")
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from osler.artifacts.tokenizer import TOKENIZER
+from osler.artifacts.tokenizer import TOKENIZER, read_tokenizer_json
 from osler.artifacts.tokenizer_files import states_casing
 from osler.core.errors import InputError, RecipeError
 from osler.core.extras import available, require
@@ -70,12 +70,7 @@ def _load(path: Path) -> Tokenizer:
         raise InputError("no such tokenizer", where=path, fix="Give a tokenizer folder, or a tokenizer.json file")
     file = path / TOKENIZER if path.is_dir() else path
     if file.is_file():
-        try:
-            return Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises plain Exception
-            raise InputError(
-                "not a valid tokenizer description", where=file, fix="Give a tokenizer.json of Hugging Face"
-            ) from error
+        return read_tokenizer_json(file)
     if not any((path / name).is_file() for name in _OTHER_FILES):
         raise InputError(
             f"no {TOKENIZER} in this folder",

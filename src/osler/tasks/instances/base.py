@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, SerializerFunctionWrapHandler, model_seria
 from osler.core.config import Recipe
 from osler.core.registry import Registry
 from osler.tasks.card import Protocol, TaskCard
-from osler.text.document import Document, Fragment, Record, has_tokens, parse_fragments, token_ranges
+from osler.text.document import Document, Fragment, Record, documents_in, has_tokens, parse_fragments, token_ranges
 from osler.text.sentences import sentences
 from osler.text.subwords import SubwordTokenizer
 from osler.text.windows import Window, windows
@@ -299,7 +299,7 @@ def document_windows(
     reading: ReadingUnit = ReadingUnit(),  # noqa: B008 - immutable
 ) -> list[Instance]:
     """Cut documents into windows between words, without targets. Windows depend on the text alone, never on gold."""
-    documents = [record for record in records if isinstance(record, Document)]
+    documents = documents_in(records)
     size = max_length - tokens.overhead
     found = []
     for number, (document, encoding) in enumerate(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from osler.core.artifact import MANIFEST
+from osler.core.console import count_text
 from osler.core.errors import InputError
 from osler.formats.base import Problems, configure
 from osler.formats.registry import get_format
@@ -346,7 +347,7 @@ def _largest(card: TaskCard, tree: SourceTree, split: str, candidates: Mapping[s
     for other in (candidates[name] for name in ordered[1:]):
         if not all(short in best and _same_content(tree, best[short], name) for short, name in other.items()):
             sizes = {name.rstrip("/") or ".": len(files) for name, files in sorted(candidates.items())}
-            listed = ", ".join(f"{name} ({size:,} file{'s' * (size > 1)})" for name, size in sizes.items())
+            listed = ", ".join(f"{name} ({count_text(size, 'file')})" for name, size in sizes.items())
             raise InputError(
                 f"{len(ordered)} folders have files of split {split!r} of task {card.name}, and they differ: {listed}",
                 where=tree.root,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from osler.core.console import count_text
 from osler.metrics.significance import PairedComparison, summarise
 from osler.report.tables import Column, Row, Value
 from osler.stages.study.cells import CellKey, StudyCell
@@ -137,7 +138,7 @@ def seeds_text(cells: Iterable[StudyCell]) -> str:
     if not counts:
         return "no seed"
     if len(counts) == 1:
-        return f"{counts[0]} seed{'s' if counts[0] > 1 else ''}"
+        return count_text(counts[0], "seed")
     return f"{counts[0]} to {counts[-1]} seeds"
 
 
@@ -163,11 +164,16 @@ def rate_text(value: object) -> str | None:
     return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
+def points_text(difference: float) -> str:
+    """Format a difference in points (times 100) with its sign."""
+    return f"{100 * difference + 0.0:+.1f}".replace("-", "−")
+
+
 def missing_text(results: Results) -> str:
     """Say how many runs are missing; empty if the study is complete."""
     if not results.missing:
         return ""
-    return f"{results.missing:,} run{'s' if results.missing > 1 else ''} of the study not done yet."
+    return f"{count_text(results.missing, 'run')} of the study not done yet."
 
 
 def note(
@@ -187,7 +193,7 @@ def note(
         "One seed has no spread." if known and all(len(cell.seeds) == 1 for cell in known) else "",
         protocols_text(results, columns),
         f"* differs from {results.baseline} at 5 % (paired bootstrap over documents and seeds, Holm-corrected over "
-        f"{number} comparison{'s' if number > 1 else ''})."
+        f"{count_text(number, 'comparison')})."
         if starred
         else "",
         *more,

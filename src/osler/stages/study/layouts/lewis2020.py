@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from osler.core.console import count_text
 from osler.report.tables import Column, Row, Table, Value
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts.common import known_groups, lines, mean_of_cells, note, score_column, star, task_rows
@@ -23,7 +24,7 @@ def tables(results: Results) -> dict[str, Table]:
     rows = task_rows(results, columns, models, _median)
     headings = {0: "Tasks", len(rows): "Groups"}
     for name, members in groups.items():
-        rows.append([f"Mean ({name})", f"{len(members)} task{'s' if len(members) > 1 else ''}", *means[name]])
+        rows.append([f"Mean ({name})", count_text(len(members), "task"), *means[name]])
     text = note(
         results,
         columns,

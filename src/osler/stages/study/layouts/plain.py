@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from osler.core.console import count_text
 from osler.report.tables import Column, Row, Table
 from osler.stages.study.cells import StudyCell
 from osler.stages.study.layouts.common import (
@@ -42,7 +43,7 @@ def by_task(results: Results) -> Table:
     rows = task_rows(results, columns, models)
     for name, members in known_groups(results).items():
         means = [mean_of_cells(line.cells(results, members)) for line in models]
-        rows.append([f"mean ({name})", f"{len(members)} task{'s' if len(members) > 1 else ''}", *means])
+        rows.append([f"mean ({name})", count_text(len(members), "task"), *means])
     shown = [cell for line in models for cell in line.cells(results, columns)]
     text = note(results, columns, shown, f"{SPREAD}, times 100,")
     return Table(heads, rows, f"Scores on the {results.split} split", text, best_along="row")
