@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,9 @@ class ByToken:
     def outputs(self, instances: Sequence[Instance], heads, advance=None) -> dict[str, list[np.ndarray]]:
         self.largest = max(self.largest, sum(instance.length for instance in instances))
         return {name: [self._row(name, instance.ids) for instance in instances] for name in heads}
+
+    def begin(self, instances: Sequence[Instance], heads):
+        return partial(self.outputs, instances, heads)
 
     def transitions(self, head: str) -> None:
         return None
