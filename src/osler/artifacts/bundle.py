@@ -45,9 +45,6 @@ SECTION_CHARACTERS = 1 << 15
 """Longer documents are annotated in sections: intermediate data, from sub-words to tag scores, is a hundred times the text's
 size."""
 
-_PASSES = 4
-"""Passes in one call, if one can be computed while another is decoded."""
-
 
 class _Begun(NamedTuple):
     """Documents whose encoder passes have been started."""
@@ -197,7 +194,7 @@ class Bundle:
     @property
     def batch_characters(self) -> int:
         """Characters of text to annotate in one call. This is several passes if one can be computed while another is decoded."""
-        return self.pass_characters * (_PASSES if getattr(self.runner, "ahead", False) else 1)
+        return self.pass_characters * (4 if getattr(self.runner, "ahead", False) else 1)
 
     @cached_property
     def builders(self) -> dict[str, Builder]:
