@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,9 @@ class ByToken:
     def outputs(self, instances: Sequence[Instance], heads, advance=None) -> dict[str, list[np.ndarray]]:
         self.largest = max(self.largest, sum(instance.length for instance in instances))
         return {name: [self._row(name, instance.ids) for instance in instances] for name in heads}
+
+    def begin(self, instances: Sequence[Instance], heads):
+        return partial(self.outputs, instances, heads)
 
     def transitions(self, head: str) -> None:
         return None
@@ -71,6 +75,25 @@ def test_sections_find_what_the_whole_text_gives_and_less_is_held(bundle, monkey
     assert [essence(document) for document in parts] == [essence(document) for document in whole]
     assert (parts[1].text, dict(parts[1].meta)) == (TEXT, {"k": "v"})
     assert bundle.runner.largest < before / 2
+
+
+def test_a_long_text_is_read_in_sections_although_it_fits_into_one_pass(bundle, monkeypatch):
+    cut: list[int] = []
+    cut_sections = module.cut_sections
+    monkeypatch.setattr(module, "cut_sections", lambda text, *more: cut.append(len(text)) or cut_sections(text, *more))
+    monkeypatch.setattr(module, "SECTION_CHARACTERS", 800)
+    monkeypatch.setattr(ByToken, "pass_characters", 1 << 20, raising=False)
+    [alone] = bundle.annotate([Document("long", TEXT)], ["drugs"])
+    assert cut == [len(TEXT)]
+    among = bundle.annotate([Document("a", SENTENCES[0]), Document("long", TEXT)], ["drugs"])
+    assert cut == [len(TEXT)] * 2
+    assert among[1] == alone
+
+
+def test_several_passes_are_one_call_where_one_is_computed_while_another_is_decoded(bundle, monkeypatch):
+    assert bundle.batch_characters == bundle.pass_characters
+    monkeypatch.setattr(ByToken, "ahead", True, raising=False)
+    assert bundle.batch_characters == 4 * bundle.pass_characters
 
 
 def test_labels_of_a_long_text_come_from_all_of_its_windows(bundle, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -151,6 +152,39 @@ def test_batches_that_would_leave_cores_idle_use_all_threads_in_turn(tmp_path, m
     assert "_single" not in vars(runner)
     runner.outputs([instances[0], instances[4]], ["tags"])  # two of 60
     assert "_single" in vars(runner)
+
+
+def test_batches_side_by_side_are_computed_before_they_are_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_runner, "_BATCH_TOKENS", 64)
+    write(make_model("bert"), tmp_path)
+    instances, runner = make_instances() * 3, OnnxRunner.open(tmp_path, 2)
+    computed = threading.Semaphore(0)
+    single = runner.single()
+    monkeypatch.setitem(vars(runner), "_single", Watched(single, computed))
+    expected = runner.outputs(instances, ["tags"])["tags"]
+    batches = len(padded_batches([instance.length for instance in instances], 64))
+    for _ in range(batches):
+        assert computed.acquire(timeout=60)
+    first, second = runner.begin(instances, ["tags"]), runner.begin(instances[::-1], ["tags"])
+    for _ in range(2 * batches):
+        assert computed.acquire(timeout=60)  # although nothing waits for them
+    for found in (first()["tags"], second()["tags"][::-1]):
+        assert all(map(np.array_equal, found, expected))
+    few = runner.begin(instances[:1], ["tags"])
+    assert not computed.acquire(blocking=False)
+    assert np.array_equal(few()["tags"][0], expected[0])
+
+
+class Watched:
+    """A session that counts its runs."""
+
+    def __init__(self, session, computed) -> None:
+        self.session, self.computed = session, computed
+
+    def run(self, *arguments):
+        found = self.session.run(*arguments)
+        self.computed.release()
+        return found
 
 
 def test_an_error_in_one_of_many_batches_is_raised(tmp_path, monkeypatch):

@@ -58,6 +58,9 @@ class Padding:
             advance(len(instances))
         return {head: [np.array([instance.length, longest]) for instance in instances] for head in heads}
 
+    def begin(self, instances, heads):
+        raise AssertionError("begun together")
+
     def transitions(self, head):
         return np.ones(1)
 
@@ -73,6 +76,8 @@ def test_a_runner_whose_outputs_depend_on_the_batch_computes_one_at_a_time():
     assert [row.tolist() for row in found] == [[3, 3], [7, 7], [5, 5]]
     assert inner.sizes[-3:] == [1, 1, 1]
     assert done == [1, 1, 1]
+    waited = runner.begin(instances(random.Random(1), (3, 7)), ["a"])
+    assert [row.tolist() for row in waited()["a"]] == [[3, 3], [7, 7]]
     assert runner.transitions("a") == 1
 
 

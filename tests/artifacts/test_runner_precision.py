@@ -16,7 +16,7 @@ from encoders import preset_encoder
 from osler.artifacts import bundle as bundle_module
 from osler.artifacts import runner as module
 from osler.artifacts.bundle import Bundle
-from osler.artifacts.runner import TorchRunner, begin, run_heads
+from osler.artifacts.runner import TorchRunner, run_heads
 from osler.core.errors import RecipeError
 from osler.nn.multihead import MultiHeadModel
 from osler.nn.presets import PRESETS
@@ -101,12 +101,12 @@ def test_batches_that_are_begun_ahead_give_what_one_batch_gives(model, monkeypat
 def test_only_a_gpu_begins_before_it_is_asked_for_outputs(model, monkeypatch):
     given, computed = instances(3), []
     monkeypatch.setattr(model, "predict", lambda *a, **k: computed.append(1) or MultiHeadModel.predict(model, *a, **k))
-    waited = begin(TorchRunner(model), given, HEADS)
+    waited = TorchRunner(model).begin(given, HEADS)
     assert not computed
     expected = waited()
     computed.clear()
     monkeypatch.setattr(TorchRunner, "device", "cuda")
-    waited = begin(TorchRunner(model), given, HEADS)
+    waited = TorchRunner(model).begin(given, HEADS)
     assert computed
     found = waited()
     assert all(np.array_equal(expected[head][n], found[head][n]) for head in HEADS for n in range(3))

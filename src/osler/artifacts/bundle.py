@@ -19,7 +19,7 @@ from osler.artifacts.bundle_spec import SPEC_FILE, BundleSpec
 from osler.artifacts.calibration import BundleCalibration
 from osler.artifacts.encoder import Encoder
 from osler.artifacts.onnx_runner import OnnxRunner, check_cpu
-from osler.artifacts.runner import Outputs, Runner, TorchRunner, begin
+from osler.artifacts.runner import Outputs, Runner, TorchRunner, Waiting
 from osler.artifacts.tokenizer import TOKENIZER, Tokenizer
 from osler.core.artifact import Artifact
 from osler.core.errors import RecipeError
@@ -51,7 +51,7 @@ class _Begun(NamedTuple):
 
     documents: list[Document]
     heads: Sequence[str]
-    read: list[tuple[list[str], list[Instance] | None, Callable[[], Outputs] | None]]
+    read: list[tuple[list[str], list[Instance] | None, Waiting | None]]
     """Heads with the same windows, those windows, and a call that waits for the outputs. Heads for classified sentences have
     neither."""
 
@@ -193,10 +193,8 @@ class Bundle:
 
     @property
     def batch_characters(self) -> int:
-        """Characters of text to annotate in one call. On a GPU, this is several passes: one is computed while another is
-        decoded."""
-        on_gpu = isinstance(self.runner, TorchRunner) and self.runner.device != "cpu"
-        return 4 * self.pass_characters if on_gpu else self.pass_characters
+        """Characters of text to annotate in one call. This is several passes if one can be computed while another is decoded."""
+        return self.pass_characters * (4 if getattr(self.runner, "ahead", False) else 1)
 
     @cached_property
     def builders(self) -> dict[str, Builder]:
@@ -236,12 +234,14 @@ class Bundle:
         Heads with the same input share an encoder pass. An attribute head applies to entities from heads in its language.
         """
         names = self.spec.document_heads() if heads is None else heads
-        if sum(len(document.text) for document in documents) > self.pass_characters:
+        sizes = [len(document.text) for document in documents]
+        # A very long text is read in sections whatever comes with it, because sections may change what is found at their borders.
+        if sum(sizes) > self.pass_characters or max(sizes, default=0) > SECTION_CHARACTERS:
             return self._annotate_in_passes(documents, names)
         return self._finish(self._begin(documents, names))
 
     def _begin(self, documents: Sequence[Document], names: Sequence[str]) -> _Begun:
-        """Start the encoder passes of documents. A GPU computes them in the background."""
+        """Start the encoder passes of documents. A GPU, and a graph on several cores, compute them in the background."""
         plain = [Document(document.id, document.text, meta=document.meta) for document in documents]
         others = [name for name in names if self.spec.heads[name].card.kind is not Kind.RELATION]
         begun = _Begun(plain, names, [])
@@ -249,7 +249,7 @@ class Bundle:
             windows: list[Instance] | None = None
             if reading is not None:  # None: these heads read classified sentences
                 windows = document_windows(self.tokens, plain, self.spec.max_length, self.spec.overlap, reading)
-            begun.read.append((readers, windows, None if windows is None else begin(self.runner, windows, readers)))
+            begun.read.append((readers, windows, None if windows is None else self.runner.begin(windows, readers)))
         return begun
 
     def _finish(self, begun: _Begun) -> list[Document]:
@@ -319,7 +319,7 @@ class Bundle:
             long = len(group[0].text) > SECTION_CHARACTERS
             begun = None if long else self._begin(group, names)
             if running is not None:
-                results += self._finish(running)  # meanwhile a GPU computes the next pass
+                results += self._finish(running)  # meanwhile the next pass is computed
             if long:
                 results.append(self._annotate_sections(group[0], names))
             running = begun

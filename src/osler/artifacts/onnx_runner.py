@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from osler.artifacts.runner import Advance
+from osler.artifacts.runner import Advance, Outputs, Waiting
 from osler.core.errors import ArtifactError, RecipeError
 from osler.core.files import write_json
 from osler.core.processes import cores
@@ -103,36 +103,48 @@ class OnnxRunner:
         load = partial(open_session, folder / _GRAPH, values=values)
         return cls(details, load(threads), threads, partial(load, 1))
 
-    def outputs(
-        self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None
-    ) -> dict[str, list[np.ndarray]]:
-        results: dict[str, list[np.ndarray]] = {head: [np.empty(0)] * len(instances) for head in heads}
-        asked = [self.details.output(head) for head in heads]
+    @property
+    def ahead(self) -> bool:
+        """Whether one pass can be computed while another is decoded."""
+        return self.threads > 1
+
+    def outputs(self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None) -> Outputs:
+        return self.begin(instances, heads)(advance)
+
+    def begin(self, instances: Sequence[Instance], heads: Sequence[str]) -> Waiting:
+        """Start batches that run side by side, and return a function that waits for them. Batches in turn are left to it."""
         longest = max((instance.length for instance in instances), default=0)
         if longest > self.details.max_length:
             raise ValueError(f"a sequence has {longest} tokens, the encoder takes {self.details.max_length}")
         batches = padded_batches([instance.length for instance in instances], _BATCH_TOKENS)
-        computed = self._run(asked, [self._inputs([instances[index] for index in indices]) for indices in batches])
-        for indices, found in zip(batches, computed, strict=True):
-            for head, values in zip(heads, found, strict=True):
-                token = self.details.heads[head].level == "token"
-                for index, row in zip(indices, values, strict=True):
-                    # A copy: a view would keep the whole batch alive.
-                    results[head][index] = row[: instances[index].length].copy() if token else row.copy()
-            if advance:
-                advance(len(indices))
-        return results
+        cells = [len(indices) * instances[indices[0]].length for indices in batches]
+        asked = [self.details.output(head) for head in heads]
+
+        def compute(session: Any, indices: Sequence[int]) -> Any:
+            return session.run(asked, self._inputs([instances[index] for index in indices]))
+
+        if self.threads == 1 or sum(cells) <= _BUSY * self.threads * max(cells, default=0):
+            computed: Iterator[Any] = (compute(self.session, indices) for indices in batches)
+        else:
+            computed = self._pool.map(partial(compute, self._single), batches)
+
+        def wait(advance: Advance | None = None) -> Outputs:
+            results: Outputs = {head: [np.empty(0)] * len(instances) for head in heads}
+            for indices, found in zip(batches, computed, strict=True):
+                for head, values in zip(heads, found, strict=True):
+                    token = self.details.heads[head].level == "token"
+                    for index, row in zip(indices, values, strict=True):
+                        # A copy: a view would keep the whole batch alive.
+                        results[head][index] = row[: instances[index].length].copy() if token else row.copy()
+                if advance:
+                    advance(len(indices))
+            return results
+
+        return wait
 
     def transitions(self, head: str) -> np.ndarray | None:
         scores = self.details.heads[head].transitions
         return None if scores is None else np.array(scores, dtype=np.float32)
-
-    def _run(self, asked: Sequence[str], batches: Sequence[Mapping[str, np.ndarray]]) -> Iterable[Any]:
-        """Compute the outputs of batches, in order."""
-        cells = [batch["input_ids"].size for batch in batches]
-        if self.threads == 1 or sum(cells) <= _BUSY * self.threads * max(cells, default=0):
-            return (self.session.run(asked, batch) for batch in batches)
-        return self._pool.map(partial(self._single.run, asked), batches)
 
     @cached_property
     def _single(self) -> Any:

@@ -28,6 +28,12 @@ Outputs = dict[str, list[np.ndarray]]
 """By head, one array per instance: [tokens, outputs] or [outputs]."""
 
 
+class Waiting(Protocol):
+    """Waits for the outputs of a pass."""
+
+    def __call__(self, advance: Advance | None = None) -> Outputs: ...
+
+
 class Runner(Protocol):
     """Computes the outputs of heads."""
 
@@ -35,6 +41,12 @@ class Runner(Protocol):
         """Return the outputs of each head for each instance: [tokens, outputs] or [outputs].
 
         `advance` is called after each batch with its number of instances.
+        """
+
+    def begin(self, instances: Sequence[Instance], heads: Sequence[str]) -> Waiting:
+        """Start computing in the background where the runner can, and return a function that waits for the outputs.
+
+        Elsewhere, the function itself computes the outputs, so that no memory is held before.
         """
 
     def transitions(self, head: str) -> np.ndarray | None:
@@ -64,6 +76,16 @@ class TorchRunner:
 
     def outputs(self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None) -> Outputs:
         return run_heads(self.model, instances, heads, advance, bf16=self.bf16)
+
+    def begin(self, instances: Sequence[Instance], heads: Sequence[str]) -> Waiting:
+        if self.ahead:
+            return _HeadRun(self.model, instances, heads, bf16=self.bf16).outputs
+        return partial(self.outputs, instances, heads)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether one pass can be computed while another is decoded: a GPU does that."""
+        return self.device != "cpu"
 
     @property
     def pass_characters(self) -> int:
@@ -113,6 +135,11 @@ class SteadyRunner:
                 results[head] += found
         return results
 
+    def begin(self, instances: Sequence[Instance], heads: Sequence[str]) -> Waiting:
+        if len(instances) < 2 or self.together:
+            return self._runner.begin(instances, heads)
+        return partial(self.outputs, instances, heads)
+
     def transitions(self, head: str) -> np.ndarray | None:
         return self._runner.transitions(head)
 
@@ -139,16 +166,6 @@ def length_batches(instances: Sequence[Instance], budget: int) -> list[list[int]
         batches[-1].append(index)
         used += instances[index].length
     return batches
-
-
-def begin(runner: Runner, instances: Sequence[Instance], heads: Sequence[str]) -> Callable[[], Outputs]:
-    """Start computing on a GPU in the background, and return a function that waits for the outputs.
-
-    On a CPU, the function itself computes the outputs, so that no memory is held before.
-    """
-    if isinstance(runner, TorchRunner) and runner.device != "cpu":
-        return _HeadRun(runner.model, instances, heads, bf16=runner.bf16).outputs
-    return partial(runner.outputs, instances, heads)
 
 
 def run_heads(

@@ -325,6 +325,19 @@ def test_a_request_that_fails_in_several_batches_at_once_ends_once(start, gate):
     assert result(ask(made, gate, 5)) == [50]  # the thread is alive
 
 
+def test_windows_that_are_begun_are_computed_when_it_is_their_turn(start, gate, pool):
+    made = start(tokens=40)
+    first = held(made, gate)
+    waited = made.begin(windows(5, 15), ["a"])
+    assert not made._turns
+    found = pool.submit(waited)
+    turns(made, 1)
+    assert not gate.passes
+    gate.let.release(1000)
+    assert [row[0] for row in found.result(timeout=20)["a"]] == [8] * 15
+    assert result(first) == [0]
+
+
 def test_closing_finishes_what_waits(start, gate, pool):
     made = start(tokens=20)
     jobs = [held(made, gate), *(ask(made, gate, name) for name in range(1, 5))]

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from osler.artifacts.runner import Advance, Runner
+from osler.artifacts.runner import Advance, Runner, Waiting
 from osler.tasks.instances.base import Instance
 
 T = TypeVar("T")
@@ -189,6 +189,10 @@ class MicroBatcher:
             for head, rows in (compute() if own else self._in_turn(compute)).items():
                 results[head] += rows
         return results
+
+    def begin(self, instances: Sequence[Instance], heads: Sequence[str]) -> Waiting:
+        """Nothing is started ahead: windows are computed when it is their turn."""
+        return partial(self.outputs, instances, heads)
 
     def close(self) -> None:
         """Finish waiting work, then stop the thread."""
