@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,14 @@ def test_shifted_dates_keep_their_interval_and_surrogates_their_shape() -> None:
     first, second = (datetime.strptime(word, "%m/%d/%Y") for word in (words[7], words[9]))
     assert (second - first).days == 10
     assert (first - datetime(2017, 3, 4)).days == KEYED.shift
+
+
+def test_a_weekday_goes_with_its_date() -> None:
+    text = "The patient was seen on Tuesday, March 4, 2025 and will be back on Friday 14 March."
+    assert deid(text).text == "The patient was seen on 2025 and will be back on [DATE]."
+    first, second = (date(2025, 3, day) + timedelta(KEYED.shift) for day in (4, 14))
+    expected = f"The patient was seen on {first:%A, %B %-d, %Y} and will be back on {second:%A %-d %B}."
+    assert deid(text, dates="shift").text == expected
 
 
 def test_what_is_no_readable_date_is_masked() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Literal
 
-Part = Literal["day", "month", "year"]
+Part = Literal["weekday", "day", "month", "year"]
 _MONTHS = {
     "en": (
         [
@@ -63,12 +63,30 @@ _MONTHS = {
         ["janv", "févr", "mars", "avr", "mai", "juin", "juil", "août", "sept", "oct", "nov", "déc"],
     ),
 }
+_WEEKDAYS = {
+    "en": (
+        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+        ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"],
+    ),
+    "es": (
+        ["lunes", "martes", "miércoles", "jueves", "viernes", "sábado", "domingo"],
+        ["lun", "mar", "mié", "jue", "vie", "sáb", "dom"],
+    ),
+    "fr": (
+        ["lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"],
+        ["lun", "mar", "mer", "jeu", "ven", "sam", "dim"],
+    ),
+}
+_OTHER_WEEKDAYS = {"tues": 1, "thur": 3, "thurs": 3}
 _OTHER_FORMS = {"setiembre": 9, "sept": 9, "fev": 2, "set": 9}
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 _SUFFIX = re.compile(r"(st|nd|rd|th|er|º|°)(?![a-z])")
 _BETWEEN = {
     "de",
     "del",
+    "dia",
+    "día",
+    "el",
     "of",
     "le",
     "the",
@@ -102,6 +120,8 @@ class WrittenDate:
     day: int | None
     month: int | None
     year: int | None
+    weekday: int | None = None
+    """As written, from 0 for Monday, whether it is right or not."""
 
     def shifted(self, days: int, year: int | None) -> str | None:
         """Shift the date by some days, in the same format; `year` is used if none is written. None if there is no such date."""
@@ -113,7 +133,15 @@ class WrittenDate:
             return None
         pieces, done = [], 0
         for part, start, end in self.places:
-            pieces += [self.text[done:start], self._written(part, new, self.text[start:end])]
+            old = self.text[start:end]
+            if part == "weekday":
+                # The rest of the date may have no year, but the weekday moves with it all the same.
+                number = ((self.weekday or 0) + days) % 7
+                name = _form_like(_WEEKDAYS, number, old, self.language) or _WEEKDAYS["en"][1][number]  # Tues
+                written = _in_case(name, old)
+            else:
+                written = self._written(part, new, old)
+            pieces += [self.text[done:start], written]
             done = end
         return "".join([*pieces, self.text[done:]])
 
@@ -129,8 +157,26 @@ class WrittenDate:
         return f"{value:0{width}d}{_ordinal(value, old)}"
 
 
+def weekday_start(text: str, start: int) -> int:
+    """Where a date that begins at `start` begins if a weekday stands before it: Tuesday, March 4; el martes 4 de marzo."""
+    match = _BEFORE.search(text, max(0, start - _LONGEST_BEFORE), start)
+    return match.start() if match else start
+
+
 def parse_date(text: str, language: str) -> WrittenDate | None:
-    """Parse a whole passage as one date, complete or partial. None if it is not a date, or several."""
+    """Parse a whole passage as one date, complete or partial, also behind a weekday. None if it is not a date, or several."""
+    first = _TOKEN.search(text)
+    weekday = _WEEKDAY_FORMS.get(_plain(first[0])) if first else None
+    if (plain := _parse(text, language)) is not None or first is None or weekday is None:
+        return plain
+    rest = _parse(text[first.end() :], language)
+    if rest is None or rest.day is None or rest.month is None:
+        return None
+    moved = tuple((part, start + first.end(), end + first.end()) for part, start, end in rest.places)
+    return replace(rest, text=text, places=(("weekday", *first.span()), *moved), weekday=weekday)
+
+
+def _parse(text: str, language: str) -> WrittenDate | None:
     tokens = [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
     numbers = [token for token in tokens if token[0].isdecimal()]
     names = [(month, token) for token in tokens if (month := _month_of(token[0]))]
@@ -212,7 +258,7 @@ def _with_name(
         values += [("day", int(short[0][0]), *short[0][1:]), ("year", _full_year(int(short[1][0])), *short[1][1:])]
     elif not years and short:
         value, first, last = short[0]
-        joined = first > start and text[first - 1] in "-/'’"  # May-17, enero-04, June '19
+        joined = int(value) > 31 or (first > start and text[first - 1] in "-/'’")  # May 98, May-17, enero-04, June '19
         values.append(("year", _full_year(int(value)), first, last) if joined else ("day", int(value), first, last))
     elif short:
         return None
@@ -250,15 +296,30 @@ _FORMS = _OTHER_FORMS | {
 }
 
 
+_DAY_NAMES = [(name, n) for lists in _WEEKDAYS.values() for names in lists for n, name in enumerate(names)]
+_WEEKDAY_FORMS = _OTHER_WEEKDAYS | {_plain(name): number for name, number in _DAY_NAMES}
+_ANY_WEEKDAY = "|".join(sorted({*_WEEKDAY_FORMS, *(name.lower() for name, _ in _DAY_NAMES)}))
+_BEFORE = re.compile(rf"(?<!\w)(?:{_ANY_WEEKDAY})\.?,?[ \n]{{1,2}}(?:(?:el )?d[ií]a |el |the |le )?\Z", re.IGNORECASE)
+_LONGEST_BEFORE = 30
+
+
+def _form_like(
+    table: Mapping[str, tuple[Sequence[str], Sequence[str]]], number: int, old: str, language: str
+) -> str | None:
+    """Entry of a table of names in the language and form of `old`, full or short."""
+    plain = _plain(old)
+    for own in dict.fromkeys((language, *table)):
+        for names in table.get(own, ()):
+            if plain in map(_plain, names):
+                return names[number]
+    return None
+
+
 def _month_name(month: int, old: str, language: str) -> str:
     """Name of a month in the language and form of `old`, full or short."""
+    if (found := _form_like(_MONTHS, month - 1, old, language)) is not None:
+        return found
     plain = _plain(old)
-    for own in dict.fromkeys((language, *_MONTHS)):
-        full, short = _MONTHS.get(own, ((), ()))
-        if plain in map(_plain, full):
-            return full[month - 1]
-        if plain in map(_plain, short):
-            return short[month - 1]
     return _MONTHS["es" if plain.startswith("set") else "en"][0 if plain == "setiembre" else 1][month - 1]
 
 

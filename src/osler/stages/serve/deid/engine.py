@@ -16,7 +16,7 @@ from osler.artifacts.bundle_spec import ALL_LANGUAGES, BundleSpec, reads
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.deid.config import DeidOptions
-from osler.stages.serve.deid.dates import WrittenDate, latest_year, parse_date, tells_old_age
+from osler.stages.serve.deid.dates import WrittenDate, latest_year, parse_date, tells_old_age, weekday_start
 from osler.stages.serve.deid.kinds import PhiFinding, category_title, is_removed, kind_of, phi_map, united
 from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
 from osler.stages.serve.deid.surrogates import Keyed, Surrogates
@@ -216,6 +216,8 @@ class DeidEngine:
             found = [*found, *rules_for(LANGUAGES if language is None else (language,)).find(text)]
         # Drop what stays before merging passages: an age of 40 must not be removed together with a date that overlaps it.
         removed = [f for f in found if is_removed(f.kind, text[f.start : f.end], self.options.scope)]
+        # A weekday beside a date is part of it: it would tell by how many days of a week the date was shifted.
+        removed = [f._replace(start=weekday_start(text, f.start)) if f.kind == "DATE" else f for f in removed]
         return united([*removed, *repeated_names(text, removed)])
 
     def _model(
