@@ -201,9 +201,10 @@ class DeidEngine:
             heads = self.heads.reading(language)
             if not heads:
                 problem = f"no head for de-identification reads its language, {language!r}"
-                return [Failure(problem, "Give a bundle with a head for it, or name the heads with --head")] * len(
-                    notes
+                fix = (
+                    "Give a bundle with a head for it, or use the rules and heads of all languages with --language all"
                 )
+                return [Failure(problem, fix)] * len(notes)
             self.load()
             spans = self._model(notes, heads, self.heads)
         return [
