@@ -90,6 +90,10 @@ class SteadyRunner:
         self._lock = Lock()
         self._together: bool | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has its own lock, and probes again: it may run on another machine.
+        return SteadyRunner, (self._runner, self._probe)
+
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the wrapped runner."""
         return getattr(self._runner, name)
