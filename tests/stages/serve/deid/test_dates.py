@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osler.stages.serve.deid.dates import latest_year, parse_date, tells_old_age, weekday_start
+from osler.stages.serve.deid.dates import latest_year, month_first, parse_date, tells_old_age, weekday_start
 
 FORMS = [
     ("12/03/2014", "es", (12, 3, 2014), "02/12/2013"),
@@ -58,6 +58,21 @@ def test_what_is_no_single_date_is_not_read_as_one(text: str) -> None:
 
 
 DAYS = st.dates(date(1930, 1, 1), date(2035, 12, 31))
+
+
+@pytest.mark.parametrize(
+    ("dates", "language", "expected"),
+    [
+        (["04/03/2025"], "en", True),
+        (["04/03/2025"], "es", False),
+        (["04/03/2025", "13/03/2025"], "en", False),
+        (["4.3.25", "3.13.25"], "fr", True),
+        (["13/03/2025", "03/13/2025"], "en", True),
+        (["05/20", "13 March 2025", "2025-13-03"], "es", False),
+    ],
+)
+def test_the_other_dates_of_a_note_tell_whether_months_come_first(dates, language, expected) -> None:
+    assert month_first(dates, language) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +71,15 @@ def test_shifted_dates_keep_their_interval_and_surrogates_their_shape() -> None:
     words = made.text.replace("(", "").replace(")", "").split()
     assert len(words[3]) == 7
     assert words[3].isdigit()
-    from datetime import datetime
-
     first, second = (datetime.strptime(word, "%m/%d/%Y") for word in (words[7], words[9]))
     assert (second - first).days == 10
     assert (first - datetime(2017, 3, 4)).days == KEYED.shift
+
+
+def test_dates_keep_their_interval_in_a_note_that_does_not_tell_its_language() -> None:
+    made = deid("NHC: 123456\nIngreso: 04/03/2025\nAlta: 13/03/2025\n", dates="shift", language=None)
+    first, second = (datetime.strptime(line[-10:], "%d/%m/%Y") for line in made.text.splitlines()[1:])
+    assert (first - datetime(2025, 3, 4)).days == (second - datetime(2025, 3, 13)).days == KEYED.shift
 
 
 def test_a_weekday_goes_with_its_date() -> None:

@@ -81,6 +81,7 @@ _OTHER_WEEKDAYS = {"tues": 1, "thur": 3, "thurs": 3}
 _OTHER_FORMS = {"setiembre": 9, "sept": 9, "fev": 2, "set": 9}
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 _SUFFIX = re.compile(r"(st|nd|rd|th|er|º|°)(?![a-z])")
+_THREE_NUMBERS = re.compile(r"\D*(\d{1,2})[^\w]+(\d{1,2})[^\w]+(?:\d{2}|\d{4})\D*")
 _BETWEEN = {
     "de",
     "del",
@@ -163,20 +164,34 @@ def weekday_start(text: str, start: int) -> int:
     return match.start() if match else start
 
 
-def parse_date(text: str, language: str) -> WrittenDate | None:
-    """Parse a whole passage as one date, complete or partial, also behind a weekday. None if it is not a date, or several."""
+def month_first(dates: Iterable[str], language: str) -> bool:
+    """Whether the dates of a note that may be read both ways, such as 04/03/2025, have the month first.
+
+    The dates that can be read in one way tell (13/03/2025), if they agree; else it depends on the language.
+    """
+    matches = [match for text in dates if (match := _THREE_NUMBERS.fullmatch(text))]
+    day_first, other = (any(int(match[group]) > 12 for match in matches) for group in (1, 2))
+    return other if day_first != other else language == "en"
+
+
+def parse_date(text: str, language: str, months_lead: bool | None = None) -> WrittenDate | None:
+    """Parse a whole passage as one date, complete or partial, also behind a weekday. None if it is not a date, or several.
+
+    `months_lead` says how to read 04/03/2025 (see `month_first`); by default, its language does.
+    """
+    leads = language == "en" if months_lead is None else months_lead
     first = _TOKEN.search(text)
     weekday = _WEEKDAY_FORMS.get(_plain(first[0])) if first else None
-    if (plain := _parse(text, language)) is not None or first is None or weekday is None:
+    if (plain := _parse(text, language, leads)) is not None or first is None or weekday is None:
         return plain
-    rest = _parse(text[first.end() :], language)
+    rest = _parse(text[first.end() :], language, leads)
     if rest is None or rest.day is None or rest.month is None:
         return None
     moved = tuple((part, start + first.end(), end + first.end()) for part, start, end in rest.places)
     return replace(rest, text=text, places=(("weekday", *first.span()), *moved), weekday=weekday)
 
 
-def _parse(text: str, language: str) -> WrittenDate | None:
+def _parse(text: str, language: str, months_lead: bool) -> WrittenDate | None:
     tokens = [(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
     numbers = [token for token in tokens if token[0].isdecimal()]
     names = [(month, token) for token in tokens if (month := _month_of(token[0]))]
@@ -184,7 +199,7 @@ def _parse(text: str, language: str) -> WrittenDate | None:
     others = [token[0] for token in tokens if token not in numbers and token not in named]
     if len(names) > 1 or any(word.lower() not in _BETWEEN for word in others):
         return None
-    values = _with_name(text, names[0], numbers) if names else _numeric(numbers, language)
+    values = _with_name(text, names[0], numbers) if names else _numeric(numbers, months_lead)
     if values is None:
         return None
     parts: dict[Part, int] = {part: value for part, value, _, _ in values}
@@ -210,24 +225,24 @@ def tells_old_age(written: WrittenDate, latest: int | None) -> bool:
 _Value = tuple[Part, int, int, int]
 
 
-def _numeric(numbers: list[tuple[str, int, int]], language: str) -> list[_Value] | None:
+def _numeric(numbers: list[tuple[str, int, int]], months_lead: bool) -> list[_Value] | None:
     widths = [len(text) for text, _, _ in numbers]
     ints = [(int(text), start, end) for text, start, end in numbers]
     order: tuple[Part, ...]
     if widths == [8]:
         [(text, start, _)] = numbers
         compact = [(text[:4], start, start + 4), (text[4:6], start + 4, start + 6), (text[6:], start + 6, start + 8)]
-        return _numeric(compact, language)
+        return _numeric(compact, months_lead)
     if widths == [4]:
         order = ("year",)
     elif len(ints) == 3 and widths[0] == 4:
         order = ("year", "month", "day")
     elif len(ints) == 3 and widths[2] in (2, 4) and max(widths[:2]) < 3:
-        order = (*_day_first(ints[0][0], ints[1][0], language), "year")
+        order = (*_day_and_month(ints[0][0], ints[1][0], months_lead), "year")
     elif len(ints) == 2 and widths[1] == 4 and widths[0] < 3:
         order = ("month", "year")
     elif len(ints) == 2 and max(widths) < 3:
-        order = _day_first(ints[0][0], ints[1][0], language)
+        order = _day_and_month(ints[0][0], ints[1][0], months_lead)
     else:
         return None
     return [
@@ -236,10 +251,9 @@ def _numeric(numbers: list[tuple[str, int, int]], language: str) -> list[_Value]
     ]
 
 
-def _day_first(first: int, second: int, language: str) -> tuple[Part, Part]:
-    """Order of day and month: month first in English, day first in Spanish and French, unless the numbers say otherwise."""
-    month_first = second > 12 or (language == "en" and first <= 12)
-    return ("month", "day") if month_first else ("day", "month")
+def _day_and_month(first: int, second: int, months_lead: bool) -> tuple[Part, Part]:
+    """Order of day and month, unless the numbers say otherwise."""
+    return ("month", "day") if second > 12 or (months_lead and first <= 12) else ("day", "month")
 
 
 def _with_name(

@@ -16,7 +16,14 @@ from osler.artifacts.bundle_spec import ALL_LANGUAGES, BundleSpec, reads
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.deid.config import DeidOptions
-from osler.stages.serve.deid.dates import WrittenDate, latest_year, parse_date, tells_old_age, weekday_start
+from osler.stages.serve.deid.dates import (
+    WrittenDate,
+    latest_year,
+    month_first,
+    parse_date,
+    tells_old_age,
+    weekday_start,
+)
 from osler.stages.serve.deid.kinds import PhiFinding, category_title, is_removed, kind_of, phi_map, united
 from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
 from osler.stages.serve.deid.surrogates import Keyed, Surrogates
@@ -243,7 +250,8 @@ class DeidEngine:
         return [document for document in made if isinstance(document, Document)]
 
     def _replacements(self, text: str, findings: Sequence[PhiFinding], language: str, keyed: Keyed) -> Iterator[str]:
-        dates = [parse_date(text[f.start : f.end], language) if f.kind == "DATE" else None for f in findings]
+        leads = month_first((text[f.start : f.end] for f in findings if f.kind == "DATE"), language)
+        dates = [parse_date(text[f.start : f.end], language, leads) if f.kind == "DATE" else None for f in findings]
         latest = latest_year(dates)
         surrogates = Surrogates(keyed, language)
         for finding, written in zip(findings, dates, strict=True):
