@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osler.stages.serve.deid.dates import latest_year, month_first, parse_date, tells_old_age, weekday_start
+from osler.stages.serve.deid.dates import (
+    latest_year,
+    month_first,
+    parse_date,
+    tells_old_age,
+    weekday_start,
+    with_centuries,
+)
 
 FORMS = [
     ("12/03/2014", "es", (12, 3, 2014), "02/12/2013"),
@@ -113,6 +120,16 @@ def test_a_shift_keeps_intervals(one: date, other: date, form: str, days: int) -
     if "%y" not in form:  # a century is lost with two digits
         assert shifted[0] == one + timedelta(days)
         assert shifted[1] - shifted[0] == other - one
+
+
+def test_a_short_year_is_of_the_century_that_the_note_allows() -> None:
+    def years(*texts: str) -> list[int | None]:
+        return [written and written.year for written in with_centuries([parse_date(text, "en") for text in texts])]
+
+    assert years("4/3/31", "3/4/2025", "3/10/25", "5/6/27", "5/6/98") == [1931, 2025, 2025, 2027, 1998]
+    assert years("4/3/31", "3/4/2032") == [2031, 2032]
+    assert years("4/3/31", "3/4/25") == [1931, 2025]
+    assert years("Monday", "March 4") == [None, None]
 
 
 def test_a_birth_date_ninety_years_before_the_note_tells_an_age() -> None:

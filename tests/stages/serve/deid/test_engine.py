@@ -104,6 +104,10 @@ def test_a_birth_year_that_tells_an_age_over_89_is_masked_and_so_is_the_age() ->
     assert "90+-year-old" in deid(text, style="surrogate").text
 
 
+def test_a_birth_date_with_a_short_year_tells_an_age_too() -> None:
+    assert deid("DOB 4/3/31, seen on 3/4/2025.").text == "DOB [DATE], seen on 2025."
+
+
 def test_scope() -> None:
     text = "A 45 year old from Mexico, retired baker."
     assert deid(text).text == text

@@ -114,6 +114,8 @@ def found(text: str, *languages: str) -> list[tuple[str, str]]:
             "on 04MAR2025, March the 6th, Mon 3/3",
             [("DATE", "04MAR2025"), ("DATE", "March the 6th"), ("DATE", "3/3")],
         ),
+        ("en", "Drs. Patel, Okoro and Gupta agree", [("NAME", "Patel"), ("NAME", "Okoro"), ("NAME", "Gupta")]),
+        ("fr", "les Drs Kervella et Benali", [("NAME", "Kervella"), ("NAME", "Benali")]),
         ("es", "Dra. Llorca, Begoña", [("NAME", "Llorca, Begoña")]),
         ("es", "Derivado al H.U. Cabo Huertas.", [("HOSPITAL", "H.U. Cabo Huertas")]),
         ("es", "vive en Sta. Marta de Tormes", [("CITY", "Sta. Marta de Tormes")]),

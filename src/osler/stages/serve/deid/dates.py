@@ -104,8 +104,10 @@ _BETWEEN = {
     "th",
     "º",
 }
-_RECENT = 35
-"""Two-digit years up to this one belong to this century."""
+_RECENT = 30
+"""Two-digit years up to this one belong to this century, in a note without a year of four digits."""
+_AHEAD = 2
+"""How many years beyond the latest year of four digits a note may plan."""
 _OLD = 90
 """Years after which a date reveals that somebody is older than 89."""
 _PLAIN_YEAR = 2001
@@ -210,6 +212,24 @@ def _parse(text: str, language: str, months_lead: bool) -> WrittenDate | None:
         return None
     places = tuple((part, start, _suffix_end(text, end) if part == "day" else end) for part, _, start, end in values)
     return WrittenDate(text, language, tuple(sorted(places, key=lambda place: place[1])), day, month, year)
+
+
+def with_centuries(dates: Sequence[WrittenDate | None]) -> list[WrittenDate | None]:
+    """Correct the century of two-digit years: in a note of 2025, somebody born on 4/3/31 was born in 1931."""
+    widths = [{part: end - start for part, start, end in written.places} if written else {} for written in dates]
+    full = [d.year for d, width in zip(dates, widths, strict=True) if d and d.year and width.get("year") == 4]
+    if not full:
+        return list(dates)
+    last = max(full) + _AHEAD
+
+    def century(written: WrittenDate) -> WrittenDate:
+        year = 2000 + (written.year or 0) % 100
+        return replace(written, year=year if year <= last else year - 100)
+
+    return [
+        century(written) if written and width.get("year") == 2 else written
+        for written, width in zip(dates, widths, strict=True)
+    ]
 
 
 def latest_year(dates: Iterable[WrittenDate | None]) -> int | None:

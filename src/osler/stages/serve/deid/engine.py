@@ -23,6 +23,7 @@ from osler.stages.serve.deid.dates import (
     parse_date,
     tells_old_age,
     weekday_start,
+    with_centuries,
 )
 from osler.stages.serve.deid.kinds import PhiFinding, category_title, is_removed, kind_of, phi_map, united
 from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
@@ -251,7 +252,9 @@ class DeidEngine:
 
     def _replacements(self, text: str, findings: Sequence[PhiFinding], language: str, keyed: Keyed) -> Iterator[str]:
         leads = month_first((text[f.start : f.end] for f in findings if f.kind == "DATE"), language)
-        dates = [parse_date(text[f.start : f.end], language, leads) if f.kind == "DATE" else None for f in findings]
+        dates = with_centuries(
+            [parse_date(text[f.start : f.end], language, leads) if f.kind == "DATE" else None for f in findings]
+        )
         latest = latest_year(dates)
         surrogates = Surrogates(keyed, language)
         for finding, written in zip(findings, dates, strict=True):
