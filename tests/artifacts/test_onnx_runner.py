@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -136,7 +139,7 @@ def test_batches_that_run_side_by_side_give_what_they_give_in_turn(threads, tmp_
     done: list[int] = []
     found = runner.outputs(instances, list(HEADS), done.append)
     assert sum(done) == len(instances)
-    assert ("_single" in vars(runner)) == (threads > 1)
+    assert ("single" in vars(runner._own)) == (threads > 1)
     for name in HEADS:
         alone = [in_turn.outputs([instance], [name])[name][0] for instance in instances]
         for one, other in zip(found[name], alone, strict=True):
@@ -149,9 +152,29 @@ def test_batches_that_would_leave_cores_idle_use_all_threads_in_turn(tmp_path, m
     instances, runner = make_instances(), OnnxRunner.open(tmp_path, 2)
     for few in ([], instances[:1], instances[:2]):  # one of 60 tokens and one of 3
         runner.outputs(few, ["tags"])
-    assert "_single" not in vars(runner)
+    assert "single" not in vars(runner._own)
     runner.outputs([instances[0], instances[4]], ["tags"])  # two of 60
-    assert "_single" in vars(runner)
+    assert "single" in vars(runner._own)
+
+
+@pytest.mark.parametrize("copied", ["forked", "pickled"])
+def test_a_copy_in_another_process_opens_its_own_sessions(copied, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_runner, "_BATCH_TOKENS", 64)
+    write(make_model("bert"), tmp_path)
+    instances, runner = make_instances() * 5, OnnxRunner.open(tmp_path, 2)
+    expected = runner.outputs(instances, ["tags"])["tags"]  # starts the threads, which a fork does not copy
+
+    def check(own: OnnxRunner) -> None:
+        found = own.outputs(instances, ["tags"])["tags"]
+        os._exit(0 if all(map(np.array_equal, found, expected)) else 1)
+
+    given = pickle.loads(pickle.dumps(runner)) if copied == "pickled" else runner
+    child = multiprocessing.get_context("fork").Process(target=check, args=(given,))
+    child.start()
+    child.join(30)
+    code = child.exitcode
+    child.kill()
+    assert code == 0
 
 
 def test_batches_side_by_side_are_computed_before_they_are_waited_for(tmp_path, monkeypatch):

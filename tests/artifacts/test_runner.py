@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
 
 import numpy as np
 import pytest
+import torch
 from encoders import preset_encoder
 
 from osler.artifacts.runner import SteadyRunner, TorchRunner, run_heads
@@ -79,6 +82,27 @@ def test_a_runner_whose_outputs_depend_on_the_batch_computes_one_at_a_time():
     waited = runner.begin(instances(random.Random(1), (3, 7)), ["a"])
     assert [row.tolist() for row in waited()["a"]] == [[3, 3], [7, 7]]
     assert runner.transitions("a") == 1
+
+
+def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent(model):
+    runner, known = TorchRunner(model), instances(random.Random(1), [128] * 16)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)  # with one, there is nothing to wait for
+    try:
+        expected = runner.outputs(known, ["tags"])["tags"]
+
+        def check() -> None:
+            found = runner.outputs(known, ["tags"])["tags"]
+            os._exit(0 if all(np.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True)) else 1)
+
+        child = multiprocessing.get_context("fork").Process(target=check)
+        child.start()
+        child.join(30)
+        code = child.exitcode
+        child.kill()
+    finally:
+        torch.set_num_threads(before)
+    assert code == 0
 
 
 def test_torch_computes_batches(model):

@@ -83,6 +83,21 @@ def test_relations_labels_and_documents_have_tables_of_their_own(tmp_path):
     assert tables(tmp_path / "with", texts=True)["documents"][0]["text"] == TEXT
 
 
+def test_a_carriage_return_or_a_taken_column_name_moves_no_cell(tmp_path):
+    text = "Breast\rcancer"
+    meta = {"value": "a", "meta_value": "b", "title": "one\rtwo"}
+    note = Document("a\rb", text, (Span.at(0, len(text), "Disease", id="T1", attributes={"head": "h"}),), meta=meta)
+    loss = configure(get_format("entities_csv"), {}).write([note], tmp_path / "out")
+    assert loss.counts == {"texts": 1}
+    found = {}
+    for name in ("entities", "documents"):
+        with open(tmp_path / "out" / f"{name}.csv", encoding="utf-8", newline="") as stream:
+            [found[name]] = csv.DictReader(stream, strict=True)
+    assert [found["entities"][name] for name in ("document", "text", "head")] == ["a\rb", text, "h"]
+    columns = ("document", "meta_value", "meta_meta_value", "title")
+    assert [found["documents"][name] for name in columns] == ["a\rb", "b", "a", "one\rtwo"]
+
+
 def test_tables_without_rows_have_a_header(tmp_path):
     assert tables(tmp_path / "out", [])["entities"] == []
     assert (tmp_path / "out" / "entities.csv").read_text().startswith("document,id,start,end,text,label,score")

@@ -112,6 +112,12 @@ def test_the_note_is_held_whole_and_offsets_slice_it(tmp_path):
     assert note["extension"][0]["extension"][0] == {"url": "label", "valueString": "ward:ED"}
 
 
+def test_an_empty_note_has_no_empty_values(tmp_path):
+    get_format("fhir").write([Document("empty", "")], tmp_path / "out")
+    note = json.loads((tmp_path / "out" / "empty.json").read_text())["entry"][0]["resource"]
+    assert note["content"] == [{"attachment": {"contentType": "text/plain; charset=utf-8"}}]
+
+
 def test_attributes_become_statuses(tmp_path):
     bundle, loss = written(tmp_path / "out")
     _, _, fever, flu, aspirin, dose, diabetes = resources(bundle)

@@ -51,6 +51,16 @@ def test_columns_are_those_of_the_cdm(tmp_path):
     )
 
 
+def test_a_text_with_carriage_returns_is_one_row(tmp_path):
+    text = "Asthma.\rNo fever.\r"
+    note = Document("a", text, (Span.at(11, 16, "Problem", id="T1"),))
+    configure(get_format("omop"), {"date": "2026-11-18"}).write([note], tmp_path / "out")
+    for name, column, expected in (("note", "note_text", text), ("note_nlp", "snippet", text)):
+        with open(tmp_path / "out" / f"{name}.csv", encoding="utf-8", newline="") as stream:
+            [row] = csv.DictReader(stream, strict=True)
+        assert row[column] == expected
+
+
 def test_mentions_and_notes(tmp_path):
     notes, found, loss = tables(tmp_path / "out", first_note=100)
     assert [(note["note_id"], note["note_source_value"], note["note_text"]) for note in notes] == [

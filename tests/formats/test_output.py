@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from osler.core.errors import InputError
 from osler.formats.output import DocumentNames, OutputFolder
 from osler.formats.registry import get_format
 from osler.text.document import Document, Relation, Span, TextPair
@@ -19,6 +20,15 @@ def test_changed_names_never_meet_and_are_counted() -> None:
     ids = ["a b", "a_b", "a\tb", "A_B", "c", "c"]
     assert [names.name(i, "_".join(i.split())) for i in ids] == ["a_b", "a_b~2", "a_b~3", "A_B~4", "c", "c"]
     assert losses == {"ids renamed": 4}
+
+
+def test_files_of_ids_that_differ_only_in_case_get_other_names(tmp_path: Path) -> None:
+    losses: Counter[str] = Counter()
+    folder = OutputFolder(tmp_path / "out", losses)
+    assert [folder.stem(name) for name in ("A12", "a12", "b", "B")] == ["A12", "a12~2", "b", "B~2"]
+    assert losses == {"ids renamed": 2}
+    with pytest.raises(InputError, match="document 5 has the id of an earlier document"):
+        folder.stem("a12")
 
 
 @pytest.mark.timeout(40)  # quadratic numbering needs minutes

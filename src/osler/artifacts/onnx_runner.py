@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -59,20 +60,38 @@ class GraphDetails:
         return f"logits.{head}"
 
 
+class _Sessions:
+    """The sessions and threads of one process."""
+
+    def __init__(self, load: Callable[[int], Any], threads: int) -> None:
+        self._load, self._threads = load, threads
+        self.session = load(threads)
+
+    @cached_property
+    def single(self) -> Any:
+        """A session that uses one thread, to run batches side by side."""
+        return self._load(1)
+
+    @cached_property
+    def pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._threads, thread_name_prefix="osler-onnx")
+
+
 @dataclass(frozen=True, eq=False)
 class OnnxRunner:
     """Runs all heads of a graph with onnxruntime on the CPU.
 
     Many batches run side by side, each on one core. Few batches run in turn, each on all cores, so that a single note is answered
-    sooner.
+    sooner. A copy in another process, forked or pickled, opens the graph again.
     """
 
     details: GraphDetails
-    session: Any
-    """A session that uses all threads."""
     threads: int
-    single: Callable[[], Any]
-    """Opens a session that uses one thread."""
+    folder: Path
+    load: Callable[[int], Any]
+    """Opens a session that uses a number of threads."""
+    _opened: dict[int, _Sessions] = field(default_factory=dict)
+    """Sessions by process. Those of a parent are kept: closing them would wait for threads that a fork does not copy."""
 
     @staticmethod
     def is_in(folder: Path) -> bool:
@@ -100,8 +119,25 @@ class OnnxRunner:
         details = _read_details(folder / _DETAILS)
         values = read_shared(folder, details.shared) if details.shared else {}
         threads = threads or cores()
-        load = partial(open_session, folder / _GRAPH, values=values)
-        return cls(details, load(threads), threads, partial(load, 1))
+        runner = cls(details, threads, folder, partial(open_session, folder / _GRAPH, values=values))
+        _ = runner.session  # a damaged graph is reported now
+        return runner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OnnxRunner.open, (self.folder, self.threads)
+
+    @property
+    def session(self) -> Any:
+        """A session that uses all threads."""
+        return self._own.session
+
+    @property
+    def _own(self) -> _Sessions:
+        """The sessions of this process. After a fork, those of its parent would wait for threads that are not there."""
+        process = os.getpid()
+        if process not in self._opened:
+            self._opened.setdefault(process, _Sessions(self.load, self.threads))
+        return self._opened[process]
 
     @property
     def ahead(self) -> bool:
@@ -126,7 +162,7 @@ class OnnxRunner:
         if self.threads == 1 or sum(cells) <= _BUSY * self.threads * max(cells, default=0):
             computed: Iterator[Any] = (compute(self.session, indices) for indices in batches)
         else:
-            computed = self._pool.map(partial(compute, self._single), batches)
+            computed = self._own.pool.map(partial(compute, self._own.single), batches)
 
         def wait(advance: Advance | None = None) -> Outputs:
             results: Outputs = {head: [np.empty(0)] * len(instances) for head in heads}
@@ -145,14 +181,6 @@ class OnnxRunner:
     def transitions(self, head: str) -> np.ndarray | None:
         scores = self.details.heads[head].transitions
         return None if scores is None else np.array(scores, dtype=np.float32)
-
-    @cached_property
-    def _single(self) -> Any:
-        return self.single()
-
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.threads, thread_name_prefix="osler-onnx")
 
     def _inputs(self, batch: Sequence[Instance]) -> dict[str, np.ndarray]:
         shape = (len(batch), max(instance.length for instance in batch))

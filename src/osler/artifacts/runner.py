@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -60,6 +61,8 @@ class TorchRunner:
     model: MultiHeadModel
     bf16: bool = False
     """Whether the encoder computes in bfloat16. Outputs are float32 either way."""
+    _processes: set[int] = field(default_factory=set, repr=False)
+    """Processes that have computed with this runner: this one and, after a fork, its parents."""
 
     @classmethod
     def rounded(cls, model: MultiHeadModel) -> TorchRunner:
@@ -75,6 +78,13 @@ class TorchRunner:
         return next(self.model.parameters()).device.type
 
     def outputs(self, instances: Sequence[Instance], heads: Sequence[str], advance: Advance | None = None) -> Outputs:
+        if (process := os.getpid()) not in self._processes:
+            if self._processes:
+                import torch
+
+                # After a fork, torch would wait forever for the threads of the parent, which are not there.
+                torch.set_num_threads(1)
+            self._processes.add(process)
         return run_heads(self.model, instances, heads, advance, bf16=self.bf16)
 
     def begin(self, instances: Sequence[Instance], heads: Sequence[str]) -> Waiting:
@@ -111,6 +121,10 @@ class SteadyRunner:
         self._runner, self._probe = runner, probe
         self._lock = Lock()
         self._together: bool | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has its own lock, and probes again: it may run on another machine.
+        return SteadyRunner, (self._runner, self._probe)
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the wrapped runner."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -70,6 +72,16 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically, with keys in the given order and one trailing newline."""
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def csv_row(cells: Iterable[object]) -> str:
+    """Return one row of CSV that ends in a line feed.
+
+    Fields with a carriage return are quoted: readers end a row there. `csv.writer` only quotes them if its rows end in one too.
+    """
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
 def open_private(path: Path) -> IO[bytes]:

@@ -7,8 +7,6 @@ with its metadata in columns. Empty tables are written too, so that programs fin
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import tempfile
 from abc import abstractmethod
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.extras import require
+from osler.core.files import csv_row
 from osler.formats.base import OutputFormat
 from osler.formats.output import (
     ATTRIBUTES,
@@ -81,9 +80,10 @@ class _RowSpool:
         return {**self._columns, **dict.fromkeys(names, str)}
 
     def _named(self, name: str) -> str:
-        while name in self._columns:
-            name = f"{self._prefix}_{name}"
-        return name
+        new = name
+        while new in self._columns or (new != name and new in self._further):
+            new = f"{self._prefix}_{new}"
+        return new
 
     def rows(self) -> Iterator[_Row]:
         order = sorted(self._further)
@@ -146,13 +146,10 @@ class CsvTables(EntityTables):
 
     def _table(self, path: Path, columns: Mapping[str, type], rows: Iterator[_Row]) -> None:
         with output_file(path) as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(columns)
+            stream.write(csv_row(columns).encode())
             for row in rows:
-                writer.writerow(["true" if cell is True else "false" if cell is False else cell for cell in row])
-            text.flush()
-            text.detach()  # the stream is renamed before it is closed
+                cells = ("true" if cell is True else "false" if cell is False else cell for cell in row)
+                stream.write(csv_row(cells).encode())
 
 
 class ParquetTables(EntityTables):

@@ -84,18 +84,14 @@ class Fhir(OutputFormat):
     def bundle(self, document: Document, losses: Counter[str]) -> _Resource:
         """Return a note and its annotations as a Bundle."""
         note, patient = _reference(document, "note"), _reference(document, "patient")
+        attachment = {"contentType": "text/plain; charset=utf-8"}
+        if document.text:  # FHIR allows no empty values
+            attachment["data"] = base64.b64encode(document.text.encode()).decode()
         first: _Resource = {
             "resourceType": "DocumentReference",
             "status": "current",
             "subject": patient,
-            "content": [
-                {
-                    "attachment": {
-                        "contentType": "text/plain; charset=utf-8",
-                        "data": base64.b64encode(document.text.encode()).decode(),
-                    }
-                }
-            ],
+            "content": [{"attachment": attachment}],
             "identifier": [{"value": document.id}],
         }
         scored = {**dict.fromkeys(document.labels), **document.scores}

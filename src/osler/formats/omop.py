@@ -11,8 +11,6 @@ and `provider_id` of a document go to their columns. Required values that are mi
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from osler.core.errors import RecipeError
+from osler.core.files import csv_row
 from osler.core.parsing import to_int
 from osler.core.version import VERSION
 from osler.formats.assertion import assertions
@@ -116,18 +115,15 @@ class _Table:
         self._file = output_file(path)
 
     def __enter__(self) -> _Table:
-        self._text = io.TextIOWrapper(self._file.__enter__(), encoding="utf-8", newline="")
-        self._writer = csv.writer(self._text, lineterminator="\n")
-        self._writer.writerow(self._columns)
+        self._stream = self._file.__enter__()
+        self._stream.write(csv_row(self._columns).encode())
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._text.flush()
-        self._text.detach()
         self._file.__exit__(*error)
 
     def row(self, cells: dict[str, object]) -> None:
-        self._writer.writerow([cells.get(column, "") for column in self._columns])
+        self._stream.write(csv_row(cells.get(column, "") for column in self._columns).encode())
 
 
 def _note(document: Document, number: int, losses: Counter[str]) -> dict[str, object]:

@@ -55,20 +55,25 @@ class DocumentNames:
         self._losses = losses
         # Whether the id is unchanged, by the name in lower case, as some file systems ignore case.
         self._taken: dict[str, bool] = {}
+        self._ids: set[str] = set()
         self._numbers: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._taken)
 
-    def taken(self, document_id: str) -> bool:
-        """Whether an earlier document kept this id, or one that differs from it only in case."""
-        return self._taken.get(document_id.lower(), False)
+    def has(self, document_id: str) -> bool:
+        """Whether an earlier document has this id."""
+        return document_id in self._ids
 
-    def name(self, document_id: str, allowed: str) -> str:
-        """Return the name of the next document. `allowed` is its id in a form that the format can hold."""
+    def name(self, document_id: str, allowed: str, *, file: bool = False) -> str:
+        """Return the name of the next document. `allowed` is its id in a form that the format can hold.
+
+        Names of files must differ in more than case.
+        """
         name = allowed
         key = name.lower()
-        if name == document_id and self._taken.get(key, True):
+        self._ids.add(document_id)
+        if name == document_id and (key not in self._taken if file else self._taken.get(key, True)):
             self._taken[key] = True
             return name
         self._losses[RENAMED] += 1
@@ -121,13 +126,13 @@ class OutputFolder:
         # File systems allow 255 bytes; leave room for suffixes and the number of a changed name.
         short = _UNSAFE.sub("_", document_id).lstrip(".")[:120].encode()[:200].decode("utf-8", "ignore")
         stem = short or "document"
-        if stem == document_id and self._names.taken(stem):
+        if stem == document_id and self._names.has(document_id):
             raise InputError(
-                f"document {len(self._names) + 1} has the id of an earlier document, or differs from it only in case",
+                f"document {len(self._names) + 1} has the id of an earlier document",
                 where=self.path,
                 fix="Give each document its own id",
             )
-        return self._names.name(document_id, stem)
+        return self._names.name(document_id, stem, file=True)
 
     def write(self, name: str, text: str) -> None:
         """Write one UTF-8 file without changing line breaks."""

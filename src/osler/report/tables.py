@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from numbers import Integral, Real
 from typing import Literal
 
 from osler.core.errors import InputError
+from osler.core.files import csv_row
 from osler.report.html import render
 
 Align = Literal["left", "right", "center"]
@@ -147,9 +146,7 @@ def csv_table(table: Table) -> str:
         kinds = [k for k in ("std", "low", "high", "mark") if any(getattr(v, k) not in (None, "") for v in values)]
         extras.append(kinds)
         header += [column.full_name, *(f"{column.full_name} {kind}" for kind in kinds)]
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
+    lines: list[list[object]] = [list(header)]
     heading = ""
     for index, row in enumerate(table.rows):
         heading = table.headings.get(index, heading)
@@ -164,8 +161,8 @@ def csv_table(table: Table) -> str:
                     else cell
                 )
                 line += [plain, *[None] * len(kinds)]
-        writer.writerow(line)
-    return buffer.getvalue()
+        lines.append(line)
+    return "".join(map(csv_row, lines))
 
 
 _LATEX = str.maketrans(

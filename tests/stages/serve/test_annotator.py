@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import osler
-from osler.core.errors import RecipeError
+from osler.core.errors import InputError, RecipeError
 
 TEXT = "Aspirin 81 mg daily for chest pain."
 
@@ -29,6 +31,28 @@ def test_what_cannot_be_met_is_told_when_the_bundle_is_loaded_in_the_words_of_py
     with pytest.raises(RecipeError, match="contradict"):
         osler.load(bundle, device="cpu", min_score=0.5, target_recall=0.9)
     assert "not calibrated" in osler.load(bundle, device="cpu", heads=["drugs"], min_score=0.5).costs[0]
+
+
+def test_a_copy_of_an_annotator_gives_the_same_results(bundle):
+    annotator = osler.load(bundle, device="cpu", language="en")
+    assert pickle.loads(pickle.dumps(annotator))(TEXT) == annotator(TEXT)
+
+
+def test_a_batch_without_texts_is_refused_instead_of_dropping_all(bundle, pair_bundle):
+    for size in (0, -1):
+        with pytest.raises(InputError, match=f"batch_size is {size}"):
+            list(osler.load(bundle, device="cpu").pipe([TEXT], batch_size=size))
+        with pytest.raises(InputError, match=f"batch_size is {size}"):
+            list(osler.load(pair_bundle, device="cpu").pairs([("a", "b")], batch_size=size))
+
+
+def test_one_head_without_a_list_is_told(bundle):
+    with pytest.raises(RecipeError, match="heads= must be a list of names, not 'drugs'"):
+        osler.load(bundle, device="cpu", heads="drugs")
+
+
+def test_it_shows_its_heads(bundle):
+    assert repr(osler.load(bundle, device="cpu", heads=["drugs"])) == "Annotator(heads=['drugs'])"
 
 
 def test_pairs_are_numbered_in_batches(pair_bundle):

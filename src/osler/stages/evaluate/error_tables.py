@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from osler.core.files import write_atomic, write_json
+from osler.core.files import csv_row, write_atomic, write_json
 from osler.metrics.calibration import calibration
 from osler.metrics.spans import Extent
 from osler.report.tables import Cell, Column, Links, Row, Table
@@ -192,11 +190,7 @@ _COLUMNS = {
 
 def write_errors_csv(errors: Errors, path: Path) -> None:
     """Write one line per error; for regression, one line per record."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_COLUMNS[errors.card.kind])
-    writer.writerows(_rows(errors))
-    write_atomic(path, buffer.getvalue())
+    write_atomic(path, "".join(map(csv_row, [_COLUMNS[errors.card.kind], *_rows(errors)])))
 
 
 def _rows(errors: Errors) -> Iterator[list[object]]:

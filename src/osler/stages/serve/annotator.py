@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from osler.artifacts.bundle import Bundle
-from osler.core.errors import InputError
+from osler.core.errors import InputError, RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.engine import AnnotationEngine
 from osler.text.document import Document, Record, TextPair, check_text
@@ -25,6 +25,8 @@ class Annotator:
         language: str | None = None,
         options: AnnotateOptions | None = None,
     ) -> None:
+        if isinstance(heads, str):
+            raise RecipeError(f"heads= must be a list of names, not {heads!r}", fix=f"Write heads=[{heads!r}]")
         self.bundle = bundle
         asked = {"heads": tuple(heads), "language": language}
         self._engine = AnnotationEngine.steady(bundle, (options or AnnotateOptions()).changed(**asked))
@@ -40,6 +42,9 @@ class Annotator:
         self.costs = self._engine.costs(self.heads)
         """Lines that state what the thresholds or the target recall cost on dev."""
 
+    def __repr__(self) -> str:
+        return f"Annotator(heads={[*self.heads, *self.pair_heads]})"
+
     def __call__(self, text: str) -> Document:
         """Annotate one text."""
         return next(self.pipe([text]))
@@ -50,6 +55,7 @@ class Annotator:
             self.bundle.spec.document_heads(*self._asked)  # raises an error that says why there is none
         if isinstance(texts, str):
             raise InputError("pipe takes many texts, this is one", fix="Call the object itself, or give a list")
+        _check_batch(batch_size)
         numbered = (
             text if isinstance(text, Document) else Document(str(number), _text(text, f"text {number}"))
             for number, text in enumerate(texts, start=1)
@@ -87,8 +93,14 @@ def _text(text: Any, where: str) -> str:
     return check_text(text, where=where)
 
 
+def _check_batch(size: int) -> None:
+    if size < 1:  # islice would take nothing, as if there were no texts
+        raise InputError(f"batch_size is {size}", fix="Give a number from 1")
+
+
 def pair_batches(pairs: Iterable[tuple[str, str] | TextPair], size: int = 64) -> Iterator[list[TextPair]]:
     """Yield batches of pairs as records, numbered if they are not records yet."""
+    _check_batch(size)
     numbered = (
         pair if isinstance(pair, TextPair) else TextPair(str(number), *_both(pair, f"pair {number}"))
         for number, pair in enumerate(pairs, start=1)

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -58,7 +58,7 @@ class AnnotationEngine:
         """
         if isinstance(bundle.runner, TorchRunner) and bundle.runner.device != "cpu":
             return cls(bundle, options)
-        return cls(replace(bundle, runner=SteadyRunner(bundle.runner, lambda: _probe(bundle))), options)
+        return cls(replace(bundle, runner=SteadyRunner(bundle.runner, partial(_probe, bundle))), options)
 
     def languages(self, records: Sequence[Record]) -> list[str | None]:
         """Choose the language whose heads read each record, from its text. None if all requested heads read it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,23 @@ def test_shifted_dates_keep_their_interval_and_surrogates_their_shape() -> None:
     words = made.text.replace("(", "").replace(")", "").split()
     assert len(words[3]) == 7
     assert words[3].isdigit()
-    from datetime import datetime
-
     first, second = (datetime.strptime(word, "%m/%d/%Y") for word in (words[7], words[9]))
     assert (second - first).days == 10
     assert (first - datetime(2017, 3, 4)).days == KEYED.shift
+
+
+def test_dates_keep_their_interval_in_a_note_that_does_not_tell_its_language() -> None:
+    made = deid("NHC: 123456\nIngreso: 04/03/2025\nAlta: 13/03/2025\n", dates="shift", language=None)
+    first, second = (datetime.strptime(line[-10:], "%d/%m/%Y") for line in made.text.splitlines()[1:])
+    assert (first - datetime(2025, 3, 4)).days == (second - datetime(2025, 3, 13)).days == KEYED.shift
+
+
+def test_a_weekday_goes_with_its_date() -> None:
+    text = "The patient was seen on Tuesday, March 4, 2025 and will be back on Friday 14 March."
+    assert deid(text).text == "The patient was seen on 2025 and will be back on [DATE]."
+    first, second = (date(2025, 3, day) + timedelta(KEYED.shift) for day in (4, 14))
+    expected = f"The patient was seen on {first:%A, %B %-d, %Y} and will be back on {second:%A %-d %B}."
+    assert deid(text, dates="shift").text == expected
 
 
 def test_what_is_no_readable_date_is_masked() -> None:
@@ -89,6 +102,10 @@ def test_a_birth_year_that_tells_an_age_over_89_is_masked_and_so_is_the_age() ->
     assert made == "DOB [DATE]. Seen 2015, a [AGE]-year-old woman with a son of 60 years."
     assert "1925" not in deid(text, dates="shift").text
     assert "90+-year-old" in deid(text, style="surrogate").text
+
+
+def test_a_birth_date_with_a_short_year_tells_an_age_too() -> None:
+    assert deid("DOB 4/3/31, seen on 3/4/2025.").text == "DOB [DATE], seen on 2025."
 
 
 def test_scope() -> None:

@@ -94,6 +94,47 @@ def found(text: str, *languages: str) -> list[tuple[str, str]]:
             "CENTRE HOSPITALIER UNIVERSITAIRE DE NANTES\nService de cardiologie",
             [("HOSPITAL", "CENTRE HOSPITALIER UNIVERSITAIRE DE NANTES")],
         ),
+        ("en", "Patient Name: O'CONNELL-PRATT, SEAMUS P.", [("NAME", "O'CONNELL-PRATT, SEAMUS P.")]),
+        ("en", "Name: McDOWELL, RONA J", [("NAME", "McDOWELL, RONA J")]),
+        ("en", "with J. R. R. Hathbury, PhD", [("NAME", "J. R. R. Hathbury")]),
+        ("en", "ST. EDWIN'S REGIONAL MEDICAL CENTER", [("HOSPITAL", "ST. EDWIN'S REGIONAL MEDICAL CENTER")]),
+        ("en", "lives at 14a St. John's Wood Road", [("STREET", "14a St. John's Wood Road")]),
+        (
+            "en",
+            "020 7946 0958, (0161) 496 0123, 07700 900123",
+            [("PHONE", "020 7946 0958"), ("PHONE", "(0161) 496 0123"), ("PHONE", "07700 900123")],
+        ),
+        (
+            "en",
+            "NHS No: 943 476 5919, NI number QQ 12 34 56 C",
+            [("HEALTHPLAN", "943 476 5919"), ("SSN", "QQ 12 34 56 C")],
+        ),
+        (
+            "en",
+            "on 04MAR2025, March the 6th, Mon 3/3",
+            [("DATE", "04MAR2025"), ("DATE", "March the 6th"), ("DATE", "3/3")],
+        ),
+        ("en", "Drs. Patel, Okoro and Gupta agree", [("NAME", "Patel"), ("NAME", "Okoro"), ("NAME", "Gupta")]),
+        ("fr", "les Drs Kervella et Benali", [("NAME", "Kervella"), ("NAME", "Benali")]),
+        ("es", "Dra. Llorca, Begoña", [("NAME", "Llorca, Begoña")]),
+        ("es", "Derivado al H.U. Cabo Huertas.", [("HOSPITAL", "H.U. Cabo Huertas")]),
+        ("es", "vive en Sta. Marta de Tormes", [("CITY", "Sta. Marta de Tormes")]),
+        ("es", "móvil 612.34.56.78; matrículas 1234-BCD", [("PHONE", "612.34.56.78"), ("VEHICLE", "1234-BCD")]),
+        (
+            "es",
+            "el día 4 del 3 del 2025, mayo 98, 3-4 de marzo de 2025, 09-2004, primavera de 2019",
+            [
+                ("DATE", "4 del 3 del 2025"),
+                ("DATE", "mayo 98"),
+                ("DATE", "3-4 de marzo de 2025"),
+                ("DATE", "09-2004"),
+                ("DATE", "primavera de 2019"),
+            ],
+        ),
+        ("es", "de noventa y tres años", [("AGE", "noventa y tres años")]),
+        ("fr", "au 022 123 45 67, 0475 12 34 56", [("PHONE", "022 123 45 67"), ("PHONE", "0475 12 34 56")]),
+        ("fr", "printemps 2019 et mars 98", [("DATE", "printemps 2019"), ("DATE", "mars 98")]),
+        ("fr", "Lieu-dit Kerbihan", [("STREET", "Kerbihan")]),
     ],
 )
 def test_what_is_found(language: str, text: str, expected: list[tuple[str, str]]) -> None:
@@ -136,6 +177,72 @@ def test_the_name_of_a_hospital_ends_with_a_heading_but_not_where_text_was_wrapp
 )
 def test_a_name_goes_on_in_the_next_line_but_not_into_the_label_of_a_field(language: str, text: str, name: str) -> None:
     assert ("NAME", name) in found(text, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "names"),
+    [
+        ("en", "Dr. van der Berg and Ms. al-Rashid", ["van der Berg", "al-Rashid"]),
+        ("es", "La Sra. de la Fuente acude", ["de la Fuente"]),
+        ("fr", "Mme de La Tour et M. d'Aubigny, Dr H. Abd el-Kader", ["de La Tour", "d'Aubigny", "H. Abd el-Kader"]),
+    ],
+)
+def test_a_particle_in_small_letters_may_follow_a_title(language: str, text: str, names: list[str]) -> None:
+    assert found(text, language) == [("NAME", name) for name in names]
+
+
+def test_the_name_behind_a_word_that_ends_another_name_is_found() -> None:
+    assert found("Mme Sylvie B. Docteur KERVELLA-LE BRIS", "fr") == [
+        ("NAME", "Sylvie B."),
+        ("NAME", "KERVELLA-LE BRIS"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "names"),
+    [
+        ("en", "Son: Tyrone. Wife (Priyanka) is here.", ["Tyrone", "Priyanka"]),
+        (
+            "es",
+            "Hijos: Aitor (34 años) y Nerea (31 años). Esposo: Koldo Etxeberria",
+            ["Aitor", "Nerea", "Koldo Etxeberria"],
+        ),
+        ("fr", "Enfants : Maël (12 ans) et Inès. Fille : Océane", ["Maël", "Inès", "Océane"]),
+    ],
+)
+def test_a_relative_may_be_named_behind_a_colon(language: str, text: str, names: list[str]) -> None:
+    assert [value for kind, value in found(text, language) if kind == "NAME"] == names
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "Brother: Hypertension. Son: Asthma. Sister: Alive, 40. Aunt: Breast cancer."),
+        ("es", "Hermano: HTA. Hijo: Sano. Tía: Hipertensión. ANTECEDENTES FAMILIARES: Madre fallecida."),
+        ("fr", "Frère : Hypertension. Fils : Asthme. Oncle : Décédé."),
+    ],
+)
+def test_what_a_family_history_says_of_a_relative_is_no_name(language: str, text: str) -> None:
+    assert "NAME" not in {kind for kind, _ in found(text, language)}
+
+
+@pytest.mark.parametrize(
+    ("language", "closing"),
+    [
+        ("en", "Yours sincerely,\n\n"),
+        ("es", "ATENTAMENTE,\n"),
+        ("es", "Un cordial saludo.\n"),
+        ("fr", "Bien cordialement,\n"),
+    ],
+)
+def test_a_name_below_the_closing_of_a_letter_is_found(language: str, closing: str) -> None:
+    text = f"Thank you.\n{closing}OLUWADEMI ADELAKUN\nConsultant"
+    assert found(text, language) == [("NAME", "OLUWADEMI ADELAKUN")]
+
+
+def test_either_half_of_a_double_name_is_found_again() -> None:
+    text = "Mr. Okafor-Denshaw is here. The Denshaw family left."
+    assert found(text, "en") == [("NAME", "Okafor-Denshaw"), ("NAME", "Denshaw")]
 
 
 def test_who_the_patient_is_said_to_be_is_no_name() -> None:

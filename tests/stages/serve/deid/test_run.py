@@ -158,6 +158,13 @@ def test_tables_give_tables_with_the_columns_asked_for(tmp_path: Path) -> None:
     assert [item.problem for item in made.skipped()] == ["it has no value in 'patient'"]
 
 
+def test_a_note_with_carriage_returns_is_one_row(tmp_path: Path) -> None:
+    table = tmp_path / "notes.csv"
+    table.write_bytes(b'id,text\n7,"Mr. Smith was seen.\rNo fever.\r"\n')
+    with open(deid(table, tmp_path / "out").path / "notes.csv", newline="") as rows:
+        assert list(csv.reader(rows, strict=True))[1:] == [["note-000001", "Mr. [NAME] was seen.\rNo fever.\r"]]
+
+
 def test_json_lines_and_pairs(tmp_path: Path) -> None:
     lines = tmp_path / "notes.jsonl"
     lines.write_text('{"id": "a", "text": "Mr. Smith", "file": "x"}\nnonsense\n{"id": "c", "text": "Dr. Bo"}\n')

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osler.stages.serve.deid.kinds import kinds
-from osler.stages.serve.deid.surrogates import Keyed, Surrogates
+from osler.stages.serve.deid.surrogates import Keyed, Surrogates, _provider_words
 
 KEY = b"k" * 32
 
@@ -27,6 +27,17 @@ def test_parts_of_a_name_stay_the_same_person() -> None:
     assert surrogate("NAME", "HATHBURY") == last.upper()
     assert surrogate("NAME", "Hathbury") == last
     assert re.fullmatch(r"[A-Z]\.", initial)
+
+
+@pytest.mark.parametrize("name", ["Begoña Ruiz Etxeberria", "Solenn Le Goff", "April Hathbury", "Oluwademi Okafor"])
+def test_a_name_gets_the_same_surrogate_in_notes_of_any_language(name: str) -> None:
+    assert len({surrogate("NAME", name, language=language) for language in ("en", "es", "fr")}) == 1
+
+
+def test_a_name_gets_one_of_its_own_language() -> None:
+    for language, name in (("es", "Ruiz"), ("fr", "Lefèvre"), ("en", "Hathbury")):
+        made = {surrogate("NAME", name, patient=str(number)) for number in range(20)}
+        assert made <= set(_provider_words(language, "last")), name
 
 
 def test_another_patient_or_key_gets_another_name_and_shift() -> None:

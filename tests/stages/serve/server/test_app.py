@@ -261,6 +261,24 @@ def test_what_is_no_json_is_refused(client, content):
     assert answer.json()["code"] in ("invalid_json", "invalid")
 
 
+def test_a_body_without_the_header_of_json_is_refused_with_the_header_to_send(client):
+    for header in ({"content-type": "application/x-www-form-urlencoded"}, {"content-type": "text/plain"}):
+        answer = client.post("/v1/annotate", content=f'{{"text": "{SECRET}"}}', headers=header)
+        assert (answer.status_code, answer.json()["code"]) == (415, "not_json")
+        assert "Content-Type: application/json" in answer.json()["message"]
+        assert SECRET not in answer.text
+
+
+def test_head_is_answered_like_get_without_a_body(client):
+    for path in ("/", "/healthz", "/readyz", "/v1/card"):
+        answer, full = client.head(path), client.get(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+        assert answer.headers["content-length"] == full.headers["content-length"]
+        assert answer.headers["x-frame-options"] == "DENY"
+    assert client.head("/v1/annotate").status_code == 405
+    assert 'route="/healthz",method="HEAD",status="200"' in client.get("/metrics").text
+
+
 def test_unknown_paths_and_methods(client):
     answer = client.get(f"/{SECRET}?q={SECRET}")
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")

@@ -108,6 +108,7 @@ def test_a_language_that_is_not_known_gives_no_text(client):
     answer = client.post("/v1/deid", json={"text": words * 8})
     assert (answer.status_code, answer.json()["code"]) == (422, "not_deidentified")
     assert "Patient" not in answer.text
+    assert 'Say which it is with "language"' in answer.json()["message"]
     answer = client.post("/v1/deid", json={"text": words * 8, "options": {"language": "all"}})
     assert answer.status_code == 200
 

@@ -44,6 +44,15 @@ def npi(text: str) -> bool:
     return digits.isdecimal() and len(digits) == 10 and digits[0] in "12" and luhn(f"80840{digits}")
 
 
+def nhs(text: str) -> bool:
+    """A British NHS number: ten digits, the last a check digit modulo 11."""
+    digits = _plain(text)
+    if not digits.isdecimal() or len(digits) != 10 or len(set(digits)) == 1:
+        return False
+    rest = -sum(int(digit) * weight for digit, weight in zip(digits, range(10, 1, -1), strict=False)) % 11
+    return rest == int(digits[-1])
+
+
 def dni(text: str) -> bool:
     """A Spanish DNI: eight digits and their control letter."""
     plain = _plain(text)
@@ -105,6 +114,6 @@ def ipv4(text: str) -> bool:
 
 
 CHECKS: dict[str, Callable[[str], bool]] = {
-    check.__name__: check for check in (luhn, card, ssn, npi, dni, nie, nass, bank_ccc, nir, iban, ipv4)
+    check.__name__: check for check in (luhn, card, ssn, npi, dni, nie, nass, nhs, bank_ccc, nir, iban, ipv4)
 }
 """Checks by their name in the rules."""

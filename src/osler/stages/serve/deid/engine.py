@@ -16,7 +16,15 @@ from osler.artifacts.bundle_spec import ALL_LANGUAGES, BundleSpec, reads
 from osler.core.errors import RecipeError
 from osler.stages.serve.config import AnnotateOptions
 from osler.stages.serve.deid.config import DeidOptions
-from osler.stages.serve.deid.dates import WrittenDate, latest_year, parse_date, tells_old_age
+from osler.stages.serve.deid.dates import (
+    WrittenDate,
+    latest_year,
+    month_first,
+    parse_date,
+    tells_old_age,
+    weekday_start,
+    with_centuries,
+)
 from osler.stages.serve.deid.kinds import PhiFinding, category_title, is_removed, kind_of, phi_map, united
 from osler.stages.serve.deid.rules import LANGUAGES, repeated_names, rules_for
 from osler.stages.serve.deid.surrogates import Keyed, Surrogates
@@ -201,9 +209,10 @@ class DeidEngine:
             heads = self.heads.reading(language)
             if not heads:
                 problem = f"no head for de-identification reads its language, {language!r}"
-                return [Failure(problem, "Give a bundle with a head for it, or name the heads with --head")] * len(
-                    notes
+                fix = (
+                    "Give a bundle with a head for it, or use the rules and heads of all languages with --language all"
                 )
+                return [Failure(problem, fix)] * len(notes)
             self.load()
             spans = self._model(notes, heads, self.heads)
         return [
@@ -216,6 +225,8 @@ class DeidEngine:
             found = [*found, *rules_for(LANGUAGES if language is None else (language,)).find(text)]
         # Drop what stays before merging passages: an age of 40 must not be removed together with a date that overlaps it.
         removed = [f for f in found if is_removed(f.kind, text[f.start : f.end], self.options.scope)]
+        # A weekday beside a date is part of it: it would tell by how many days of a week the date was shifted.
+        removed = [f._replace(start=weekday_start(text, f.start)) if f.kind == "DATE" else f for f in removed]
         return united([*removed, *repeated_names(text, removed)])
 
     def _model(
@@ -240,7 +251,10 @@ class DeidEngine:
         return [document for document in made if isinstance(document, Document)]
 
     def _replacements(self, text: str, findings: Sequence[PhiFinding], language: str, keyed: Keyed) -> Iterator[str]:
-        dates = [parse_date(text[f.start : f.end], language) if f.kind == "DATE" else None for f in findings]
+        leads = month_first((text[f.start : f.end] for f in findings if f.kind == "DATE"), language)
+        dates = with_centuries(
+            [parse_date(text[f.start : f.end], language, leads) if f.kind == "DATE" else None for f in findings]
+        )
         latest = latest_year(dates)
         surrogates = Surrogates(keyed, language)
         for finding, written in zip(findings, dates, strict=True):

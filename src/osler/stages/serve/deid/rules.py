@@ -41,13 +41,22 @@ class PhiRule:
     """Whether names that are also eponyms count: yes in "Dr. Bell", no for the same word in running text."""
 
     def find(self, text: str) -> Iterator[PhiFinding]:
-        for match in self.pattern.finditer(text):
+        match = self.pattern.search(text)
+        while match is not None:
+            after = max(match.end(), match.start() + 1)
             for group, value in match.groupdict().items():
                 if value is None or (self.check is not None and not self.check(value)):
                     continue
                 kind = group.rstrip("0123456789")
                 start, end = match.span(group)
-                yield from _in_block(text, start, end) if self.block else self._trimmed(text, start, end, kind)
+                if self.block:
+                    yield from _in_block(text, start, end)
+                    continue
+                for finding in self._trimmed(text, start, end, kind):
+                    yield finding
+                    if kind == "NAME" and finding.end < end:
+                        after = min(after, finding.end)  # "Mme Roux Docteur Le Bris": what was trimmed may begin a name
+            match = self.pattern.search(text, after)
 
     def _trimmed(self, text: str, start: int, end: int, kind: str) -> Iterator[PhiFinding]:
         """Trim spaces and punctuation from a finding, and from a name also words that cannot be part of one."""
@@ -86,6 +95,7 @@ def repeated_names(text: str, findings: Iterable[PhiFinding]) -> list[PhiFinding
     """Find other capitalised occurrences of the words of found names: a surname alone, a name in a heading."""
     places = [finding for finding in findings if finding.kind == "NAME"]
     words = {word for finding in places for word in _WORD.findall(text[finding.start : finding.end])}
+    words |= {part for word in words for part in re.split("[-’'´]", word)}  # either half of a double name
     words = {word for word in words if len(word) >= _SHORTEST_NAME and word[0].isupper()} - _stop() - _eponyms()
     if not words:
         return []
@@ -121,7 +131,7 @@ def _name_in(text: str, start: int, end: int, *, eponyms: bool) -> tuple[int, in
     first = next((index for index in range(len(words)) if not stops(index)), len(words))
     last = next((index for index in range(first, len(words)) if stops(index)), len(words))
     kept = words[first:last]
-    while kept and text[kept[-1][0]].islower():
+    while kept and text[slice(*kept[-1])].islower():
         kept.pop()  # a trailing particle
     if not kept or (not eponyms and all(text[slice(*place)] in _eponyms() for place in kept)):
         return start, start

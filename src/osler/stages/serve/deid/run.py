@@ -6,7 +6,6 @@ continues where it stopped. After that, all notes are written again.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
@@ -22,7 +21,7 @@ from osler.core.artifact import Artifact, Workspace, produce
 from osler.core.console import console, progress
 from osler.core.errors import InputError, OutputError, RecipeError
 from osler.core.extras import require
-from osler.core.files import open_private, remove_tree, write_json
+from osler.core.files import csv_row, open_private, remove_tree, write_json
 from osler.stages.serve.deid.config import DeidRecipe
 from osler.stages.serve.deid.engine import DeidEngine, DeidNote, Failure
 from osler.stages.serve.deid.kinds import PhiFinding, category_title
@@ -295,10 +294,9 @@ class _Writer(ExitStack):
         new = name not in self._open
         if new:
             self._open[name] = self.enter_context((self._folder / name).open("w", encoding="utf-8", newline=""))
-        writer = csv.writer(self._open[name], lineterminator="\n")
         if new:
-            writer.writerow(columns)
-        writer.writerow([row.get(column, "") for column in columns])
+            self._open[name].write(csv_row(columns))
+        self._open[name].write(csv_row(row.get(column, "") for column in columns))
 
 
 def _check(recipe: DeidRecipe, out: Path) -> None:

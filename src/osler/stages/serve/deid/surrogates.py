@@ -2,7 +2,7 @@
 
 A surrogate depends only on the key, the patient and the original. The same name of a patient always gets the same surrogate, in
 any order of notes and in any run with the same key. Each word of a name is replaced separately, so "Ana Ruiz" and "Ruiz" stay
-the same person. Nothing is stored.
+the same person. Places, streets and other phrases also depend on the language of the note. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import os
 import re
 import secrets
 import unicodedata
+from collections import Counter
 from functools import cached_property, lru_cache
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +119,8 @@ class Surrogates:
             letter = _other(_LETTERS, word.lower(), self.keyed.number("initial", plain, attempt))
             return letter.upper() if word.isupper() else letter
         gender = _genders().get(plain)
-        choices = _provider_words(self.language, gender or "last")
+        # Not the language of the note: a patient's notes may be in several, or too short to tell.
+        choices = _provider_words(_language_of(plain), gender or "last")
         number = self.keyed.number("name", plain, attempt)
         made = choices[number % len(choices)]
         while _plain(made) == plain:
@@ -267,6 +270,31 @@ def _genders() -> dict[str, str]:
                 if (plain := _plain(name)) not in surnames:
                     known.setdefault(plain, gender)
     return known
+
+
+@lru_cache
+def _language_of(plain: str) -> str:
+    """Language of a name: one that has it in its lists, and the one whose names have the most similar groups of three letters."""
+    models = {language: _name_model(language) for language in LOCALES}
+    having = [language for language, (names, _) in models.items() if plain in names]
+
+    def likelihood(language: str) -> float:
+        counts = models[language][1]
+        total = counts.total() + 2000  # so that groups that do not occur cost about the same in every language
+        return sum(log((counts[group] + 0.5) / total) for group in _letter_groups(plain))
+
+    return max(having or LOCALES, key=likelihood)
+
+
+@lru_cache
+def _name_model(language: str) -> tuple[frozenset[str], Counter[str]]:
+    names = frozenset(_plain(name) for role in ("last", "male", "female") for name in _provider_words(language, role))
+    return names, Counter(group for name in names for group in _letter_groups(name))
+
+
+def _letter_groups(plain: str) -> list[str]:
+    framed = f"^{plain}$"
+    return [framed[start : start + 3] for start in range(len(framed) - 2)]
 
 
 def _other(choices: str, own: str, number: int) -> str:

@@ -205,7 +205,7 @@ def add_page(
         "/v1/language",
         summary="Which heads read a text",
         tags=["page"],
-        responses=problems(400, 401, 403, 408, 413, 421, 422, 429, 503),
+        responses=problems(400, 401, 403, 408, 413, 415, 421, 422, 429, 503),
     )
     def language(body: GivenText) -> TextLanguage:
         """The language that `/v1/annotate` chooses for a text, if the request names neither heads nor a language."""
@@ -227,7 +227,7 @@ def add_page(
         response_class=Response,
         responses={
             200: {"description": "The file, or a zip file if the format is a folder.", "content": {"*/*": {}}},
-            **problems(400, 401, 403, 408, 413, 421, 422, 429, 503),
+            **problems(400, 401, 403, 408, 413, 415, 421, 422, 429, 503),
         },
     )
     async def convert(body: GivenDocument, to: str = "jsonl") -> Response:
@@ -247,7 +247,7 @@ def add_page(
         "/v1/corrections",
         summary="Save a corrected note",
         tags=["page"],
-        responses=problems(400, 401, 403, 408, 409, 413, 421, 422, 429, 503),
+        responses=problems(400, 401, 403, 408, 409, 413, 415, 421, 422, 429, 503),
     )
     async def save(body: CorrectionRequest) -> CorrectionAnswer:
         """Save a note that a person has corrected. `osler corrections` makes tasks from saved notes, to fine-tune on.

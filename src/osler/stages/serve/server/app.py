@@ -95,7 +95,7 @@ def create_app(engine: AnnotationEngine, settings: ServeRecipe, tokens: Iterable
     return app
 
 
-_ASKED = (400, 401, 403, 408, 413, 421, 422, 429, 503)
+_ASKED = (400, 401, 403, 408, 413, 415, 421, 422, 429, 503)
 _FIELDS = PAGE_FIELDS | {
     name
     for kind in (
@@ -291,7 +291,8 @@ class _Deidentifier:
 
 def _answer(name: str, done: DeidNote | Failure) -> dict[str, Any]:
     if isinstance(done, Failure):
-        return {"id": name, "problem": done.problem}
+        fix = done.fix.replace("--language all", '"language": "all"').replace("--language", '"language"')
+        return {"id": name, "problem": ". ".join(part for part in (done.problem, fix) if part)}
     replaced = [{"start": f.start, "end": f.end, "kind": f.kind, "by": f.by} for f in done.findings]
     lists = {"language": done.language, "replaced": replaced, "offsets": done.offsets.as_lists()}
     return {"id": name, "text": done.text, **lists}

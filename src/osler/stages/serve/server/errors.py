@@ -28,6 +28,9 @@ def add_errors(app: FastAPI, fields: AbstractSet[str]) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         found = error.errors()
+        if isinstance(error.body, bytes) and error.body:
+            # Without the header, the framework does not parse the body, and would report that bytes are no object.
+            return answer(415, "not_json", "Send the body as JSON, with the header Content-Type: application/json.")
         if any(item["type"] == "json_invalid" for item in found):
             return answer(400, "invalid_json", "The body is not valid JSON.")
         return answer(422, "invalid", "The request is not valid.", wrong=found[:20])
@@ -97,6 +100,7 @@ _MEANING = {
     408: "The request took too long to arrive.",
     409: "The bundle is not the one that the request is about.",
     413: "The request, a text or the number of documents is too large.",
+    415: "The Content-Type header does not say that the body is JSON.",
     421: "The Host header names another service.",
     422: "A field is missing or wrong, a text holds a NUL character, or no head of the bundle fits.",
     429: "Too many requests are waiting; Retry-After says for how many seconds.",

@@ -88,7 +88,10 @@ class Guard:
                 await self._app(scope, receive, send)
             return  # not accepting a WebSocket closes it
         began = time.monotonic()
-        answer = _Answer(send)
+        method = scope["method"]
+        if method == "HEAD":  # what GET answers, without the body
+            scope = {**scope, "method": "GET"}
+        answer = _Answer(send, bodiless=method == "HEAD")
         held = 0
         try:
             headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -108,7 +111,7 @@ class Guard:
             await answer.refuse(RefusedError(500, "internal", "The service failed. Its log says where."))
         finally:
             self._buffered -= held
-            self._record(scope, answer, time.monotonic() - began)
+            self._record(scope, method, answer, time.monotonic() - began)
 
     def _admit(self, scope: MutableMapping[str, Any], headers: dict[bytes, str]) -> None:
         path: str = scope["path"]
@@ -168,10 +171,10 @@ class Guard:
             self._buffered -= size
         return b"".join(chunks)
 
-    def _record(self, scope: MutableMapping[str, Any], answer: _Answer, seconds: float) -> None:
+    def _record(self, scope: MutableMapping[str, Any], method: str, answer: _Answer, seconds: float) -> None:
         """Count and log a request by its route. Path and query are text that a client chose."""
         route = getattr(scope.get("route"), "path", "other")
-        method = scope["method"] if scope["method"] in _METHODS else "other"
+        method = method if method in _METHODS else "other"
         status = str(answer.status or 499)  # 499: the client disconnected
         self._metrics.add("osler_requests_total", route=route, method=method, status=status)
         self._metrics.observe("osler_request_seconds", seconds, route=route)
@@ -181,8 +184,8 @@ class Guard:
 class _Answer:
     """Forwards a response, with the headers that every response has."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, *, bodiless: bool = False) -> None:
+        self._send, self._bodiless = send, bodiless
         self.status: int | None = None
 
     async def __call__(self, message: Message) -> None:
@@ -191,6 +194,8 @@ class _Answer:
             given = {name.lower() for name, _ in message.get("headers", [])}
             more = [(name, value) for name, value in _HEADERS.items() if name not in given]
             message = {**message, "headers": [*message.get("headers", []), *more]}
+        elif self._bodiless:
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, error: RefusedError) -> None:
