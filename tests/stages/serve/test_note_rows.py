@@ -65,3 +65,13 @@ def test_an_empty_table_has_no_notes(tmp_path):
     (tmp_path / "c.csv").write_text("id,text\n")
     read = notes(tmp_path / "a.csv", tmp_path / "b.jsonl", tmp_path / "c.csv")
     assert (read.count(), list(read), read.skipped) == (0, [], [])
+
+
+def test_a_table_with_two_columns_of_one_name_is_not_read(tmp_path):
+    (tmp_path / "a.csv").write_text("id,text,text,,\n1,CANARY,Aspirin,,\n")
+    (tmp_path / "b.csv").write_text("id,text,,\n1,Aspirin,,\n")  # columns without a name are common
+    read = notes(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert [note.text for note in read] == ["Aspirin"]
+    [skipped] = read.skipped
+    assert skipped.problem == "columns 2 and 3 have the same name"
+    assert skipped.where.endswith("a.csv:1")

@@ -158,7 +158,14 @@ def _table(file: NoteFile) -> Iterator[Row]:
     else:
         head = next(iter(tree.head(name, 1)), "")
         found = csv_rows(tree, name, ";" if head.count(";") > head.count(",") else ",")
-    _, header = next(found, (0, []))
+    first, header = next(found, (0, []))
+    for place, column in enumerate(header):
+        if column and (before := header.index(column)) < place:
+            raise InputError(
+                f"columns {before + 1} and {place + 1} have the same name",
+                where=where(file, first),
+                fix="Rename or remove one of them",
+            )
     for number, row in found:
         if len(row) == len(header):
             yield number, dict(zip(header, row, strict=True))
