@@ -182,8 +182,7 @@ def test_batches_side_by_side_are_computed_before_they_are_waited_for(tmp_path, 
     write(make_model("bert"), tmp_path)
     instances, runner = make_instances() * 3, OnnxRunner.open(tmp_path, 2)
     computed = threading.Semaphore(0)
-    single = runner.single()
-    monkeypatch.setitem(vars(runner), "_single", Watched(single, computed))
+    monkeypatch.setitem(vars(runner._own), "single", Watched(runner._own.single, computed))
     expected = runner.outputs(instances, ["tags"])["tags"]
     batches = len(padded_batches([instance.length for instance in instances], 64))
     for _ in range(batches):

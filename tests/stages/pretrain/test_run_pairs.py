@@ -128,7 +128,7 @@ def test_a_second_phase_continues_with_longer_texts(places, made, tmp_path):
     plain = stage.run(longer.changed(next_sentence=None, tokens=None), tmp_path / "plain")
     assert "nsp_accuracy" not in plain.counts
     assert "bert.pooler.dense.weight" not in load_file(plain.path / "model.safetensors")
-    with pytest.raises(ArtifactError, match="its pooler and its head for pairs"):
+    with pytest.raises(ArtifactError, match="BERT's pooler and its head for pairs"):
         stage.run(longer.changed(start_from=plain.path), tmp_path / "third")
 
 
