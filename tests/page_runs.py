@@ -146,6 +146,7 @@ RESULTS = {
     f"{H200}/distillation.toml": f"distillation.toml={H200}/distillation.toml DATA=papers student=encoder longer=encoder "
     "longer-equal-time=encoder distilled=encoder aligned=encoder encoder",
     f"{H200}/mixing.toml": f"mixing.toml={H200}/mixing.toml DATA=papers encoder",
+    "docs/results/2026-11-19-vocabulary.md": "corpus bert-uncased=tokenizer compact=tokenizer held-out=corpus terms.txt",
     f"{LATER}/peng2020-equal-updates.md": f"peng2020-equal-updates.toml={LATER}/peng2020-equal-updates.toml tasks=papers-tasks encoder",
     f"{LATER}/peng2020-equal-updates.toml": f"peng2020-equal-updates.toml={LATER}/peng2020-equal-updates.toml DATA=papers encoder",
     f"{LATER}/three-starts.md": f"three-starts.toml={LATER}/three-starts.toml corpus tokenizer minilm=encoder mpnet=encoder "
