@@ -201,13 +201,13 @@ def test_the_name_behind_a_word_that_ends_another_name_is_found() -> None:
 @pytest.mark.parametrize(
     ("language", "text", "names"),
     [
-        ("en", "Son: Tyrone. Wife (Priyanka) is here.", ["Tyrone", "Priyanka"]),
+        ("en", "Son: Tyrone (12). Wife (Priyanka Shah) is here. Spouse: Mary", ["Tyrone", "Priyanka Shah", "Mary"]),
         (
             "es",
             "Hijos: Aitor (34 años) y Nerea (31 años). Esposo: Koldo Etxeberria",
             ["Aitor", "Nerea", "Koldo Etxeberria"],
         ),
-        ("fr", "Enfants : Maël (12 ans) et Inès. Fille : Océane", ["Maël", "Inès", "Océane"]),
+        ("fr", "Enfants : Maël (12 ans) et Inès. Fille : Océane (9 ans)", ["Maël", "Inès", "Océane"]),
     ],
 )
 def test_a_relative_may_be_named_behind_a_colon(language: str, text: str, names: list[str]) -> None:
@@ -217,9 +217,16 @@ def test_a_relative_may_be_named_behind_a_colon(language: str, text: str, names:
 @pytest.mark.parametrize(
     ("language", "text"),
     [
-        ("en", "Brother: Hypertension. Son: Asthma. Sister: Alive, 40. Aunt: Breast cancer."),
-        ("es", "Hermano: HTA. Hijo: Sano. Tía: Hipertensión. ANTECEDENTES FAMILIARES: Madre fallecida."),
-        ("fr", "Frère : Hypertension. Fils : Asthme. Oncle : Décédé."),
+        (
+            "en",
+            "Brother: Hypertension. Son: Asthma. Sister: Alive, 40. Aunt: Breast cancer. Mother: HTN, CAD. Uncle: Seizures (2015).",
+        ),
+        ("en", "Mother: Crohn Disease. Father: Parkinson disease. Aunt: Tremor. Grandfather: Heart Attack"),
+        (
+            "es",
+            "Hermano: HTA. Hijo: Sano. Tía: Hipertensión. ANTECEDENTES FAMILIARES: Madre fallecida. Padre: Alzheimer. Tío: Lesión",
+        ),
+        ("fr", "Frère : Hypertension. Fils : Asthme. Oncle : Décédé. Mère : Tumeur. Tante : Maladie de Crohn"),
     ],
 )
 def test_what_a_family_history_says_of_a_relative_is_no_name(language: str, text: str) -> None:
